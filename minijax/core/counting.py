@@ -51,7 +51,7 @@ class Tally:
             self.known[program]
             if not runs:
                 self.listeners = tuple(observe.on_counted)
-                observe.untold().append(self)
+                observe.unreported().append(self)
             runs[program] = 1
 
     def knows(self, program: Any, args: Sequence[Any], kept: dict[Any, Binds | None]) -> bool | None:
@@ -80,7 +80,7 @@ class Tally:
         kept[self.levels, 0 if key is program else key[1]] = meter.found(self.own)
         return out
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Report the runs to the observers that watched all of them."""
         runs = dict(self.runs)
         self.runs.clear()

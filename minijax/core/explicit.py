@@ -120,8 +120,8 @@ def type_of_sharded(primitive: Primitive, avals: tuple[Any, ...], params: dict[s
         return None
     if "dst_sharding" in params:
         return _resharded(avals[0], params["dst_sharding"])
-    said = params.get("out_sharding") or params.get("sharding")
-    mesh = common_mesh(avals) or (said.mesh.abstract_mesh if isinstance(said, NamedSharding) else None)
+    sharding = params.get("out_sharding") or params.get("sharding")
+    mesh = common_mesh(avals) or (sharding.mesh.abstract_mesh if isinstance(sharding, NamedSharding) else None)
     if mesh is None:
         return None
     out = infer_type(primitive, tuple(map(plain_type, avals)), params, following)
@@ -168,9 +168,9 @@ def _in_full(message: str, primitive: Primitive, avals: Sequence[ShapedArray]) -
     return message if source is None else f"{message} It happened at {summarize(source)}."
 
 
-def meant_sharding(said: Any, function: str) -> NamedSharding | None:
-    """The sharding for ``said``, the ``out_sharding`` of ``function``: see ``canonical_sharding``."""
-    found = canonical_sharding(said, function)
+def meant_sharding(sharding: Any, function: str) -> NamedSharding | None:
+    """``sharding``, the ``out_sharding`` of ``function``, in canonical form: see ``canonical_sharding``."""
+    found = canonical_sharding(sharding, function)
     if found is not None:
         note_explicit()
     return found

@@ -29,7 +29,7 @@ class Missed:
       place: the user's line that made the call: ``/home/me/file.py:12 (f)``.
       began: when tracing began, by ``time.perf_counter``.
       costs: phase ('trace', 'lower', 'compile') -> seconds, set when the phase ends. Tracing includes the tracing and
-            compiling of inner functions.
+        compiling of inner functions.
     """
 
     def __init__(self, number: int, cache: str, name: str, subject: str, reason: str, place: Place) -> None:

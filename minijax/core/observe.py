@@ -153,11 +153,11 @@ _lock = threading.Lock()
 class _WatchedThread:
     """One thread's state: whether hooks are off (``busy``), and the ``counting.Tally``s with counts to report."""
 
-    __slots__ = ("busy", "untold")
+    __slots__ = ("busy", "unreported")
 
     def __init__(self) -> None:
         self.busy = False
-        self.untold: list[Any] = []
+        self.unreported: list[Any] = []
 
 
 class _PerThread(threading.local):
@@ -170,16 +170,16 @@ class _PerThread(threading.local):
 _threads = _PerThread()
 
 
-def untold() -> list[Any]:
+def unreported() -> list[Any]:
     """This thread's tallies that must be reported before its next event."""
-    return _threads.here.untold
+    return _threads.here.unreported
 
 
-def tell_counts() -> None:
+def report_counts() -> None:
     """Report the counts of this thread."""
-    untold = _threads.here.untold
-    while untold:
-        untold.pop().tell()
+    unreported = _threads.here.unreported
+    while unreported:
+        unreported.pop().report()
 
 
 def only_counted() -> bool:
@@ -200,8 +200,8 @@ def _guarded(observer: Observer, method: Callable[..., None]) -> Callable[..., N
         here = _threads.here
         if here.busy:
             return
-        if here.untold:
-            tell_counts()
+        if here.unreported:
+            report_counts()
         here.busy = True
         try:
             method(*args)
@@ -226,7 +226,7 @@ def subscribe(observer: Observer) -> Observer:
         for name in HOOKS
         if getattr(type(observer), name) is not getattr(Observer, name)
     }
-    tell_counts()
+    report_counts()
     with _lock:
         observers.append((observer, methods))
         followers.append(observer)
@@ -238,7 +238,7 @@ def subscribe(observer: Observer) -> Observer:
 
 def unsubscribe(observer: Observer) -> None:
     """Stop calling ``observer``; unknown observers are ignored."""
-    tell_counts()
+    report_counts()
     with _lock:
         for entry in [e for e in observers if e[0] is observer]:
             observers.remove(entry)

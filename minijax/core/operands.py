@@ -70,8 +70,8 @@ def levels_text(x: Any) -> str:
     parts = [type_text(x)]
     while hasattr(x, "_trace"):
         was = type_text(x)
-        said, x = x._level()
-        parts.append(said if x is None or type_text(x) == was else f"{said}, physically {type_text(x)}")
+        text, x = x._level()
+        parts.append(text if x is None or type_text(x) == was else f"{text}, physically {type_text(x)}")
     return "; ".join(parts)
 
 
@@ -148,13 +148,13 @@ def explain_jax(error: BaseException) -> None:
     frame, line = user
     name = frame.f_code.co_name
     wrapped = f"from_jax({name})" if name.isidentifier() else "from_jax(f)"
-    said = (
+    advice = (
         f"A value of minijax's reached a function of real JAX, which does not take it, at {frame.f_code.co_filename}:"
         f"{line} ({name}). Call minijax.interop.{wrapped} in place of the function that is written for JAX, or use "
         "minijax's function of the same name."
     )
     setattr(error, _SAID, True)
-    error.args = (f"{text.rstrip()}\n{said}", *error.args[1:])
+    error.args = (f"{text.rstrip()}\n{advice}", *error.args[1:])
 
 
 def _called_by(tb: TracebackType | None) -> tuple[tuple[FrameType, int] | None, bool]:

@@ -37,7 +37,7 @@ def story(tracer: Any) -> str:
     """Text that describes how ``tracer`` was computed from the arguments; '' if that is unknown."""
     made = tracer._made_by()
     inner = tracer
-    told: list[str] = []
+    lines: list[str] = []
     while made is None:
         inner = inner._inside()
         if inner is None:
@@ -45,20 +45,20 @@ def story(tracer: Any) -> str:
         made = inner._made_by()
     name = variable_of(tracer)
     if name:
-        told.append(f"The value is {name}.")
+        lines.append(f"The value is {name}.")
     if made is not None:
         if inner is not tracer:
-            told.append(f"It holds a {inner._trace.main!r} tracer. {inner._origin()}".rstrip())
+            lines.append(f"It holds a {inner._trace.main!r} tracer. {inner._origin()}".rstrip())
         steps = list(_steps(*made))
     else:
         steps, names = _steps_in_source(errors.user_frame(), tracer)
         if names:
             arguments = f"argument{'s' * (len(names) > 1)} {' and '.join(names)}"
-            told.append(f"This value depends on the value{'s' * (len(names) > 1)} of the {arguments}.")
+            lines.append(f"This value depends on the value{'s' * (len(names) > 1)} of the {arguments}.")
     if steps:
-        told.append("This is how it came about:")
-        told += [f"  {each}" for each in _shown(steps)]
-    return "\n".join(told)
+        lines.append("This is how it came about:")
+        lines += [f"  {each}" for each in _shown(steps)]
+    return "\n".join(lines)
 
 
 def variable_of(x: Any) -> str:

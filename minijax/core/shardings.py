@@ -51,8 +51,8 @@ class PartitionSpec:
 
     Args:
       partitions: the entries.
-          unreduced: a set of explicit axes: the array is the sum of the devices' values over them, not computed yet.
-          reduced: a set of explicit axes along which all devices have the same value, and the cotangent is unreduced.
+      unreduced: a set of explicit axes: the array is the sum of the devices' values over them, not computed yet.
+      reduced: a set of explicit axes along which all devices have the same value, and the cotangent is unreduced.
 
     Raises ValueError if an axis is in two of these, TypeError if one of them is not a set.
     """
@@ -461,16 +461,16 @@ class NamedSharding(Sharding):
 def _check_summed(mesh: AbstractMesh, spec: PartitionSpec) -> None:
     """ValueError unless the axes that are reduced or unreduced are explicit ones of ``mesh``."""
     kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    for said, axes in (("Unreduced", spec.unreduced), ("Reduced", spec.reduced)):
+    for kind, axes in (("Unreduced", spec.unreduced), ("Reduced", spec.reduced)):
         for name in axes:
             if name not in kinds:
                 raise ValueError(
-                    f"{said} axes {name} is not found in mesh.axis_names={mesh.axis_names}. Got pspec={spec}."
+                    f"{kind} axes {name} is not found in mesh.axis_names={mesh.axis_names}. Got pspec={spec}."
                     f"{axis_hint(name, mesh)}"
                 )
             if kinds[name] is not AxisType.Explicit:
                 raise ValueError(
-                    f"{said} axes can only refer to mesh axes that is of type `Explicit`. Got {said.lower()} axes: "
+                    f"{kind} axes can only refer to mesh axes that is of type `Explicit`. Got {kind.lower()} axes: "
                     f"{set(axes)} and mesh: {mesh}. Make the mesh with axis_types=AxisType.Explicit."
                 )
 
@@ -561,28 +561,28 @@ def axes_of_spec(spec: PartitionSpec) -> list[str]:
     return [name for part in spec for name in axes_of_part(part)]
 
 
-def check_said(said: Any, function: str, argument: str) -> None:
-    """TypeError unless ``as_sharding`` accepts each leaf of the tree ``said``."""
-    for each in tree_leaves(said):
+def check_said(sharding: Any, function: str, argument: str) -> None:
+    """TypeError unless ``as_sharding`` accepts each leaf of the tree ``sharding``."""
+    for each in tree_leaves(sharding):
         if not isinstance(each, PartitionSpec):
             as_sharding(each, function, argument)
 
 
-def as_sharding(said: Any, function: str, argument: str) -> Any:
-    """The sharding for ``said``, the ``argument`` of ``function``, or UNSPECIFIED. TypeError for other objects."""
-    if said is None or said is UNSPECIFIED or isinstance(said, Sharding):
-        return UNSPECIFIED if said is None else said
-    if not isinstance(said, PartitionSpec):
+def as_sharding(sharding: Any, function: str, argument: str) -> Any:
+    """``sharding``, the ``argument`` of ``function``, as a Sharding or UNSPECIFIED. TypeError for other objects."""
+    if sharding is None or sharding is UNSPECIFIED or isinstance(sharding, Sharding):
+        return UNSPECIFIED if sharding is None else sharding
+    if not isinstance(sharding, PartitionSpec):
         raise TypeError(
-            f"{argument} leaf specifications are expected to be PartitionSpec instances or None, but got {said}. Give "
-            f"{function} shardings, such as sharding.NamedSharding(mesh, sharding.PartitionSpec('x'))."
+            f"{argument} leaf specifications are expected to be PartitionSpec instances or None, but got {sharding}. "
+            f"Give {function} shardings, such as sharding.NamedSharding(mesh, sharding.PartitionSpec('x'))."
         )
     if context.mesh is None:
         raise RuntimeError(
             f"{function} requires a non-empty mesh in context if you are passing `PartitionSpec`s to {argument}, as "
-            f"{said} is. Set one with set_mesh(mesh), or pass NamedSharding(mesh, spec)."
+            f"{sharding} is. Set one with set_mesh(mesh), or pass NamedSharding(mesh, spec)."
         )
-    return NamedSharding(context.mesh, said)
+    return NamedSharding(context.mesh, sharding)
 
 
 def concrete(place: Any) -> Any:
@@ -594,38 +594,38 @@ def concrete(place: Any) -> Any:
     return NamedSharding(context.mesh, place)
 
 
-def canonical_sharding(said: Any, function: str) -> NamedSharding | None:
-    """The sharding over an abstract mesh for ``said``, the ``out_sharding`` of ``function``. None if it is empty.
+def canonical_sharding(sharding: Any, function: str) -> NamedSharding | None:
+    """``sharding``, the ``out_sharding`` of ``function``, over its abstract mesh. None if the mesh is empty.
 
     TypeError for other objects. ValueError without a mesh, for another mesh than the current one or non-explicit axes.
     """
-    if said is None or (isinstance(said, NamedSharding) and said.mesh.empty):
+    if sharding is None or (isinstance(sharding, NamedSharding) and sharding.mesh.empty):
         return None
     mesh = None if context.mesh is None else context.mesh.abstract_mesh
-    if isinstance(said, PartitionSpec):
+    if isinstance(sharding, PartitionSpec):
         if mesh is None:
             raise ValueError(
                 f"Using PartitionSpec when you are not under a mesh context is not allowed. Please pass {function} a "
-                f"NamedSharding, or set a mesh with set_mesh(mesh). Got {said}"
+                f"NamedSharding, or set a mesh with set_mesh(mesh). Got {sharding}"
             )
-        said = NamedSharding(mesh, said)
-    if not isinstance(said, NamedSharding):
+        sharding = NamedSharding(mesh, sharding)
+    if not isinstance(sharding, NamedSharding):
         raise TypeError(
             f"`out_sharding` argument of {function} only supports instances of `NamedSharding` or `PartitionSpec`. Got "
-            f"{said} of type: {type(said)}"
+            f"{sharding} of type: {type(sharding)}"
         )
-    own = said.mesh.abstract_mesh
+    own = sharding.mesh.abstract_mesh
     if mesh is not None and own != mesh and not (own.are_all_axes_auto and mesh.are_all_axes_auto):
         raise ValueError(
             f"Context mesh {mesh} should match the mesh of sharding {own} passed to {function}. Set that mesh around "
             "the call, with set_mesh."
         )
-    for name in axes_of_spec(said.spec):
+    for name in axes_of_spec(sharding.spec):
         if name not in own.explicit_axes:
             kind = own.axis_types[own.axis_names.index(name)]
             raise ValueError(
                 f"PartitionSpec passed to {function} cannot contain axis names that are of type Auto or Manual. Got "
-                f"PartitionSpec: {said.spec} with axis name: {name} of type: {kind}. Use "
+                f"PartitionSpec: {sharding.spec} with axis name: {name} of type: {kind}. Use "
                 "lax.with_sharding_constraint for them."
             )
-    return NamedSharding(own, said.spec)
+    return NamedSharding(own, sharding.spec)

@@ -101,20 +101,20 @@ class VaryingArray(ShapedArray):
 
     def str_short(self, short_dtypes: bool = True) -> str:
         """``f32[8]{V:x}``, as jaxprs print it."""
-        said = summed_text(ordered({*self.unreduced, *self.reduced}), self.along, self.unreduced, self.reduced)
-        return f"{self.plain.str_short(short_dtypes)}{said}"
+        text = summed_text(ordered({*self.unreduced, *self.reduced}), self.along, self.unreduced, self.reduced)
+        return f"{self.plain.str_short(short_dtypes)}{text}"
 
 
 def summed_text(order: Iterable[Any], along: Iterable[Any], unreduced: frozenset[Any], reduced: frozenset[Any]) -> str:
     """``{V:x, U:(y,z)}``: the axes along which values vary, and, in ``order``, unreduced and reduced axes."""
     order = tuple(order)
     kinds = {"V": tuple(along), "U": [a for a in order if a in unreduced], "R": [a for a in order if a in reduced]}
-    said = [
+    parts = [
         f"{kind}:{axes[0] if len(axes) == 1 else '(' + ','.join(map(str, axes)) + ')'}"
         for kind, axes in kinds.items()
         if axes
     ]
-    return f"{{{', '.join(said)}}}" if said else ""
+    return f"{{{', '.join(parts)}}}" if parts else ""
 
 
 def note_summed() -> None:

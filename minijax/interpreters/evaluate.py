@@ -207,8 +207,8 @@ _evaluate = EvalTrace.process_primitive
 
 def _checked(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """``EvalTrace.process_primitive`` while a thread has a mesh set, or checks results or uses of keys."""
-    if key_checks and not _within.noted:
-        out = _noted(self, primitive, args, params)
+    if key_checks and not _within.checked:
+        out = _checking_keys(self, primitive, args, params)
     else:
         out = _evaluated(self, primitive, args, params)
     if results_checked():
@@ -232,20 +232,20 @@ def _evaluated(self: EvalTrace, primitive: Primitive, args: Sequence[Any], param
 class _Within(threading.local):
     """Whether this thread is inside a primitive that ``key_checks`` have seen: inner ones are not checked again."""
 
-    noted = False
+    checked = False
 
 
 _within = _Within()
 
 
-def _noted(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    for note_use in key_checks:
-        note_use(primitive, args, params)
-    _within.noted = True
+def _checking_keys(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    for check in key_checks:
+        check(primitive, args, params)
+    _within.checked = True
     try:
         return _evaluated(self, primitive, args, params)
     finally:
-        _within.noted = False
+        _within.checked = False
 
 
 # Called for each primitive before it is evaluated, while ``debug_key_reuse`` is on in some thread.

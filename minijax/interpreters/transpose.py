@@ -37,18 +37,18 @@ def backward_pass(
     cts: Sequence[Any],
     in_vars: Sequence[Var],
     named: bool = False,
-    told: Callable[[], tuple[Jaxpr, Mapping[Var, Any]]] | None = None,
+    for_observers: Callable[[], tuple[Jaxpr, Mapping[Var, Any]]] | None = None,
 ) -> list[Any]:
     """Cotangents of ``in_vars`` (symbolic zeros where none arrives) given ``cts`` of ``outs``; ``known`` has residuals.
 
-    ``named``: name stacks show the transposition. ``told`` gives the program and its constants for observers.
+    ``named``: name stacks show the transposition. ``for_observers`` gives the program and its constants for observers.
     """
     ct_of: dict[Var, Any] = {}
     for v, ct in zip(outs, cts, strict=True):
         if type(ct) is not Zero and isinstance(v, Var) and type(v) is not Residual and v not in known:
             ct_of[v] = add_tangents(ct_of[v], ct) if v in ct_of else ct
     if observe.on_backward:
-        program, values = (Jaxpr([*known], in_vars, outs, eqns), known) if told is None else told()
+        program, values = (Jaxpr([*known], in_vars, outs, eqns), known) if for_observers is None else for_observers()
         observe.emit(observe.on_backward, program, values, outs, cts, [*ct_of.items()])
     outer_source = state.source
     try:
@@ -140,11 +140,11 @@ def transpose_program(program: LinearProgram, cts: Sequence[Any]) -> list[Any]:
     known = dict(program.known)
     eqns = evaluate_known(program.eqns, known) if program.mixed else program.eqns
 
-    def told() -> tuple[Jaxpr, Mapping[Var, Any]]:
+    def for_observers() -> tuple[Jaxpr, Mapping[Var, Any]]:
         closed = program.closed()
         return closed.jaxpr, dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
 
-    return backward_pass(eqns, known, program.outs, cts, program.in_vars, named=True, told=told)
+    return backward_pass(eqns, known, program.outs, cts, program.in_vars, named=True, for_observers=for_observers)
 
 
 def backward_pass_closed(closed: ClosedJaxpr, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
@@ -154,7 +154,7 @@ def backward_pass_closed(closed: ClosedJaxpr, args: Sequence[Any], cts: Sequence
     known.update((v, x) for v, x in zip(jaxpr.invars, args, strict=True) if type(x) is not UndefinedPrimal)
     in_vars = [v for v, x in zip(jaxpr.invars, args, strict=True) if type(x) is UndefinedPrimal]
     linear = evaluate_known(jaxpr.eqns, known)
-    found = iter(backward_pass(linear, known, jaxpr.outvars, cts, in_vars, told=lambda: (jaxpr, known)))
+    found = iter(backward_pass(linear, known, jaxpr.outvars, cts, in_vars, for_observers=lambda: (jaxpr, known)))
     return [next(found) if type(x) is UndefinedPrimal else None for x in args]
 
 

@@ -33,8 +33,8 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
         if type(v) is not Literal:
             last_use[v] = None
     outer_source = state.source
-    for tell in on_run:
-        tell(jaxpr.invars, args)
+    for hook in on_run:
+        hook(jaxpr.invars, args)
     try:
         for eqn in jaxpr.eqns:
             # Equations recorded here get the source line of ``eqn``. Equations of a rule have no line: they get the
@@ -43,8 +43,8 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
             state.source = outer_source if source is None else source
             bind_eqn(eqn, env)
             if on_run:
-                for tell in on_run:
-                    tell(eqn.outvars, [env[v] for v in eqn.outvars])
+                for hook in on_run:
+                    hook(eqn.outvars, [env[v] for v in eqn.outvars])
             for v in eqn.invars:
                 if type(v) is not Literal and last_use[v] is eqn:
                     env.pop(v, None)

@@ -34,18 +34,18 @@ def read_mesh(scan: Scanner, name: str) -> AbstractMesh:
     """The mesh whose text follows ``Mesh(`` or ``AbstractMesh(``; abstract if there are too few devices."""
     sizes: list[int] = []
     names: list[str] = []
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     scan.take_text("()")
     while not scan.take_text(")"):
         if axis := scan.take(_AXIS):
             names.append(axis[2])
             sizes.append(int(axis[3]))
         elif key := scan.take(_KEYWORD):
-            said[key[1]] = _words(scan)
+            fields[key[1]] = _words(scan)
         elif not scan.take_text(","):
             scan.fail_expecting("an axis of a mesh, such as 'x': 4")
-    kinds = [AxisType[kind] for kind in said.get("axis_types", ())] or None
-    about = {key: said[key] for key in ("device_kind", "platform") if key in said}
+    kinds = [AxisType[kind] for kind in fields.get("axis_types", ())] or None
+    about = {key: fields[key] for key in ("device_kind", "platform") if key in fields}
     abstract = AbstractMesh(sizes, names, kinds, **about)
     return abstract if name == "AbstractMesh" or not names else _of_devices(abstract)
 
@@ -86,10 +86,10 @@ def mesh_on_page(text: str) -> AbstractMesh | None:
 def typed(scan: Scanner, plain: ShapedArray, axes: Sequence[str], along: str, at: int) -> ShapedArray:
     """The type ``plain`` with mesh ``axes`` per dimension ('x', '(x,y)' or ''), and ``along``, the axes in braces."""
     spec = [_names(each) for each in axes]
-    said = {kind: _names(names) for kind, names in _ALONG.findall(along)}
-    unreduced, reduced = frozenset(said.get("U", ())), frozenset(said.get("R", ()))
+    summed_axes = {kind: _names(names) for kind, names in _ALONG.findall(along)}
+    unreduced, reduced = frozenset(summed_axes.get("U", ())), frozenset(summed_axes.get("R", ()))
     aval = plain
-    inside = "V" in said or _inside_shard_map(scan.text[:at])
+    inside = "V" in summed_axes or _inside_shard_map(scan.text[:at])
     if any(spec) or not inside:
         named = [*spec, *([] if inside else [(*unreduced, *reduced)])]
         mesh = mesh_on_page(scan.text)
@@ -101,7 +101,7 @@ def typed(scan: Scanner, plain: ShapedArray, axes: Sequence[str], along: str, at
                 at,
             )
         aval = sharded_type(plain, _explicit(mesh, named), spec, NO_SUMS if inside else (unreduced, reduced))
-    return summed(varying(aval, said.get("V", ())), unreduced, reduced) if inside else aval
+    return summed(varying(aval, summed_axes.get("V", ())), unreduced, reduced) if inside else aval
 
 
 def _names(text: str) -> tuple[str, ...]:
