@@ -246,8 +246,6 @@ def trace_key() -> TraceKey:
     return _thread.key
 
 
-# --- the settings themselves --------------------------------------------------------------------------------
-
 _TRUE_WORDS = ("y", "yes", "t", "true", "on", "1")
 _FALSE_WORDS = ("n", "no", "f", "false", "off", "0")
 # The names are JAX's. The random functions of minijax implement threefry2x32 and rbg.

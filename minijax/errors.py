@@ -43,8 +43,6 @@ __all__ = [
 ]
 
 
-# --- where --------------------------------------------------------------------------------------------------
-
 # A place in a program: a code object and the offset of an instruction in it; then the name stack, if a named scope was
 # open; then the transposed primitives, if any (see ``core.names``). None: no user frame was found.
 SourceInfo = tuple[Any, ...]
@@ -224,9 +222,6 @@ def source_line(frame: FrameType | None = None) -> str:
     if frame is None:
         return "<unknown>"
     return f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_qualname})"
-
-
-# --- what happened ------------------------------------------------------------------------------------------
 
 
 def did_you_mean(word: object, words: Iterable[object], prefix: str = "", alike: float = 0.6) -> str:

@@ -196,9 +196,6 @@ def isdtype(dtype: Any, wanted: Any) -> bool:
     return False
 
 
-# --------------------------------------------------------------------------------- 32 and 64 bits
-
-
 def default_dtype(kind: str, x64: bool = False) -> np.dtype:
     """The type of Python's scalars of ``kind`` ('b', 'i', 'u', 'f' or 'c')."""
     return (_DEFAULTS_64 if x64 else _DEFAULTS_32)[kind]
@@ -326,9 +323,6 @@ def real_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype("float64" if dtype.itemsize == 16 else "float32")
 
 
-# --------------------------------------------------------------------------------- limits
-
-
 def finfo(dtype: Any) -> Any:
     """``np.finfo`` that also knows the floats of ``ml_dtypes``."""
     result = as_dtype(dtype)
@@ -385,9 +379,6 @@ def max_value(dtype: np.dtype) -> Any:
     return _extreme(dtype, 1)
 
 
-# --------------------------------------------------------------------------------- names
-
-
 @functools.lru_cache(maxsize=256)
 def short_name(dtype: np.dtype) -> str:
     """The name used in printed avals: 'f32', 'i8', 'u32', 'c64', 'bf16', 'bool', 'float0'."""
@@ -433,8 +424,6 @@ def mlir_element_type(dtype: np.dtype) -> str:
         return stem + variant.upper()
     return name.replace("uint", "ui").replace("int", "i")
 
-
-# --------------------------------------------------------------------------------- promotion
 
 # A node of the lattice is the name of a strong type, or int, float or complex for the weak types.
 Node = str | type

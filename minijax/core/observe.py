@@ -273,9 +273,6 @@ class unobserved:
         _threads.here.busy = self.outer
 
 
-# --- recording cached traces again -------------------------------------------------------------------------------
-
-
 class _Retracing(threading.local):
     """One thread's state: id of a staging cache -> the cache and its replacement; None outside ``retracing``."""
 

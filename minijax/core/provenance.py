@@ -130,9 +130,6 @@ def shortened(steps: list[Step]) -> list[Step]:
     return [*steps[:ahead], ("", 0, f"({left_out} lines in between)"), *steps[-ahead:]]
 
 
-# --- from equations -----------------------------------------------------------------------------------------
-
-
 def _steps(eqns: Sequence[Any], var: Any) -> Iterator[Step]:
     """The lines of the equations that ``var`` depends on. If they are many, only a shortest path to an input."""
     behind = slice_of(eqns, var)
@@ -192,9 +189,6 @@ def _by_line(eqns: Iterable[Any]) -> Iterator[Step]:
         yield (*place, ", ".join(names))
 
 
-# --- from source --------------------------------------------------------------------------------------------
-
-
 @functools.lru_cache(maxsize=8)
 def _parsed(source: str) -> ast.Module | None:
     try:
@@ -250,8 +244,6 @@ def _holds(x: Any, kind: type) -> bool:
         return False
     return any(isinstance(each, kind) for each in x)
 
-
-# --- what to write instead ----------------------------------------------------------------------------------
 
 _BOOL = {
     "if": "Use lax.cond in place of this `if`, or jnp.where to choose between arrays",
@@ -377,8 +369,6 @@ def _called(node: ast.AST, parent: ast.AST) -> Iterator[str]:
     if isinstance(node, (ast.If, ast.While, ast.Assert)):
         yield type(node).__name__.lower()
 
-
-# --- what holds a tracer that escaped -----------------------------------------------------------------------
 
 _MOST_LOOKED_AT = 5000
 

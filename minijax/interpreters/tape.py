@@ -70,8 +70,6 @@ class Tape:
         self._program: LinearProgram | None = None
         self._needed: list[int] | None = None
 
-    # --- while it is written
-
     def new_input(self, aval: ShapedArray) -> int:
         """The place of a new input of type ``aval``. All inputs come before the first entry."""
         place = self.n_in
@@ -162,8 +160,6 @@ class Tape:
             return next((eqn.source for eqn in reversed(entry.eqns)), None)
         return entry[3] if type(entry) is tuple else None
 
-    # --- as a program
-
     def program(self) -> LinearProgram:
         """The tape as equations."""
         if self._program is None:
@@ -203,8 +199,6 @@ class Tape:
         """The program as a closed jaxpr: see ``LinearProgram.closed``."""
         return self.program().closed()
 
-    # --- forwards
-
     def push_forward(self, tangents: Sequence[Any]) -> list[Any] | None:
         """The tangents of the outputs (None for a zero) by NumPy; None if the program must be evaluated instead."""
         now = self.bottom_now()
@@ -243,8 +237,6 @@ class Tape:
             needed.reverse()
             self._needed = needed
         return self._needed
-
-    # --- backwards
 
     def transpose(self, cts: Sequence[Any]) -> list[Any]:
         """The cotangents of the inputs, given those of the outputs; either may be symbolic zeros."""

@@ -193,8 +193,6 @@ class _Parser:
         self.closed: list[ClosedJaxpr] = []
         self.opened: list[tuple[int, Jaxpr, list[str]]] = []
 
-    # ---- jaxprs
-
     def page(self) -> Jaxpr:
         """The whole text: shared jaxprs, then the program."""
         jaxpr = self.shared_and_jaxpr(None)
@@ -323,8 +321,6 @@ class _Parser:
         self.closed.append(closed)
         return closed
 
-    # ---- variables and literals
-
     def binders(self, scope: _Scope) -> list[tuple[str, Var]]:
         """``a:f32[8] b:i32[]``, bound in ``scope``."""
         found = []
@@ -416,8 +412,6 @@ class _Parser:
         # Only a Python number prints with more digits than its type has. It is weakly typed.
         return Literal(value, aval.update(weak_type=True))
 
-    # ---- equations
-
     def equation(self, scope: _Scope) -> JaxprEqn:
         """``a:f32[8] b:i32[] = prim[key=value] c 1.0:f32[]``"""
         scan = self.scan
@@ -489,8 +483,6 @@ class _Parser:
                 break
             atoms.append(self.atom(scope))
         return atoms
-
-    # ---- parameters
 
     def parameters(self, binders: Sequence[_Binder], primitive: Primitive) -> dict[str, Any]:
         """``[key=value key=value]``, or nothing."""
@@ -590,8 +582,6 @@ class _Parser:
         self.scan.skip()
         raw = text[start:at]
         return raw if key in _RAW or not (raw.startswith("<") or "(" in raw) else Unread(raw)
-
-    # ---- constants
 
     def give_consts(self, consts: Sequence[Any] | None) -> dict[Jaxpr, list[Any]]:
         """The constants of each jaxpr; also sets the constants of those that are parameters."""

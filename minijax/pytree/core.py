@@ -40,8 +40,6 @@ IsLeaf = Callable[[Any], bool]
 
 _NoneType = type(None)
 
-# --- tree definitions ---------------------------------------------------------------------------------------
-
 
 class PyTreeDef:
     """The structure of a tree without its leaves, from ``tree_structure``, ``tree_flatten`` or ``treedef_tuple``.
@@ -232,9 +230,6 @@ def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
     """Whether the structure is a single node. As in JAX, None and empty containers count too."""
     return treedef.num_nodes == 1
-
-
-# --- kinds of node ------------------------------------------------------------------------------------------
 
 
 class Node:
@@ -544,9 +539,6 @@ def keys_of(tree: Any, kind: Node, children: Sequence[Any], aux: Any) -> list[Ke
     return [FlattenedIndexKey(i) for i in range(len(children))]
 
 
-# --- flatten, unflatten, map --------------------------------------------------------------------------------
-
-
 def tree_flatten(tree: Tree, is_leaf: IsLeaf | None = None) -> tuple[list[Leaf], PyTreeDef]:
     """The leaves of a tree, from left to right, and its structure.
 
@@ -771,9 +763,6 @@ def _same_node(treedef: PyTreeDef, kind: Node, tree: Tree) -> Any:
 
 def same_data(a: Any, b: Any) -> bool:
     return a is b or bool(a == b)
-
-
-# --- one level, and what is a node --------------------------------------------------------------------------
 
 
 def is_tree_node(typ: type) -> bool:

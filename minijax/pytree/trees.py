@@ -127,9 +127,6 @@ def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, py
     return inner_treedef.unflatten([outer_treedef.unflatten(leaves[i::inner]) for i in range(inner)])
 
 
-# --- paths --------------------------------------------------------------------------------------------------
-
-
 def tree_flatten_with_path(
     tree: Tree, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> tuple[list[tuple[KeyPath, Leaf]], PyTreeDef]:
