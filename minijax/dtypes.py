@@ -68,10 +68,7 @@ def _type(x: Any) -> tuple[np.dtype, bool]:
 
 
 def scalar_type_of(x: Any) -> type:
-    """The Python class of the kind of ``x``, a value or a type: bool, int, float or complex.
-
-    TypeError for other kinds, ValueError for None.
-    """
+    """Python's class for the kind of ``x``: bool, int, float or complex. TypeError for others, ValueError for None."""
     dtype = _type(x)[0]
     for holds, scalar in (
         (dtypes.is_bool, bool),

@@ -379,8 +379,7 @@ def escaped_tracer_error(
 ) -> UnexpectedTracerError:
     """The error for the use of a dead tracer, or (``to_thread``) for use in another thread than its own.
 
-    ``transform``: such as ``'jit'``. ``function``: such as ``'f at file.py:3'``. ``born``: its origin, a
-    :func:`source_info` or text.
+    ``transform``: ``'jit'``; ``function``: ``'f at file.py:3'``; ``born``: its origin, a ``source_info`` or text.
     """
     by = transform or "minijax"
     what = (

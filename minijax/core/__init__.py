@@ -11,7 +11,7 @@ from minijax.core.lazy import HigherModule
 from minijax.core.primitive import Primitive
 from minijax.core.trace import Trace, Tracer, TraceTag, eval_context, set_current_trace, take_current_trace
 
-# There is one kind of type.
+# minijax has only this kind of type.
 AbstractValue = ShapedArray
 
 __all__ = [

@@ -407,8 +407,7 @@ class LiteralArray(Array):
     """A scalar that a rule or function of minijax made. Staging makes it a literal; a user's array becomes a constvar.
 
     ``written`` is the scalar in jaxprs: the Python scalar that it was made from (0.7, not the nearest float32; False,
-    not NumPy's), else the result of ``literal``. ``atom`` is the jaxpr literal, made at first use and shared by
-    equations.
+    not NumPy's), else the result of ``literal``. ``atom`` is the jaxpr literal, which equations share.
     """
 
     __slots__ = ("written", "atom")

@@ -198,9 +198,7 @@ def mesh_of_type(aval: ShapedArray) -> AbstractMesh | None:
 
 
 def sharded_type(plain: ShapedArray, mesh: AbstractMesh, spec: Iterable[Part], sums: Sums | None = None) -> ShapedArray:
-    """The type ``plain``, sharded over the explicit axes of ``spec``, with ``sums``: unreduced and reduced axes, by
-    default from ``spec``. ValueError unless its axes divide the shape.
-    """
+    """``plain``, sharded over the explicit axes of ``spec``, with ``sums`` (default: spec's). ValueError if uneven."""
     abstract = mesh.abstract_mesh
     parts = [explicit_part(abstract, part) for part in spec]
     if sums is None:

@@ -25,24 +25,21 @@ guards: list[Guard] = []
 
 
 class Guard:
-    """Counts traces and compilations on its thread, and raises after ``allowed`` of them.
-
-    Tracing inside the tracing of another function counts as part of it. A program traced here may also be compiled.
-    """
+    """Counts the traces and compilations on its thread, except nested traces; raises after ``allowed`` of them."""
 
     def __init__(self, allowed: int = 0) -> None:
         self.thread = get_ident()
         self.allowed = allowed
         self.level = state.dynamic.level
         self.traced: set[str] = set()
-        # text for each trace and compilation so far
+        # texts of the traces and compilations so far
         self.misses: list[str] = []
 
     def note(self, kind: str, name: str, reason: str) -> None:
         """Count a trace or compilation (``kind``) of ``name``. RecompilationError if it is one too many."""
         if kind == "traced":
             self.traced.add(name)
-        elif name in self.traced:
+        elif name in self.traced:  # the same program was counted when it was traced
             return
         self.misses.append(f"{name} was {kind}: {reason}")
         if len(self.misses) <= self.allowed:
@@ -61,7 +58,7 @@ def check(kind: str, name: str, explain: Callable[[], str]) -> None:
     """Tell this thread's guards, innermost first, that ``name`` will be 'traced' or 'compiled', and why."""
     me, reason = get_ident(), None
     for guard in reversed(tuple(guards)):
-        # it counts as part of the outer function's tracing
+        # a trace inside another one is not counted
         if guard.thread == me and state.dynamic.level <= guard.level:
             reason = explain() if reason is None else reason
             guard.note(kind, name, reason)
@@ -69,7 +66,6 @@ def check(kind: str, name: str, explain: Callable[[], str]) -> None:
 
 # Not empty while a setting ``transfer_guard`` is on in some thread.
 transfer_guards: list[str] = []
-
 
 # While this observer (without hooks) is subscribed, cached calls take the path that checks transfers.
 _slowly = observe.Observer()
@@ -108,8 +104,7 @@ for _direction in ("", "_host_to_device", "_device_to_device", "_device_to_host"
 def check_transfer(direction: str, aval: Any, explicit: bool = False) -> None:
     """Raise JaxRuntimeError, or log, if this thread's guard is against this transfer of an array of type ``aval``.
 
-    ``direction``: ``host_to_device``, ``device_to_device`` or ``device_to_host``; ``explicit``: by ``device_put`` or
-    ``device_get``.
+    ``direction``: such as ``host_to_device``; ``explicit``: made by ``device_put`` or ``device_get``.
     """
     level = transfer_level(direction)
     action, _, every = level.partition("_")

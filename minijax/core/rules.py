@@ -24,10 +24,7 @@ Params = dict[str, Any]
 
 
 class RuleTable(dict):  # type: ignore[type-arg]
-    """The rules of one interpreter: primitive -> rule.
-
-    A missing rule raises ``NotImplementedError`` with ``wording``, the primitive's definition and the ``remedy``.
-    """
+    """The rules of one interpreter: primitive -> rule. The error for a missing rule has ``wording`` and ``remedy``."""
 
     tables: list[RuleTable] = []
 

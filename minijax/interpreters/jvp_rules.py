@@ -90,10 +90,7 @@ def staged_rule(
     tangent_avals: Sequence[ShapedArray | None],
     params: dict[str, Any],
 ) -> StagedRule | None:
-    """The jvp rule as a jaxpr: from operands and nonzero tangents to result and tangent.
-
-    None if the result has no tangent, or if the rule depends on more than the signature.
-    """
+    """The jvp rule as a jaxpr: (operands, nonzero tangents) -> (result, tangent). None if it cannot be cached."""
     n = len(avals)
     has_tangent = stages_values = False
 

@@ -208,9 +208,7 @@ class JaxprTrace(Trace):
         return result
 
     def run_program(self, program: Any, args: Sequence[Any]) -> list[Any]:
-        """The results of an ``interpreters.cached_programs`` program: its equations are appended, with new
-        variables.
-        """
+        """The results of a ``CachedProgram``: appends its equations with new variables."""
         closed = program.closed
         if closed.consts or observe.on_equation:
             return program.evaluate(args)  # type: ignore[no-any-return]

@@ -197,10 +197,7 @@ def vmap_jaxpr(
     out_front: Sequence[bool] | bool = False,
     at: int = 0,
 ) -> tuple[ClosedJaxpr, list[int | None]]:
-    """The batched jaxpr, on physical types, and the batch axes of its outputs. Kept with ``closed``.
-
-    Outputs that ``out_front`` selects get a batch axis at ``at`` in any case.
-    """
+    """The batched jaxpr and the batch axes of its outputs. ``out_front``: outputs to batch along ``at`` always."""
     forced = [out_front] * len(closed.out_avals) if isinstance(out_front, bool) else list(out_front)
     key = ("vmap", axis, tuple(dims), tuple(forced), at)
     if key not in closed.memo:

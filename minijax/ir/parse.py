@@ -292,8 +292,8 @@ class _Parser:
                 if len(outs) >= len(bound_to):
                     scan.fail("this jaxpr has more results than the equation binds", at)
                 name, wanted, _ = bound_to[len(outs)]
-                # A variable is named after the first result that it is. So a variable that is new here is dropped by
-                # the caller, and any one of the right type will do; a result that is not dropped was an earlier result.
+                # A result that the caller drops can be any unused variable '_' of its type. A result that the caller
+                # keeps can only be '_' if an earlier result is the same variable.
                 assigned = [v for v in outs if v in scope.unnamed]
                 fitting = [v for v in (*(unnamed if name == "_" else ()), *assigned) if _same(v.aval, wanted)]
                 if not fitting:

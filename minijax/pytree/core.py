@@ -119,10 +119,7 @@ class PyTreeDef:
 
 
 class _ValueTreeDef(PyTreeDef):
-    """A tree definition that contains user data, compared by value.
-
-    Unlike in JAX, dict keys of a subclass of str give a different structure from plain strings.
-    """
+    """A tree definition with user data, compared by value. Unlike in JAX, keys of a str subclass differ from str."""
 
     __slots__ = ("_hash",)
 
@@ -581,10 +578,9 @@ def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Le
 
 
 def without_recursion(step: Callable[..., Any], *root: Any) -> Any:
-    """The result of the recursive generator ``step`` on ``root``: slower than recursion, but for trees of any depth.
+    """The result of the recursive generator ``step`` on ``root``, without Python's stack: for deep trees.
 
-    ``step`` yields the arguments of each call of itself and receives its result. RecursionError beyond Python's limit,
-    as in JAX: the tree is very deep or contains itself.
+    ``step`` yields the arguments of each call of itself and receives its result. RecursionError beyond Python's limit.
     """
     running, value = [step(*root)], None
     limit = sys.getrecursionlimit()
