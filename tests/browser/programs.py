@@ -1,4 +1,4 @@
-"""Recordings to show in a browser: of several transformations, of an error, and one full of hostile names."""
+"""Recordings to show in a browser: several transformations, an error, and one with hostile names."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def bad(x):
     return y.reshape(7)
 """
 
-# Text that would break out of any place in a page that did not escape it; the last is right-to-left override.
+# Text that would break a page that did not escape it; \u202e is the right-to-left override.
 HOSTILE = "</script><img src=x onerror=alert(1)>'\"&lt;<!--\x07\u202e$x$"
 HOSTILE_USER = f"""\
 def evil(x):
@@ -60,7 +60,7 @@ def evil(x):
 
 @functools.cache
 def names() -> dict[str, Any]:
-    """The user's functions, as if they had been typed at a prompt."""
+    """The functions of ``USER`` and ``HOSTILE_USER``, registered as if typed at a prompt."""
     known: dict[str, Any] = {}
     for file, text in (("<browser-1>", USER), ("<browser-2>", HOSTILE_USER)):
         source.register(file, text)
@@ -69,7 +69,7 @@ def names() -> dict[str, Any]:
 
 
 def recorded(run: Any, title: str = "") -> Recording:
-    """A full recording of a call, whether it raises or not."""
+    """A full recording of a call that may raise."""
     recorder = Recorder("full", title)
     try:
         with recorder:
@@ -108,6 +108,6 @@ def _hostile(evil: Any) -> Any:
     return grad(lambda x: lax.cond(x > 0, fails, fails, x))(3.0)
 
 
-# Whose values depend on iterations and examples.
+# Recordings whose values depend on iterations and examples.
 CHOOSING = ("turns", "examples")
 NAMES = ("vmap of grad", "scan", "jit", "error", "nothing")

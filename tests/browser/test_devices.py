@@ -1,4 +1,4 @@
-"""The pane of devices in a page: it shows what the terminal's does, and follows the device that is chosen."""
+"""The devices pane of a page: it shows the same as the terminal's pane and follows the chosen device."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_devices_on_a_page_are_those_of_the_terminal(window, from_file):
             assert not found, moment
             continue
         wanted = terminal(cursor)
-        # the device is named where its choice changes what is shown
+        # the title names the device only where the choice of device changes the pane
         assert found[1:] == wanted[1:], moment
         assert found[0] == (wanted[0] if shown.meeting is not None else wanted[0].partition(" · [")[0])
         if isinstance(moment.node, BindRecord) and moment.kind == LEAVE:

@@ -1,4 +1,4 @@
-"""The live stepper in a real browser: ``LivePage`` answers what the page asks, as in a kernel."""
+"""The live stepper in a real browser: ``LivePage`` answers the page's requests, as a kernel would."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.browser.page import Browser
 from tests.browser.programs import names, recorded, recording
 from tests.browser.test_widget import END, HOME, READ, RIGHT, expected, shown
 
-# A model as anywidget has it, and the views of it; messages wait in `sent`.
+# An anywidget model and its views; messages to the kernel wait in `sent`.
 MODEL = """
 window.sent = [];
 window.heard = [];
@@ -43,7 +43,7 @@ range.dispatchEvent(new Event('input'));
 
 
 class Page:
-    """A page with live steppers; ``asked`` has the kinds of what they asked."""
+    """A page with live steppers; ``asked`` lists the kinds of their requests."""
 
     def __init__(self, window: Browser, step: Step, *markup: str) -> None:
         self.window = window
@@ -57,7 +57,7 @@ class Page:
         self.answer()
 
     def answer(self) -> None:
-        """Answer until nothing more is asked."""
+        """Answer until no request is left."""
         while asked := self.window.run("return window.sent.splice(0)"):
             for each in asked:
                 self.asked.append(each["kind"])
@@ -72,7 +72,7 @@ class Page:
 
 
 def stepping(name: str, given: dict[str, Any]) -> Step:
-    """A call of one of the programs, which can be recorded with other arguments."""
+    """A recorded call of one of the programs, which can be recorded again with other arguments."""
     fun: Callable[..., Any] = names()[name]
 
     def again(leaves: Any) -> Any:
@@ -96,8 +96,8 @@ def test_parts_come_when_the_reader_comes_to_them(window, small_parts):
     stage = window.one(".mjw-stage")
     stage.send_keys(END)
     assert made.status() == f"{last}/{last} the kernel is asked for this step"
-    assert made.read() | {"status": []} == expected(cursor) | {"status": []}  # until it comes all stays
-    stage.send_keys(HOME)  # what is there already is shown, whatever else was asked for
+    assert made.read() | {"status": []} == expected(cursor) | {"status": []}  # the old step stays for now
+    stage.send_keys(HOME)  # a step that has arrived is shown at once, whatever else was requested
     made.answer()
     assert made.read() == expected(cursor) and made.asked[2:] == ["part"]
     chosen = set()
@@ -134,7 +134,7 @@ def test_moving_an_argument_records_again(window):
         window.run(SLIDE, value)
     assert window.one(".mjw-said").text == "recording ..."
     made.answer()
-    # while one is awaited the last of what is moved is asked for, and the reader stands where he stood
+    # during a recording only the latest value is queued, and the reader stays at the same step
     assert made.asked == ["script", "page", "again", "again"]
     assert window.one(".mjw-exact").get_attribute("value") == "-3"
     assert made.live.leaves[0].tolist() == [[0.5, 1.0], [-3.0, 3.0]]
@@ -158,7 +158,7 @@ def test_what_cannot_be_recorded_is_said_and_the_page_stays(window):
     exact.send_keys("-1", chr(0xE007))
     made.answer()
     assert window.one(".mjw-said").text == "ValueError: <b>negative</b>" and made.read() == before
-    # the number stands there again that the recording was made with
+    # the input again shows the number of the current recording
     assert made.live.leaves == [3.0] and exact.get_attribute("value") == "3"
 
 

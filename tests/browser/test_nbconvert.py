@@ -1,4 +1,4 @@
-"""A notebook with every magic, run in a real kernel and made HTML by nbconvert, in a browser that asks nobody."""
+"""A notebook with every magic, run in a real kernel and converted to HTML, in a browser without network access."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ import minijax, minijax.numpy as jnp
 from minijax import grad, jit
 from minijax.numpy import sin
 def f(x): return jnp.sin(x) * 2.0 - x"""
-# what the table's examples say only of another form, and what a magic shows in a loop
+# forms that the table's examples leave out, and a magic in a loop
 MORE = (
     "%step grad(f)(3.0)",
     "%%step\ny = f(2.0)\ny * y",
     "for i in range(2):\n    %grad f(float(i))",
     "kept = %grad f(3.0)",
 )
-# every output that has anything to look at: how high it is, and what it says (of a picture: that it is there)
+# for every output: its height, and the length of its text (for a picture: its width)
 OUTPUTS = """
 return [...document.querySelectorAll('.jp-OutputArea-output')].map((each) => {
   const picture = each.querySelector('img');
@@ -57,7 +57,7 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def as_html(notebook: Any, theme: str, folder: Path) -> Path:
-    """The file that ``nbconvert --to html`` writes, without the libraries that its template asks others for."""
+    """The file that ``nbconvert --to html`` writes, without the libraries that its template loads from the web."""
     exporter = HTMLExporter(theme=theme, embed_images=True, mathjax_url="", require_js_url="")
     path = folder / f"{theme}.html"
     path.write_text(exporter.from_notebook_node(notebook)[0], encoding="utf-8")
@@ -69,7 +69,7 @@ def test_every_magic_shows_something_and_none_fails(notebook):
     assert silent == []
     outputs = [(cell.source, output) for cell in notebook.cells for output in cell.outputs]
     assert [each for each in outputs if each[1].output_type not in ("execute_result", "display_data")] == []
-    # a page of HTML has no kernel to ask: nothing in it is left to a widget of one
+    # an HTML page has no kernel, so no output may need a widget
     data = [output.data for _, output in outputs]
     assert "widgets" not in notebook.metadata and not any("widget" in kind for each in data for kind in each)
 
@@ -85,11 +85,11 @@ def test_a_page_of_nbconvert_shows_every_output_alone(theme, notebook, window, t
     stages = window.all(".mjw-stage")
     assert len(stages) == len(window.all(".mjw-static")) >= 4
     assert not any(each.is_displayed() for each in window.all(".mjw-static"))
-    # cells are shown as they were typed, the one that loaded the extension too
+    # cells are shown as typed, the one that loaded the extension too
     said = "\n".join(each.text for each in window.all("[data-pane=source]"))
     assert "%load_ext minijax" in said and "get_ipython" not in said
     assert window.readable(theme == "dark") > 1000
-    # keys are the stepper's own, here too
+    # the stepper handles its own keys here too
     window.run("window.heard = []; document.addEventListener('keydown', (event) => window.heard.push(event.key));")
     for stage in stages:
         stage.send_keys("ddx nbj")

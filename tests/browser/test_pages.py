@@ -1,4 +1,4 @@
-"""Exported pages, linked programs, and outputs of a notebook that share a style and a script, in a browser."""
+"""Exported pages, linked programs, and notebook outputs that share a style and a script, in a browser."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def programs() -> LinkedPrograms:
     return found[-1]
 
 
-# For each pane of linked programs, the indices of the lines that are marked.
+# For each pane of linked programs, the indices of its marked lines.
 MARKED = """
 return [...document.querySelectorAll('.mjw-columns .mjw-scroll')].map(
   (pane) => [...pane.children].flatMap((line, i) => line.classList.contains('mjw-now') ? [i] : []));
@@ -106,7 +106,7 @@ def test_an_exported_session(dark, exported, window):
 
 
 def test_no_other_script_can_run_in_an_exported_page(exported, tmp_path, window):
-    """Were something ever not escaped: the page's policy stops it."""
+    """The content policy blocks a script even if some text is not escaped."""
     broken = tmp_path / "broken.html"
     text = exported.read_text("utf-8")
     broken.write_text(text.replace("</body>", "<script>window.ran = 1</script><img src=x onerror='ran = 1'></body>"))
@@ -128,7 +128,7 @@ def test_a_stepper_without_script_of_its_own_is_brought_to_life(window):
     window.show()
     window.run(INSERT, widget_html(recording("jit"), highlight))
     borders = window.run(STYLE, ".mjw-stage", 0, "borderTopWidth")
-    # whoever clears the outputs of the first cell takes its style away
+    # clearing the outputs of the first cell removes its style
     window.run("for (const each of document.querySelectorAll('body > *')) each.remove()")
     window.run(INSERT, lent(widget_html(recording("error"), highlight)))
     assert len(window.all(".mjw-stage")) == 2 and borders == "1px"
@@ -147,7 +147,7 @@ def test_a_stepper_that_is_alone_is_its_log(window):
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_document_that_is_alone_is_laid_out_and_can_be_read(window, dark):
-    """As one that has its own style, but for the colours, which are those of the page."""
+    """Its layout is that of a document with its own style; its colours are the page's."""
     own = "<style>:root{color-scheme:light dark}body{background:Canvas;color:CanvasText}</style>"
     boxes = (
         "return [...document.querySelectorAll('pre,td,th')].map((each) => { const box = each.getBoundingClientRect();"
@@ -174,7 +174,7 @@ def test_nothing_sticks_out_of_480_pixels(window):
         window.run(READ + "for (let i = 0; i < 30; i += 1) press('into')")
         assert window.run("return [document.documentElement.scrollWidth, innerWidth]") == [480, 480]
         assert all(each.is_displayed() for each in window.all("[data-move=last]"))
-        # a row of values is broken where the cotangent would be out of sight
+        # a row of values wraps if its cotangent would be out of sight
         pane = "const pane = document.querySelector('[data-pane=values]'); return "
         assert "cotangent" in window.run(pane + "pane.textContent")
         assert window.run(pane + "pane.scrollWidth - pane.clientWidth") == 0
@@ -196,7 +196,7 @@ def test_nothing_sticks_out_of_480_pixels(window):
     ],
 )
 def test_other_notebooks_say_whether_they_are_dark(host, dark, window):
-    """As VS Code and Colab mark their pages, whatever the system of the reader prefers."""
+    """Pages are marked as VS Code and Colab mark theirs; the system's colour scheme is the opposite one."""
     window.show(to_html(SHOWN, highlight), widget_html(recording("jit"), highlight), dark=not dark)
     colour = "#1e1e1e" if dark else "#ffffff"
     window.run(f"document.body.style.background = '{colour}'; {host}")

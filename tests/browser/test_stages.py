@@ -1,4 +1,4 @@
-"""The stages of a call on a page, in a real browser: each line, and what belongs to it, is what Python says."""
+"""The page of a call's compilation stages in a real browser: its lines and links are those that Python computes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.browser.page import Browser
 from tests.browser.programs import HOSTILE, names
 from tests.tools.metal.test_passes import PROGRAMS, V
 
-# Of each row of a pane: its text, and whether it is marked.
+# For each row of a pane: its text, and whether it is marked.
 ROWS = """
 const rows = (pane) => [...document.querySelectorAll(pane + ' .mjw-line[role=option]')].map((row) => [
   row.querySelector('.mjw-mark').textContent, row.querySelector('.mjw-number').textContent.trim(), row.title,
@@ -52,12 +52,12 @@ def calls(f: Any) -> Any:
 
 
 def choices(found: Stages) -> list[Stage]:
-    """The stages that can be chosen, without the one that the page adds."""
+    """The stages in the page's list, without the one that the page adds."""
     return [each for each in found.all if each.kind != "python"]
 
 
 def show(window: Browser, found: Stages, stage: Stage) -> None:
-    """Choose a stage, and its text rather than what changed."""
+    """Choose a stage, and its text instead of its changes."""
     at = choices(found).index(stage)
     kinds = [each.kind for each in choices(found)]
     at += at > kinds.index("final")  # the buffer assignment comes next
@@ -65,7 +65,7 @@ def show(window: Browser, found: Stages, stage: Stage) -> None:
 
 
 def held(found: Stages, stage: Stage) -> list[str]:
-    """What stands behind fused instructions."""
+    """The equations that are shown behind fused instructions."""
     return [f"  = {found.names(each, 40)}" for each in stage.lines if each.holds]
 
 
@@ -90,7 +90,7 @@ def test_every_line_belongs_to_what_python_says(name, window):
         ], stage.title
         shown_held = "return [...document.querySelectorAll('.mjw-view .mjw-holds')].map((each) => each.textContent)"
         assert window.run(shown_held) == held(found, stage)
-        # each of the user's lines is clicked in turn
+        # click each of the user's lines in turn
         script = (
             "const yours = document.querySelectorAll('.mjw-yours .mjw-line[role=option]');"
             "return arguments[0].map((i) => { yours[i].click(); return ['.mjw-yours', '.mjw-view'].map("
@@ -102,7 +102,7 @@ def test_every_line_belongs_to_what_python_says(name, window):
             assert own == [k for k, each in enumerate(yours) if not set(wanted).isdisjoint(each.places)]
             marked += len(there)
     assert marked > 50 and any(held(found, stage) for stage in found.all) and window.console() == []
-    # which passes changed the line that was clicked last, and which only have it
+    # which passes changed the line that was clicked last, and which only contain it
     dots = window.run("return [...document.querySelectorAll('.mjw-stages .mjw-link')].map((e) => e.textContent[0])")
     del dots[[each.kind for each in choices(found)].index("final") + 1]  # the buffer assignment
     for stage, dot in zip(choices(found), dots, strict=True):
@@ -124,7 +124,7 @@ def test_what_changed_is_before_and_after(window):
         assert [each[3] for each in rows if each[4] != "+"] == [each.text for each in before]
         assert [each[3] for each in rows if each[4] != "-"] == [each.text for each in after]
         assert any(each[4] in "+-" for each in rows) and len(rows) < len(before) + len(after)
-        # what is alike is folded, and opens
+        # unchanged lines are folded, and unfold
         more = window.run("return [...document.querySelectorAll('.mjw-more')].map((each) => each.textContent)")
         hidden = "return document.querySelectorAll('.mjw-view .mjw-line[hidden]').length"
         assert window.run(hidden) == sum(int(each.split()[1]) for each in more)
@@ -157,7 +157,7 @@ def test_where_lines_are_cut_nothing_is_said_to_have_changed(window, monkeypatch
 
 
 def test_differences_are_few(window):
-    """As few as there can be: compared with the longest common subsequence, by the plain method."""
+    """The diff is minimal: it keeps as many lines as the longest common subsequence, computed the plain way."""
     window.show()
     script = (Path(pipeline.__file__).parents[1] / "pages" / "stages.js").read_text("utf-8")
     window.run(script.partition("// `1–3, 8`")[0] + "window.changes = changes")
@@ -193,7 +193,7 @@ def test_keys_go_from_line_to_line_and_from_stage_to_stage(window):
     assert window.run(titles).startswith("optimised HLO")
     window.one(".mjw-view .mjw-scroll").send_keys(chr(0xE00C))
     assert "choose a line" in window.run(status) and not window.all(".mjw-yours .mjw-now")
-    # what is under the pointer lights up everywhere
+    # the instructions of the line under the pointer are highlighted
     from selenium.webdriver.common.action_chains import ActionChains
 
     lit = window.all(".mjw-yours .mjw-line[role=option]")[[*first.lines].index(own[0])]

@@ -1,4 +1,4 @@
-"""The stepping widget in a real browser: what it shows at each step, how it is moved, and what it does not do."""
+"""The stepping widget in a real browser: what each step shows, how to move, and which keys and texts are inert."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from minijax.tools.values.table import PageTable
 from tests.browser.page import Browser
 from tests.browser.programs import CHOOSING, HOSTILE, NAMES, recording
 
-# The names of keys in the WebDriver standard.
+# Key codes of the WebDriver standard.
 LEFT, UP, RIGHT, DOWN, HOME, END, RETURN, SHIFT, CONTROL, BACKSPACE = (
     chr(0xE000 + code) for code in (0x12, 0x13, 0x14, 0x15, 0x11, 0x10, 0x07, 0x08, 0x09, 0x03)
 )
 
-# What the widget shows, as lists of lines.
+# The widget's panes, as lists of lines.
 READ = """
 const root = arguments[0] || document.querySelector('.mjw');
 const lines = (name) => [...root.querySelector('[data-pane=' + name + ']').children].map((line) => line.textContent);
@@ -47,7 +47,7 @@ const press = (move) => root.querySelector('[data-move=' + move + ']').click();
 
 
 def squeezed(lines: Any) -> list[str]:
-    """Lines without the terminal's marks, white space made equal, empty ones left out."""
+    """Lines without the terminal's marks, with white space normalised and empty lines removed."""
     texts = [" ".join(text.replace(MARK, "").replace(LINK, "").split()) for text in lines]
     return [text for text in texts if text]
 
@@ -58,7 +58,7 @@ def pane(view: Any, cursor: Cursor, width: int = 100_000) -> list[str]:
 
 
 def expected(cursor: Cursor) -> dict[str, list[str]]:
-    """What a stepper shows at the cursor's moment, computed in Python."""
+    """The panes at the cursor's moment, computed in Python."""
     rows = tree_rows(cursor, REACH, REACH)
     tree = squeezed("".join(visible(text) for _, text in each) for each in rows.lines)
     return {
@@ -80,7 +80,7 @@ def expected(cursor: Cursor) -> dict[str, list[str]]:
 
 
 def values(cursor: Cursor) -> list[str]:
-    """The table of the moment, each made for itself."""
+    """The table of values at this moment, from a fresh ``PageTable``."""
     known = at_hand(cursor.recording)
     assert known is not None
     lines = PageTable(known, WIDTH).lines(cursor.moment.at)
@@ -88,7 +88,9 @@ def values(cursor: Cursor) -> list[str]:
 
 
 def shown(read: dict[str, Any]) -> dict[str, list[str]]:
-    """The same from the page. The terminal has a heading where the widget has a title, and one pane for two."""
+    """The same, read from the page. A heading in the terminal is a title in the widget, which splits one pane in
+    two.
+    """
     return {
         "status": squeezed(read["status"]),
         "source": squeezed([read["where"], *read["source"]]),
@@ -104,7 +106,7 @@ def shown(read: dict[str, Any]) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_step_there_and_back_shows_what_python_computes(name, window, monkeypatch):
-    if name == "scan":  # its programs are longer than that
+    if name == "scan":  # its programs are longer than 2 equations
         monkeypatch.setattr(panes, "MOST_EQUATIONS", 2)
     window.show(widget_html(recording(name), highlight))
     cursor = Cursor(recording(name))
@@ -125,7 +127,7 @@ def test_every_step_there_and_back_shows_what_python_computes(name, window, monk
     assert any("earlier equation" in line for read in reads for line in read["program"]) == (name == "scan")
 
 
-# At every third step what is shown, then for each loop and vmap what its slider's end shows.
+# At every third step: the panes, then for each loop and vmap the panes at its slider's end.
 CHOOSE = (
     READ
     + """
@@ -211,7 +213,7 @@ def test_what_a_page_does_not_hold_of_a_loop_is_said(window, monkeypatch):
 
 
 def over(cursor: Cursor) -> bool:
-    """Past everything that one row of the tree stands for, as the terminal's stepper moves."""
+    """Step over a whole row of the tree, as the terminal's stepper does."""
     past = past_repeated(cursor)
     return cursor.go(past) if past >= 0 else cursor.over()
 
@@ -229,7 +231,7 @@ MOVES = {
 
 
 def position(window: Browser, number: int = 0) -> int:
-    """The step that a widget shows."""
+    """The number of the step that a widget shows."""
     said = window.all(".mjw-status")[number].text
     return int(said.partition("/")[0])
 
@@ -261,7 +263,7 @@ return out;
 
 
 def choices(found: list[origins.OriginChoice], cursor: Cursor) -> list[Any]:
-    """What a page offers: the moment if there is one, else the names with the digits that pick them."""
+    """What a page offers: a single position, or else the names with the digits that choose them."""
     others = [each for each in found if each.position != cursor.position]
     if len(others) == 1:
         return [others[0].position]
@@ -362,13 +364,12 @@ def test_keys_step_only_the_widget_that_has_the_focus(window):
     assert [position(window, i) for i in range(3)] == [0, over.position, last]
     stages[2].send_keys(UP, "u", "i")
     assert position(window, 0) == 0 and position(window, 1) == over.position
-    window.all(".mjw-search")[1].send_keys(LEFT, RIGHT, "b", RIGHT)  # typing is not stepping
+    window.all(".mjw-search")[1].send_keys(LEFT, RIGHT, "b", RIGHT)  # typing does not step
     assert position(window, 1) == over.position
 
 
-# A page that acts on keys as notebooks do. JupyterLab hears of them first, and leaves alone those whose target, or
-# something around it, bears an attribute; the classic notebook hears of those that nobody stopped. Each takes the focus
-# when a cell is clicked.
+# A page that handles keys as notebooks do. JupyterLab handles a key first, and ignores it if its target, or an ancestor
+# of it, has an attribute. The classic notebook handles the keys that no listener stopped. Both focus a clicked cell.
 LISTENING = """
 window.heard = [];
 document.addEventListener('keydown', (event) => {
@@ -396,7 +397,7 @@ def test_no_plain_key_reaches_the_notebook_around_it(window):
         window.run("window.heard.length = 0")
         window.driver.switch_to.active_element.send_keys(plain)
         assert window.run("return window.heard") == [], place
-    # what is not the stepper's business goes on being the page's
+    # keys that the stepper does not use reach the page
     window.one(".mjw-stage").send_keys(CONTROL + "j")
     assert "classic j" in window.run("return window.heard")
     window.run("document.activeElement.blur(); window.heard.length = 0")
@@ -493,8 +494,8 @@ def test_without_scripts_the_log_is_there_and_folds(window):
     assert window.one(".mjw-static").size["height"] < height / 2
 
 
-# How JupyterLab shows an output: markup set at once, then every script element made anew so that it runs. An output
-# that is shown twice (a new view of it) is there twice.
+# JupyterLab inserts the markup of an output, then replaces each script element so that it runs. A second view of an
+# output inserts it twice.
 INSERT = """
 for (let i = 0; i < 2; i += 1) {
   const host = document.createElement('div');

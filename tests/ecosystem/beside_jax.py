@@ -1,4 +1,4 @@
-"""The programs on minijax beside JAX: what each is to give, and whether it does."""
+"""The programs on minijax beside JAX: the expected results, and the comparison."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import minijax
 from minijax.core.keys import is_key
 from tests.ecosystem.programs import NEEDS
 
-# Evaluated operation by operation on NumPy, and compiled as one program.
+# Tolerances: NumPy's evaluation of one operation at a time, and a compiled program.
 EAGER, COMPILED = 2e-6, 3e-7
 
 
 def program(name: str) -> Any:
-    """``file.function`` of ``programs/``; the test is skipped where a library is not installed."""
+    """``file.function`` of ``programs/``; skips the test if a library is not installed."""
     file, function = name.split(".")
     for library in NEEDS[file]:
         pytest.importorskip(library, reason=f"{library} is not installed: pip install -e '.[test-ecosystem]'")
@@ -29,7 +29,7 @@ def program(name: str) -> Any:
 
 @functools.cache
 def expected(name: str) -> SimpleNamespace:
-    """JAX's ``value``, ``grad`` and ``vmap`` of a program, from one compilation; None for what it has not."""
+    """JAX's ``value``, ``grad`` and ``vmap`` of a program, compiled together; None for a missing one."""
     fun = program(name)
     example = fun.example
     arguments = example.arguments()
@@ -50,17 +50,17 @@ def expected(name: str) -> SimpleNamespace:
 
 
 def assert_near(ours: Any, theirs: Any, error: float) -> None:
-    """Equal trees of arrays of equal types, whose numbers differ by at most ``error`` of the largest of a leaf."""
+    """Trees of arrays of equal types whose numbers differ by at most ``error``, relative to the largest in a leaf."""
     our_leaves, our_tree = jax.tree_util.tree_flatten(ours, is_leaf=lambda x: isinstance(x, minijax.Array))
     assert our_tree == jax.tree_util.tree_structure(theirs)
     assert_leaves_near(our_leaves, theirs, error)
 
 
 def assert_leaves_near(our_leaves: list[Any], theirs: Any, error: float) -> None:
-    """The leaves of a tree of JAX's, where ours may be of classes that JAX does not know."""
+    """The leaves of a tree of JAX's. Our leaves may be of classes that JAX does not know."""
     for our, their in zip(our_leaves, jax.tree_util.tree_leaves(theirs), strict=True):
         if not isinstance(their, (jax.Array, np.ndarray, float, int)):
-            assert callable(our) and our.__name__ == their.__name__  # what is no array is passed on
+            assert callable(our) and our.__name__ == their.__name__  # leaves that are no arrays stay
             continue
         mine, wanted = bits_of(our), bits_of(their)
         assert (mine.dtype, mine.shape) == (wanted.dtype, wanted.shape)
@@ -72,7 +72,7 @@ def assert_leaves_near(our_leaves: list[Any], theirs: Any, error: float) -> None
 
 
 def bits_of(leaf: Any) -> np.ndarray:
-    """The values of an array; of a key, its bits."""
+    """The values of an array; the bits of a key."""
     if isinstance(leaf, minijax.Array):
         return np.asarray(minijax.random.key_data(leaf) if is_key(leaf.dtype) else leaf)
     of_jax = isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)

@@ -1,4 +1,4 @@
-"""What a program of ``programs/`` is tried with: its arguments, the one it is differentiated by, the one of a batch."""
+"""How to call a program of ``programs/``: its arguments, the one to differentiate by, and the one to batch."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import numpy as np
 class Example(NamedTuple):
     """Set on a program by ``example``.
 
-    ``arguments()`` makes the arguments. ``grad`` is the argument whose gradient is taken (the program's result is a
-    scalar then; None: it has no gradient); ``batch`` is the argument of which ``jax.vmap`` maps the leading axis.
-    ``whole``: leaves of the arguments are no arrays, so that JAX's transformations refuse them as they are.
+    ``arguments()`` makes the arguments. ``grad`` is the argument to differentiate by; the result is then a scalar
+    (None: no gradient). ``batch`` is the argument whose leading axis ``jax.vmap`` maps. ``whole``: some leaves of the
+    arguments are no arrays, so JAX's transformations refuse these arguments.
     """
 
     arguments: Callable[[], tuple[Any, ...]]
@@ -24,7 +24,7 @@ class Example(NamedTuple):
     whole: bool
 
     def batched(self) -> tuple[tuple[Any, ...], tuple[int | None, ...]]:
-        """The arguments with a batch of two in the place of one, and ``in_axes`` for them."""
+        """The arguments, with a batch of two for the batched one, and their ``in_axes``."""
         arguments = list(self.arguments())
         assert self.batch is not None
         arguments[self.batch] = batch_of_two(arguments[self.batch])
@@ -34,7 +34,7 @@ class Example(NamedTuple):
 def example(
     arguments: Callable[[], tuple[Any, ...]], *, grad: int | None = 0, batch: int | None = 0, whole: bool = False
 ) -> Callable[[Any], Any]:
-    """Decorator: the program is tried with ``arguments()``."""
+    """Decorator: the program is tested with ``arguments()``."""
 
     def note(program: Any) -> Any:
         program.example = Example(arguments, grad, batch, whole)
@@ -44,13 +44,13 @@ def example(
 
 
 def numbers(*shape: int, low: float = -1.0, high: float = 1.0, name: str = "") -> np.ndarray:
-    """float32 numbers between ``low`` and ``high``, the same ones for the same shape and name."""
+    """float32 numbers between ``low`` and ``high``, the same for equal shapes and names."""
     random = np.random.default_rng(zlib.crc32(repr((shape, name)).encode()))
     return random.uniform(low, high, shape).astype(np.float32)
 
 
 def filled(tree: Any) -> Any:
-    """``tree`` with arrays of numbers for its stand-ins: parameters of a model without running what makes them."""
+    """``tree`` with its shape structs replaced by arrays of numbers: parameters without running their initializers."""
     leaves, structure = jax.tree_util.tree_flatten(tree)
     return structure.unflatten(
         [
@@ -63,7 +63,7 @@ def filled(tree: Any) -> Any:
 
 
 def batch_of_two(argument: Any) -> Any:
-    """``argument`` and one like it, along a leading axis of every leaf."""
+    """``argument`` and a similar one, stacked along a leading axis of every leaf."""
     return jax.tree_util.tree_map(two, argument)
 
 

@@ -1,4 +1,4 @@
-"""Every command on the programs of real libraries, as their users write them: it answers, or says why it does not."""
+"""Every command on programs of real libraries: it answers, or says why it cannot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.ecosystem.programs import ALL
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
-# command line -> what its answer says, of the program's value, its gradient (or the value where it has none) and its
+# command line -> words of its answer, for the program's value, for its gradient (its value if it has none) and for its
 # jitted call
 ANSWERS = {
     "%jaxpr {gradient}": "lambda",
@@ -26,10 +26,10 @@ ANSWERS = {
     "%hlo {gradient}": "func.func public @main",
     "%nan {value}": "made",
 }
-# these run JAX's operations one by one, which it compiles one by one: each program meets one of them
+# these run and compile JAX's operations one by one, so each program meets only one of these commands
 MEASURED = ("%time {value}", "%compare {value}")
 DERIVATIVES = {"%grad {value}": "gradient"}
-# command line -> what it says in place of an answer
+# command line -> the message that replaces an answer
 REFUSALS = {
     "%why {jitted}": "whether JAX would trace this call",
     "%check {value}": "is a function, not a primitive",
@@ -38,13 +38,13 @@ REFUSALS = {
 
 @pytest.fixture(autouse=True)
 def measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The figures of ``%time`` are asked for, not their precision."""
+    """Check that ``%time`` gives figures; their precision does not matter."""
     monkeypatch.setattr(measure, "_TIMED_SECONDS", 0.0)
     monkeypatch.setattr(measure, "_TRACES", 1)
 
 
 def session_with(name: str) -> tuple[Session, dict[str, str]]:
-    """A session in which the program and its arguments have names, and the calls to put into command lines."""
+    """A session that defines the program and its arguments, and the calls to put into command lines."""
     fun = program(name)
     example, called = fun.example, name.split(".")[1]
     arguments = {f"x{i}": argument for i, argument in enumerate(example.arguments())}

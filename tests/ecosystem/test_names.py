@@ -1,7 +1,7 @@
-"""How much of what real libraries use of JAX is here.
+"""The share of JAX's names that real libraries use and minijax has.
 
-``names.tsv`` lists the public names of jax 0.10.2 that 37 released packages use, how many of them use each, and how
-often. A name is present if minijax has it, its own or borrowed from JAX. ``REASONS`` says why the others are missing.
+``names.tsv`` lists the public names of jax 0.10.2 that 37 released packages use, with the number of packages and of
+uses. A name is present if minijax defines it or borrows it from JAX. ``REASONS`` says why the others are missing.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ ROWS = [
 ]
 OURS, BORROWED, MISSING = "ours", "borrowed", "missing"
 
-# The least share of JAX's names in 37 libraries that are here, by how often they are used and by number.
+# The least share of those names that minijax must have, weighted by uses and unweighted.
 BY_USES, BY_NUMBER = 0.98, 0.95
 
-# Beginnings of names that are missing, and why.
+# Prefixes of missing names, and why they are missing.
 REASONS: dict[str, str] = {
     "jax.experimental.colocated_python": "Python on the hosts beside accelerators, run by jaxlib's IFRT on arrays over "
     "several devices; minijax runs programs through PJRT, and a callback runs Python",
@@ -48,10 +48,10 @@ REASONS: dict[str, str] = {
 
 
 def found(name: str) -> Any:
-    """What minijax has for JAX's ``name``.
+    """minijax's object for JAX's ``name``.
 
     Raises:
-      AttributeError: it has nothing.
+      AttributeError: minijax has none.
     """
     first, *parts = name.split(".")
     assert first == "jax", name
@@ -60,7 +60,7 @@ def found(name: str) -> Any:
         path = f"{path}.{part}"
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # of JAX, about what is borrowed
+                warnings.simplefilter("ignore", DeprecationWarning)  # JAX's warnings about borrowed names
                 value = getattr(value, part)
         except AttributeError:
             try:
@@ -82,7 +82,7 @@ def whose(name: str) -> str:
 
 
 def works(value: Any) -> bool:
-    """Whether what is borrowed can be called or bound, or is data: a module, a class, an object to be indexed."""
+    """Whether a borrowed object can be called or bound, or is data: a module, a class, an indexable object."""
     return callable(value) or isinstance(value, (ModuleType, Primitive)) or hasattr(type(value), "__getitem__")
 
 
@@ -93,7 +93,7 @@ def test_the_share_of_names_that_real_libraries_use() -> None:
     missing = [name for name, kind in kinds.items() if kind == MISSING]
     assert sum(uses[name] for name in missing) <= (1 - BY_USES) * sum(uses.values()), missing[:20]
     assert len(missing) <= (1 - BY_NUMBER) * len(ROWS)
-    # each has a reason, and no reason is left of what is here by now
+    # each missing name has a reason, and each reason has a missing name
     assert {next((each for each in REASONS if name.startswith(each)), name) for name in missing} == set(REASONS)
     assert not [name for name, kind in kinds.items() if kind == BORROWED and not works(found(name))]
 

@@ -1,4 +1,4 @@
-"""Programs of real libraries through ``from_jax``: values, derivatives, batches and random bits are JAX's own."""
+"""Programs of real libraries through ``from_jax``: values, derivatives, batches and random bits equal JAX's."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.ecosystem.programs import ALL, NOT_REPLACED
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
-# A solve by Cholesky's factor loses more than one rounding: here the gradients that JAX itself gives, eagerly and
-# compiled, are 1.2e-6 and 6.1e-6 from the one in float64, and ours lies on its other side by 4.2e-6.
+# A Cholesky solve loses more than one rounding. Here JAX's own gradients, eager and compiled, are 1.2e-6 and 6.1e-6
+# from the float64 gradient; ours is 4.2e-6 from it, on the other side.
 GRADIENT_EAGER = {"probability.gaussian_process": 6e-6}
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_value_gradient_and_batch_are_jaxs(name: str) -> None:
-    """Evaluated operation by operation, and compiled; a recording of it has the lines of the program."""
+    """Evaluated operation by operation, and compiled; its recording has the program's lines."""
     fun, wanted = program(name), expected(name)
     example, mine = fun.example, from_jax(fun)
     arguments = example.arguments()
@@ -50,7 +50,7 @@ def test_value_gradient_and_batch_are_jaxs(name: str) -> None:
 
 
 def places(recording: Recording) -> set[str]:
-    """The lines that the recorded operations are ascribed to."""
+    """The lines to which the recorded operations are attributed."""
 
     def of(nodes: Any) -> Iterator[str]:
         for node in nodes:
@@ -62,14 +62,14 @@ def places(recording: Recording) -> set[str]:
 
 
 def lines_of(fun: Any) -> set[str]:
-    """The lines of ``fun`` and of the classes beside it, whose methods may be all that computes."""
+    """The lines of ``fun`` and of the classes beside it: all computation may be in their methods."""
     written = vars(importlib.import_module(fun.__module__)).values()
     classes = [each for each in written if inspect.isclass(each) and each.__module__ == fun.__module__]
     spans = [(first, len(lines)) for lines, first in map(inspect.getsourcelines, [fun, *classes])]
     return {f"{fun.__code__.co_filename}:{first + i}" for first, length in spans for i in range(length)}
 
 
-# of the libraries themselves, whose modules have names below minijax here
+# the warning comes from the replaced libraries, whose modules are below minijax here
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:minijax.interop.replaced")
 @pytest.mark.parametrize("name", [name for name in ALL if name not in NOT_REPLACED])
 def test_a_program_of_replaced_libraries_is_jaxs(name: str) -> None:
@@ -85,7 +85,7 @@ def test_a_program_of_replaced_libraries_is_jaxs(name: str) -> None:
 
 
 def replaced(file: str) -> ModuleType:
-    """The module of programs, on minijax: code that belongs to no module may replace what it imports."""
+    """The module of programs, on minijax; code outside of any module may replace its imports."""
     names: dict[str, Any] = {}
     with replacing_jax():
         exec(f"from tests.ecosystem.programs import {file}", names)
@@ -93,7 +93,7 @@ def replaced(file: str) -> ModuleType:
 
 
 def test_chex_beside_its_real_self() -> None:
-    """Its flags are defined twice without a clash; its checks see minijax's arrays and traces."""
+    """Its flags can be defined twice; its checks accept minijax's arrays and tracers."""
     real = pytest.importorskip("chex", reason="chex is not installed: pip install -e '.[test-ecosystem]'")
     with replacing_jax():
         ours = importlib.import_module("chex")

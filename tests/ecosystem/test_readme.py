@@ -1,6 +1,6 @@
-"""README's example of a program of the user's own: what it shows is what the program shows.
+"""README's example of a user's own program shows what the terminal program prints.
 
-``pytest --update-golden`` writes the answers into README.md anew.
+``pytest --update-golden`` rewrites the answers in README.md.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INPUT = re.compile(r"^in \[\d+\]: (.*)$", re.MULTILINE)
 
 
 def blocks() -> tuple[str, str]:
-    """The program, and the session under it."""
+    """The program, and the session below it."""
     section = README.read_text(encoding="utf-8").partition("### Watch your own program")[2]
     program, session = (re.search(rf"```{kind}\n(.*?)```", section, re.DOTALL) for kind in ("python", "text"))
     assert program is not None and session is not None
@@ -27,7 +27,7 @@ def blocks() -> tuple[str, str]:
 
 
 def replayed(program: str, inputs: list[str], folder: Path) -> str:
-    """The session as the terminal program shows it, in a folder with the program in it."""
+    """The session as the terminal program shows it, in a folder with the program."""
     (folder / "train.py").write_text(program, encoding="utf-8")
     command = [sys.executable, "-m", "minijax", "--json", "--no-config", "--panels", "off"]
     ran = subprocess.run(command, input="\n".join(inputs), cwd=folder, capture_output=True, text=True, timeout=300)
@@ -42,7 +42,7 @@ def replayed(program: str, inputs: list[str], folder: Path) -> str:
 def test_watch_your_own_program(request: pytest.FixtureRequest) -> None:
     pytest.importorskip("flax")
     program, session = blocks()
-    with tempfile.TemporaryDirectory() as folder:  # its name is short: no line is wrapped for it
+    with tempfile.TemporaryDirectory() as folder:  # its path is short: no line wraps because of it
         found = replayed(program, INPUT.findall(session), Path(folder))
     if request.config.getoption("--update-golden"):
         README.write_text(README.read_text(encoding="utf-8").replace(session, found), encoding="utf-8")

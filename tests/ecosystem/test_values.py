@@ -1,6 +1,6 @@
-"""Values that a view shows of programs of real libraries, beside what their variables are when JAX runs them.
+"""The values that a view shows for programs of real libraries, beside the variables of the same run in JAX.
 
-Slices of the recordings beside what the jaxpr says, and the stepper's screens of a model of Flax's.
+Also: slices of the recordings beside the jaxpr, and the stepper's screens of a Flax model.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ PROGRAMS = (
     "pure.control_flow",
 )
 
-# a library's locals may be iterators, which JAX warns of
+# a library's local variables may be iterators, about which JAX warns
 pytestmark = pytest.mark.filterwarnings("ignore:Python iterable type:DeprecationWarning")
 
 Seen = dict[str, list[np.ndarray]]
 
 
 def call_of(name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """The gradient of a program, or the program where it has none, and its arguments."""
+    """The gradient of a program (the program itself if it has none), and its arguments."""
     fun = program(name)
     example = fun.example
     return fun if example.grad is None else jax.value_and_grad(fun, example.grad), example.arguments()
 
 
 def held(name: str) -> Seen:
-    """What each variable of the program, and of the libraries it calls, ever holds: JAX runs it operation by operation.
+    """All values of each variable of the program and of the libraries that it calls: JAX runs it op by op.
 
-    Loops are Python's then, so that the values of each iteration are seen; arguments with the path to each leaf.
+    Loops run in Python, so that each iteration's values are seen; arguments come with the path to each leaf.
     """
     seen: Seen = defaultdict(list)
     fun = program(name)
@@ -76,7 +76,7 @@ def held(name: str) -> Seen:
         return follow
 
     arguments = fun.example.arguments()
-    before = sys.gettrace()  # that of coverage, if there is one
+    before = sys.gettrace()  # the trace function of coverage, if there is one
     with jax.disable_jit():
         sys.settrace(follow)
         try:
@@ -89,12 +89,12 @@ def held(name: str) -> Seen:
 def leaves_of(value: Any) -> list[tuple[str, Any]]:
     try:
         return [(jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_flatten_with_path(value)[0]]
-    except Exception:  # a container of a library's that is no tree yet
+    except Exception:  # a library's container that is not registered as a pytree yet
         return []
 
 
 def counted(name: str, work: Callable[[], object]) -> Counter[str]:
-    """How often ``work`` calls each function of the file that the program is in."""
+    """How often ``work`` calls each function of the program's file."""
     file = sys.modules[program(name).__module__].__file__
     counts: Counter[str] = Counter()
 
@@ -113,8 +113,8 @@ def counted(name: str, work: Callable[[], object]) -> Counter[str]:
 
 @functools.cache
 def recorded(name: str) -> tuple[Recording, Counter[str]]:
-    """The recording of the call, and how often it called the user's functions: the first time, with nothing cached, but
-    for functions of JAX's own that it gives to others: other tests of the process may have had them traced."""
+    """The recording of a first call, with cold caches, and how often it called each of the user's functions. JAX's own
+    functions may be in the caches: other tests of the process may have traced them."""
     fun, arguments = call_of(name)
     recorder = Recorder("full", name)
 
@@ -131,7 +131,7 @@ def recorded(name: str) -> tuple[Recording, Counter[str]]:
 
 
 def shown(known: Ledger, number: int) -> list[np.ndarray]:
-    """What is shown of a value, in every iteration of the loops that it is in."""
+    """The shown values of a variable in every iteration of its loops."""
     loops = known.loops(number)
     out = []
     for indices in itertools.product(*[range(loop.count) for loop in loops]):
@@ -176,7 +176,7 @@ def test_each_value_that_is_shown_is_what_the_variable_held(name: str, golden: C
 def test_the_users_functions_run_as_often_as_in_jax(name: str) -> None:
     fun, arguments = call_of(name)
     recording, counts = recorded(name)
-    # each as often as in JAX, or not at all where the process keeps a trace of it that another test has made
+    # as often as in JAX, or never if another test of this process has left a cached trace
     assert counts.items() <= counted(name, lambda: fun(*arguments)).items()
     known = Ledger(recording)
     assert not counted(name, lambda: [shown(known, named.number) for named in named_values(known)])
@@ -204,6 +204,6 @@ def test_a_model_of_flax_has_its_names_and_values_on_the_screen(golden: Callable
     for size in SIZES:
         shown = screen(stepper, *size)
         assert "nn.tanh(nn.Dense" in shown and "['kernel']" in shown and "-0.5983 … 0.5911" in shown
-        # the folder that the program is in is another elsewhere
+        # the path of the program's folder differs between machines
         shown = re.sub(r"(?m)(in Perceptron\.__call__)([^│\n]*)", lambda found: found[1] + " " * len(found[2]), shown)
         golden(f"screens/flax_model_{size[0]}.txt", shown)

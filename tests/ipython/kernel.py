@@ -1,4 +1,4 @@
-"""Notebooks executed headless, in a real kernel of this environment's Python."""
+"""Notebooks run headless, in a real kernel of this environment's Python."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nbclient import NotebookClient
 
 
 class ThisPython(KernelSpecManager):
-    """The kernel of this environment's Python, without one being installed for it."""
+    """A kernel spec of this environment's Python that need not be installed."""
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
         argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
@@ -23,7 +23,7 @@ class ThisPython(KernelSpecManager):
 
 
 def executed(sources: Iterable[str], home: Path) -> Any:
-    """A notebook of these cells after it was run from top to bottom, errors or not; ``home`` is its folder."""
+    """A notebook of these cells after a run from top to bottom, with or without errors; ``home`` is its folder."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"):
             patch.setenv(name, str(home / name.lower()))
@@ -34,5 +34,5 @@ def executed(sources: Iterable[str], home: Path) -> Any:
         client = NotebookClient(
             made, km=manager, timeout=120, allow_errors=True, resources={"metadata": {"path": str(home)}}
         )
-        client.execute(cleanup_kc=True)  # else the kernel runs on for as long as the tests do
+        client.execute(cleanup_kc=True)  # otherwise the kernel runs until the tests end
     return made

@@ -53,7 +53,7 @@ def printed(shell: InteractiveShell, code: str) -> str:
 
 
 def registered(shell: InteractiveShell) -> dict[str, Any]:
-    """Everything an extension can leave behind."""
+    """Everything that an extension can leave behind."""
     formatters = shell.display_formatter.formatters
     return {
         "magics": {kind: sorted(table) for kind, table in shell.magics_manager.magics.items()},
@@ -114,7 +114,7 @@ def test_no_magic_of_ipythons_is_replaced(bare):
 
 
 def test_run_is_ipythons_own_without_as_jax(bare, tmp_path):
-    """Before the extension, with it and after it; IPython may not have loaded its own when ours takes the name."""
+    """Before the extension, with it and after it; IPython may not have loaded its own ``%run`` yet."""
     program = tmp_path / "program.py"
     program.write_text("import jax, sys\nmade_by = (jax.jit.__module__[:3], sys.argv[1:])\n")
     bare.run_line_magic("load_ext", "minijax")
@@ -323,7 +323,7 @@ def test_settings_without_an_effect_here_are_not_listed(shell):
     assert {"panels", "full", "style", "frames", "theme", "jax_enable_x64"} <= listed
     assert not listed & {"keys", "history", "warm", "color"}
     assert "has no effect here" in repr(run(shell, "%minijax_config keys vi"))
-    # what is listed does have one
+    # each setting that is listed has an effect
     run(shell, "%panels jaxpr")
     assert "61 equations in all" in printed(shell, "jit(lambda x: sum([jnp.sin(x)] * 60))(1.0);")
     run(shell, "%minijax_config full jaxpr")
@@ -331,7 +331,7 @@ def test_settings_without_an_effect_here_are_not_listed(shell):
 
 
 def test_other_objects_display_themselves(shell):
-    """Text always, HTML that looks like the tools' documents; in a container only what str gives."""
+    """Always as text, and as HTML that looks like the tools' documents; in a container only as ``str``."""
     run(shell, "import minijax.tools.programs.links, minijax.extend.rules")
     for code, words in {
         "jit(f).lower(3.0)": ("lowered", "stablehlo.sine", "not compiled yet"),
@@ -392,13 +392,13 @@ def test_exporting_a_session(shell, tmp_path):
         assert words in text, words
     assert "UsageError: %grad has no option --nope" in text and "IPython.core.error" not in text
     assert page.count('class="minijax mjw') == 1
-    # places are those of cells, as everywhere in IPython
+    # places are named by cell, as everywhere in IPython
     assert "Cell In[" in text and "ipython-input" not in page
 
 
 def test_nothing_extra_is_shown_unless_watching(shell):
     assert "stack" not in printed(shell, "grad(f)(3.0)")
-    printed(shell, "%panels stack time")  # who chooses panels wants to see them
+    printed(shell, "%panels stack time")  # choosing panels switches them on
     said = printed(shell, "grad(f)(3.0)")
     assert " stack " in said and " time " in said and " jaxpr " not in said
     printed(shell, "%panels off")
@@ -411,7 +411,7 @@ def test_nothing_extra_is_shown_unless_watching(shell):
     run(shell, "%config MinijaxMagics.panels = 'time'")
     said = printed(shell, "grad(f)(3.0)")
     assert " time " in said and " stack " not in said
-    # what a cell that failed did is shown too, and the next one is watched afresh
+    # a failed cell is shown too, and the next cell is watched again
     assert "ZeroDivisionError" in printed(shell, "1/0")
     assert "deepest" in printed(shell, "%stack")
     run(shell, "%config MinijaxMagics.watch = False")
@@ -460,7 +460,7 @@ def test_settings_go_both_ways(shell):
 
 
 def test_wrong_words_in_the_configuration_are_refused_and_do_not_keep_it_from_loading(bare):
-    printed(bare, "%config")  # IPython makes its own magics at the first one
+    printed(bare, "%config")  # IPython creates its own magics at the first one
     before = registered(bare)
     bare.run_line_magic("load_ext", "minijax")
     said = printed(bare, "%config MinijaxMagics.panels = 'stack jaxprs'")
@@ -509,7 +509,7 @@ def test_the_extension_loads_without_jax():
 
 
 def test_containers_of_arrays_are_displayed_as_trees(shell):
-    """In every container, as text and as HTML; what is small, and what shows itself, stays as it was."""
+    """In every container, as text and as HTML; small objects and those with their own display stay unchanged."""
     run(shell, "from collections import namedtuple; Pair = namedtuple('Pair', 'p q')")
     run(shell, "class Own(dict):\n    def _repr_mimebundle_(self, include=None, exclude=None): return {'a/b': 'own'}")
     run(shell, "p = {f'<{i}>': {'w': jnp.ones((9, 9)), 'b': v} for i in range(2)}")
@@ -540,7 +540,7 @@ def test_containers_of_arrays_are_displayed_as_trees(shell):
 
 
 def test_a_bare_step_opens_at_the_exception_of_the_last_cell(shell, tmp_path):
-    """A cell of several statements, a magic, a loop around one, a program of %run: each is run again, recorded."""
+    """A cell of several statements, a magic, a loop around a magic, a program of %run: each runs again, recorded."""
     hint = "%step runs it again, recorded, and opens at the exception"
     run(shell, "ran = []\ndef clash(x):\n    ran.append(1)\n    y = jnp.sin(x)\n    return y @ jnp.ones(7)")
     program = tmp_path / "program.py"
@@ -558,12 +558,12 @@ def test_a_bare_step_opens_at_the_exception_of_the_last_cell(shell, tmp_path):
         assert hint not in captured.stdout and "was run again to record it" in captured.outputs[0].data["text/plain"]
         error = "AttributeError at bad in jit:1" if "%run" in code else "TypeError at the recorded call: dot_general"
         assert error in captured.outputs[0].data["text/plain"] and "<details" in captured.outputs[0].data["text/html"]
-        # it is recorded now: nothing runs once more
+        # it is recorded now: nothing runs again
         with capture_output() as captured:
             shell.run_cell("%step --text", store_history=True)
         assert len(shell.user_ns["ran"]) == (0 if "%run" in code else 1)
         assert "was run again" not in captured.stdout
-    said = printed(shell, "%origin clash(v)")  # which has it recorded
+    said = printed(shell, "%origin clash(v)")  # it is recorded already
     assert "%step opens its recording at the exception" in said and hint not in said
     assert "was run again" not in printed(shell, "%step --text") and "%step" not in printed(shell, "%log clash(v)")
     assert hint not in printed(shell, "1 / 0")
@@ -583,7 +583,7 @@ def test_an_interrupted_cell_can_be_replayed(shell):
 
 
 class Info:
-    """What IPython tells of a cell before it runs."""
+    """The code that IPython reports before a cell runs."""
 
     def __init__(self, cell_id: str | None, raw_cell: str = "y = 1") -> None:
         self.cell_id, self.raw_cell = cell_id, raw_cell
@@ -598,12 +598,12 @@ class Info:
         (lambda shell, known: shell.display_pub.clear_output(), True),
         (lambda shell, known: setattr(known, "on", False), True),
         (lambda shell, known: known.begin(Info("vscode-notebook-cell:/a.ipynb#W0")), True),
-        (lambda shell, known: known.end(), True),  # whoever asks is in no cell
+        (lambda shell, known: known.end(), True),  # the caller is in no cell
     ],
 )
 def test_an_output_brings_the_style_where_no_other_has_it(shell, gone, brings):
     known = sharing(shell)
-    assert known.has("style") is False  # outside of a cell each has its own
+    assert known.has("style") is False  # outside a cell each output has its own
     known.begin(Info("a"))
     assert [known.has("style"), known.has("style"), known.has("stepper")] == [False, True, False]
     with capture_output(display=False):

@@ -1,4 +1,4 @@
-"""The live stepper: what moving an argument does, and in a real kernel what its output and answers hold."""
+"""The live stepper: the effect of moving an argument, and its output and answers in a real kernel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEFINE = "import minijax.numpy as jnp\nfrom minijax import grad, jit\ndef f(x, n
 
 
 class Person:
-    """Somebody with a notebook open: a kernel, and the messages of JupyterLab."""
+    """A notebook's front end: a kernel, and JupyterLab's messages."""
 
     def __init__(self, home: Path) -> None:
         self.manager = KernelManager(
@@ -44,7 +44,7 @@ class Person:
         return [message["content"] for message in told if message["msg_type"] in kinds]
 
     def ask(self, view: Any, **content: Any) -> Any:
-        """What a stepper answers to a message of its script's."""
+        """A stepper's answer to a message of its script."""
         sent = {"comm_id": view["model_id"], "data": {"method": "custom", "content": {**content, "view": "a"}}}
         told = self.send("comm_msg", sent, {})
         (answer,) = [message["content"] for message in told if message["msg_type"] == "comm_msg"]
@@ -52,7 +52,7 @@ class Person:
         return answer["data"]["content"]
 
     def send(self, kind: str, content: Any, metadata: Any) -> list[Any]:
-        """All that the kernel says of a message."""
+        """All messages that the kernel sends about a message."""
         message = self.client.session.msg(kind, content, metadata=metadata)
         self.client.shell_channel.send(message)
         told = []
@@ -112,7 +112,7 @@ def test_an_argument_is_moved_and_the_call_recorded_again(person):
     page = person.ask(view, kind="again", control=1, index=[], value=5.0, moment=2)
     assert page["kind"] == "page" and page["data"]["start"] == 2 and page["controls"][1]["values"] == [5.0]
     assert person.run("shown._widget.page.leaves", "d")[0]["data"]["text/plain"] == "[3.0, 5]"
-    # an error of the user's ends the recording, and leaves the stack as it was
+    # an error in the user's code ends the recording, and the stack of interpreters stays unchanged
     person.run("def g(x):\n    if x > 4.0: raise ValueError('too much')\n    return jnp.sin(x)", "e")
     view = view_of(person.run("%step g(3.0)", "f"))
     failed = person.ask(view, kind="again", control=0, index=[], value=5.0, moment=0)
@@ -207,7 +207,7 @@ def test_sliders_go_as_far_as_the_type_does(recording):
     for control, value in ((0, -5.0), (0, 256.0), (1, 2.0**31), (2, 1e5)):
         index = [0] if control == 0 else []
         failed = page.answer({"kind": "again", "control": control, "index": index, "value": value, "moment": 0})
-        # the numbers are told again: the page shows those that the recording was made with
+        # the numbers are sent again: the page shows those of the recording
         assert failed["kind"] == "failed" and f"is no {given[page.controls[control]['name']].dtype}" in failed["said"]
         assert failed["controls"][0]["values"] == [200.0, 3.0] and not asked
 

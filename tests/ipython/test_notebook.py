@@ -1,4 +1,4 @@
-"""A notebook executed headless: a real kernel, as a person's Jupyter would start it."""
+"""A notebook run headless, in a real kernel started as Jupyter starts it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def outputs(notebook: Any, source: str) -> list[Any]:
 
 
 def text(notebook: Any, source: str) -> str:
-    """Everything a cell showed, as text."""
+    """Everything that a cell showed, as text."""
     pieces = []
     for output in outputs(notebook, source):
         pieces.append(
@@ -96,7 +96,7 @@ def test_a_graph_is_a_picture(notebook):
     assert set(output["data"]) == {"text/plain", "image/svg+xml"} and "sin" in output["data"]["text/plain"]
     root = ET.fromstring(output["data"]["image/svg+xml"])
     drawn = [each for each in root.iter() if each.tag.endswith(("}rect", "}text", "}path"))]
-    # viewers that take the style away draw boxes black otherwise
+    # without the style, viewers draw boxes in black
     assert len(drawn) > 10 and all("fill" in each.attrib for each in drawn)
 
 
@@ -111,7 +111,7 @@ def test_style_and_script_stand_in_one_output(notebook):
     assert len(documents) > 8 and [colours() in each for each in documents] == [True] + [False] * (len(documents) - 1)
     steppers = [each for each in made if 'class="minijax mjw' in each]
     assert len(steppers) == 4 and [has_script(each) for each in steppers] == [True, False, False, False]
-    # laid out without the others, too
+    # laid out even when alone
     assert all(layout() in each for each in documents + steppers)
     assert len(json.dumps(steppers[-1])) < 16_000 and "run its cell again" in steppers[-1]
 

@@ -25,13 +25,13 @@ def test_step_opens_the_stepper_and_gives_the_value_after_it(tmp_path):
         terminal.wait_for("Out[3]: Array(-1.979985")
         terminal.wait_for("In [4]:")
         assert not terminal.screen.alternate
-        # an error is shown once the stepper has been left
+        # an error is shown after the stepper closes
         terminal.send("%step f(3.) @ jnp.ones(3)\r")
         terminal.wait_for("ValueError at the recorded call")
         terminal.send("q")
         terminal.wait_for("In [5]:")
         assert not terminal.screen.alternate and "ValueError: matmul" in terminal.text()
-        # a semicolon silences the value, not the stepper
+        # a semicolon hides the value, not the stepper
         terminal.send("%step f(0.);\r")
         terminal.wait_for("q leaves")
         terminal.send("q")

@@ -21,7 +21,7 @@ import pytest
 
 from tests.browser.page import Browser, browser
 
-# No cell is left out of the page because it is out of sight, and nothing is asked before a kernel starts.
+# JupyterLab keeps cells outside the window in the page, and opens no dialog or notification.
 SETTINGS = {
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
@@ -35,7 +35,7 @@ PAGE = f"{LOAD}\n%config MinijaxMagics.stepper = 'page'"
 CELLS = (LOAD, "%step grad(f)(3.0)", "'the last cell'")
 STAGE = ".jp-OutputArea-output .mjw-stage"
 STATUS = "return document.querySelector('.mjw-status').textContent"
-# The words of the outputs that are seen.
+# The words of the visible outputs.
 SEEN = (
     "return [...document.querySelectorAll('.jp-OutputArea-child')].filter((e) => e.checkVisibility())"
     ".map((e) => e.innerText).join('\\n')"
@@ -47,7 +47,7 @@ SLIDE = (
 
 
 def until(is_so: Callable[[], Any], said: Callable[[], str] = str) -> Any:
-    """What ``is_so`` gives as soon as that is true."""
+    """Wait until ``is_so`` gives a true value, and return it."""
     end = time.monotonic() + 60
     while not (found := is_so()):
         assert time.monotonic() < end, f"not so after a minute. {said()}"
@@ -57,7 +57,7 @@ def until(is_so: Callable[[], Any], said: Callable[[], str] = str) -> Any:
 
 @contextlib.contextmanager
 def server(home: Path) -> Iterator[tuple[str, str]]:
-    """A server with a home of its own, which knows nothing of this machine's user: its address and its token."""
+    """A server with an empty home of its own: its address and its token."""
     for name, content in SETTINGS.items():
         path = home / "settings" / f"{name}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def server(home: Path) -> Iterator[tuple[str, str]]:
 
 
 class Page:
-    """JupyterLab's page, driven through its own commands and through the browser's keys."""
+    """JupyterLab's page, driven through its own commands and the browser's keys."""
 
     def __init__(self, browser: Browser, folder: Path, origin: str, token: str) -> None:
         self.browser = browser
@@ -108,7 +108,7 @@ class Page:
         self.waited("await app.restored;")
 
     def waited(self, script: str, *args: Any) -> Any:
-        """What a piece of JavaScript returns that may await; ``app`` is JupyterLab."""
+        """Run JavaScript, which may await, and return its result; ``app`` is JupyterLab."""
         body = (
             "const done = arguments[arguments.length - 1]; const app = window.jupyterapp;"
             "(async (...given) => {" + script + "})(...Array.prototype.slice.call(arguments, 0, -1))"
@@ -120,11 +120,11 @@ class Page:
         return value
 
     def execute(self, command: str, **args: Any) -> None:
-        """Run one of JupyterLab's commands, to its end."""
+        """Run a JupyterLab command and wait for its end."""
         self.waited("await app.commands.execute(given[0], given[1]);", command, args)
 
     def open(self, path: Path, kernel: bool = True) -> None:
-        """Show a notebook; with a kernel all its cells run until one stepper is there, and its file is written."""
+        """Show a notebook. With a kernel, run all cells until there is a stepper, and save the file."""
         chosen = {} if kernel else {"kernelPreference": {"shouldStart": False, "canStart": False}}
         self.execute("docmanager:open", path=path.name, **chosen)
         self.waited("const w = app.shell.currentWidget; await w.context.ready; await w.revealed;")
@@ -135,21 +135,21 @@ class Page:
             until(lambda: len(self.browser.all(STAGE)) == 1, lambda: str(self.browser.run(SEEN)))
 
     def close(self) -> None:
-        """Close the notebook that is shown, and end every kernel."""
+        """Close the shown notebook and end every kernel."""
         self.waited(
             "const w = app.shell.currentWidget; await w.context.save(); w.dispose();"
             "await app.serviceManager.sessions.shutdownAll();"
         )
 
     def cells(self) -> list[list[Any]]:
-        """The cells of the notebook that is shown: which, of what kind, what they say, and how much they show."""
+        """The cells of the shown notebook: index, kind, text, and size of the output."""
         return self.waited(
             "return app.shell.currentWidget.content.widgets.map(({ model, outputArea }) => "
             "[model.id, model.type, model.sharedModel.source, outputArea ? outputArea.model.length : 0])"
         )
 
     def faults(self) -> list[str]:
-        """Errors since this was asked last, but for those of JupyterLab's extensions; and what other servers gave."""
+        """Errors since the last call, without those of JupyterLab's extensions; and responses of other servers."""
         said = [each["message"] for each in self.driver.get_log("browser") if each["level"] == "SEVERE"]
         names = self.browser.run("return performance.getEntriesByType('resource').map((e) => e.name)")
         elsewhere = [name for name in names if not name.startswith((self.origin, "data:", "blob:"))]
@@ -166,7 +166,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 @pytest.fixture
 def opened(lab: Page) -> Iterator[Callable[..., Path]]:
-    """Opens a notebook of these cells and runs it; it is closed at the end."""
+    """Opens a notebook of these cells, runs it, and closes it after the test."""
 
     def open_cells(*sources: str) -> Path:
         made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
@@ -184,7 +184,7 @@ def opened(lab: Page) -> Iterator[Callable[..., Path]]:
 def test_keys_in_the_stepper_step_and_leave_the_notebook_alone(lab, opened):
     opened(*CELLS)
     cells = lab.cells()
-    # a live stepper has a second output, for where no kernel is
+    # a live stepper has a second output, for pages without a kernel
     assert [each[3] for each in cells] == [0, 2, 1]
     lab.browser.one(".mjw [data-pane=stack]").click()
     for key in ("n", "b", "i", chr(0xE014), chr(0xE015), chr(0xE011)):
@@ -196,7 +196,7 @@ def test_keys_in_the_stepper_step_and_leave_the_notebook_alone(lab, opened):
         lab.driver.switch_to.active_element.send_keys("ddxazmyrjk n0011cv" + chr(0xE013) + chr(0xE015))
         assert lab.browser.run("return document.querySelector('.mjw').contains(document.activeElement)"), place
         assert lab.cells() == cells, place
-    # the same keys outside of it are the notebook's
+    # outside the stepper the same keys belong to the notebook
     lab.waited("app.shell.currentWidget.content.activeCellIndex = 2;")
     lab.execute("notebook:enter-command-mode")
     lab.waited("app.shell.currentWidget.content.activate();")
@@ -209,7 +209,7 @@ def test_keys_in_the_stepper_step_and_leave_the_notebook_alone(lab, opened):
 def test_a_saved_file_shows_everything_without_a_kernel(load, trusted, lab, opened):
     path = opened(load, "%step grad(f)(3.0)", "%grad f(3.0)", "%graph f(3.0)", "%tree {'a': jnp.ones(3)}")
     lab.close()
-    if not trusted:  # what was not run here has no signature of this server's
+    if not trusted:  # this server has not signed a file with a changed cell
         path.write_text(path.read_text().replace("minijax.numpy as jnp", "minijax.numpy as  jnp"))
     lab.open(path, kernel=False)
     if trusted and load == PAGE:

@@ -1,7 +1,7 @@
-"""Small programs as the users of real libraries write them, a file a family of libraries.
+"""Small programs as users of real libraries write them, one file per family of libraries.
 
-Each is a function with an ``example`` of its arguments. Their names are read from the text of the files, so that the
-tests know of them without importing the libraries: which come with ``pip install -e '.[test-ecosystem]'``.
+Each is a function with an ``example`` of its arguments. Tests read the names from the text of the files, so they do
+not import the libraries: ``pip install -e '.[test-ecosystem]'`` installs these.
 """
 
 import ast
@@ -31,7 +31,7 @@ def programs(file: str) -> list[str]:
 
 ALL = tuple(f"{file}.{name}" for file in NEEDS for name in programs(file))
 
-# What does not run where its libraries have been replaced: their import statements mean minijax.
+# Programs that fail where import statements in their libraries mean minijax.
 NOT_REPLACED = (
     "flax.linen_lstm",
     "flax.nnx_model",
