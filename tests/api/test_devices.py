@@ -1,7 +1,7 @@
-"""Arrays that are committed to one of two devices, against JAX: where results lie, and what is refused.
+"""Arrays committed to one of two devices, against JAX: the devices of results, and errors.
 
-A row of ``RESULTS`` is a program of an array; it is run on one that is committed to the second device, on one that is
-committed to the first, and on one that may be anywhere. A row of ``MIXED`` takes one of each device.
+A row of ``RESULTS`` is a program of one array. It runs on an array committed to the second device, on one committed
+to the first, and on an uncommitted one. A row of ``MIXED`` takes an array on each device.
 """
 
 import copy
@@ -89,7 +89,7 @@ MIXED = {
     "jit": lambda ns, x, y: ns.jit(lambda a, b: a + b)(x, y),
     "jit_called_before": lambda ns, x, y: [f(x, z) for f in [ns.jit(lambda a, b: a + b)] for z in (x, y)],
     "while_loop": lambda ns, x, y: ns.lax.while_loop(lambda s: s[0][0] < 3, lambda s: (s[0] + 1, s[1]), (x, y)),
-    # no program reads both
+    # no program reads both arguments
     "unused": lambda ns, x, y: ns.jit(lambda a, b: a * 2)(x, y),
     "closed_over": lambda ns, x, y: ns.jit(lambda a: a + y)(x),
     "lowered": lambda ns, x, y: ns.jit(lambda a: a * 2).lower(x).compile()(y),
@@ -97,7 +97,7 @@ MIXED = {
 
 
 def where(tree):
-    """Of each array, the devices, whether it is committed to them, and the values."""
+    """For each array: its devices, whether it is committed to them, and its values."""
     return [
         (sorted(d.id for d in x.devices()), x.committed, np.asarray(x, np.float64).round(4).tolist())
         for x in jax.tree_util.tree_leaves(tree)

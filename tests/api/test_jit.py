@@ -1,4 +1,4 @@
-"""``jit``: once per signature, results on the device, caches that keep nothing alive."""
+"""``jit``: one trace per signature, results on the device, caches that keep nothing alive."""
 
 import copy
 import pickle
@@ -68,7 +68,7 @@ def _donated(ns):
 
 
 def _again(ns, *args, **options):
-    """A jitted function that has been called with arguments like ``args``."""
+    """A jitted function, already called with arguments like ``args``."""
     f = ns.jit(lambda x, y: x + y, **options)
     for _ in range(3):
         f(ns.numpy.ones(4), *args)

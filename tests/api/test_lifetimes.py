@@ -1,4 +1,4 @@
-"""What caches keep alive, what threads share, and whose memory results have."""
+"""What caches keep alive, what threads share, and which memory results use."""
 
 import gc
 import threading
@@ -47,7 +47,7 @@ def jit_in_grad_in_scan(i):
     return minijax.grad(lambda c: lax.scan(cell, c, X)[0])(1.0)
 
 
-# Each makes new functions at each call, beside functions that live as long as this module.
+# Each call creates new functions and uses functions of this module, which stay alive.
 CALLS = {
     "cond, first branch new": lambda i: minijax.grad(lambda x: lax.cond(x > 0, lambda x: x * i, identity, x))(1.0),
     "jit in grad in scan": jit_in_grad_in_scan,
@@ -67,8 +67,8 @@ def alive(kind):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_what_is_made_for_a_function_dies_with_it(name):
-    """Even if it was made together with what belongs to a function that lives on."""
-    for i in range(WORTH_DERIVING + 2):  # what is derived of the rules for a signature stays
+    """Also if its cache entry is shared with a function that stays alive."""
+    for i in range(WORTH_DERIVING + 2):  # rules derived for a signature stay
         CALLS[name](i + 1)
     jaxprs, tracers = alive(ClosedJaxpr), alive(Tracer)
     for i in range(5):
@@ -78,7 +78,7 @@ def test_what_is_made_for_a_function_dies_with_it(name):
 
 
 def test_threads_share_a_pullback():
-    """The backward pass of a batched ``custom_vjp`` function runs in the vmap that had ended, one thread at a time."""
+    """The backward pass of a batched ``custom_vjp`` function resumes the vmap that had ended, one thread at a time."""
     _, pullback = minijax.vjp(lambda x: minijax.vmap(lambda y: doubled(y) * y)(x).sum(), X)
     (wanted,) = pullback(np.float32(1))
 
@@ -95,7 +95,7 @@ class StopsIt(Exception):
 
 
 def test_a_resumed_vmap_is_left_whatever_happens():
-    """Another thread gets its turn after a backward pass that failed."""
+    """Another thread can use the pullback after a backward pass that failed."""
     refuses = [True]
 
     @minijax.custom_vjp

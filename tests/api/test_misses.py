@@ -1,4 +1,4 @@
-"""Why a cache missed: each kind of reason, by the argument's path; and what is remembered of what is gone."""
+"""Why a cache missed: each kind of reason, by the argument's path; and the log of misses after their objects die."""
 
 import collections
 import functools
@@ -21,7 +21,7 @@ from tests.threads import at_once
 
 
 class Reasons(observe.Observer):
-    """The reasons that caches gave, '' for a hit."""
+    """The reasons of cache lookups, '' for a hit."""
 
     def __init__(self):
         self.seen = []
@@ -31,11 +31,11 @@ class Reasons(observe.Observer):
 
 
 def reason_of(fun, first, second, **kwargs):
-    """Why the second call of ``fun`` misses after the first. Nothing is compiled."""
+    """Why the second call of ``fun`` misses after the first. Compiles nothing."""
     fun.trace(*first)
     miss = fun.explain_cache_miss(*second, **kwargs)
     assert isinstance(miss, Miss)
-    # what an observer is told is the same
+    # observers receive the same reason
     with observe.watching(Reasons()) as watch:
         fun.trace(*second, **kwargs)
     assert watch.seen == [miss]
@@ -52,7 +52,7 @@ def step(params, scale=1.0, *, n=2):
 
 
 class Plain:
-    """Hashable by identity, and always printed alike."""
+    """Hashable by identity, with one repr for all instances."""
 
     def __repr__(self):
         return "Plain()"
@@ -112,20 +112,20 @@ def aval(text):
     return ShapedArray(dims, dtypes.from_short_name(dtype), text.startswith("~"))
 
 
-# (the types of earlier calls in their order, those of the new call, which of them it is compared with): ``|`` begins
-# the next call, spaces part the arguments of one
+# (types of the earlier calls in order, types of the new call, the earlier call that it is compared with): ``|``
+# separates calls, spaces separate arguments
 NEAREST = [
     ("~f32[] | ~i32[]", "f32[]", "~f32[]"),  # weak type before dtype
     ("~i32[] | i32[3]", "f32[]", "~i32[]"),  # dtype, even with the weak type, before rank
     ("i32[4] | f32[3]", "f32[4]", "i32[4]"),  # dtype before shape
     ("f32[5] | f32[1,4]", "f32[4]", "f32[5]"),  # shape before rank
-    ("f32[3,4] | f32[2,9]", "f32[3,9]", "f32[2,9]"),  # of one kind the latest ...
-    ("f32[3] | f32[100]", "f32[4]", "f32[3]"),  # ... nor sizes by less
+    ("f32[3,4] | f32[2,9]", "f32[3,9]", "f32[2,9]"),  # of the same kind, the latest ...
+    ("f32[3] | f32[100]", "f32[4]", "f32[3]"),  # ... also if another size is closer
     ("bf16[3] | i32[3]", "f32[3]", "bf16[3]"),  # a float is nearer to a float
     ("bool[3] | f32[4,2]", "f32[2,2]", "f32[4,2]"),
     ("f32[4] f32[2] | f32[9] f32[9]", "f32[4] f32[7]", "f32[4] f32[2]"),  # one shape before two
     ("f32[3] | f32[3] f32[3]", "bool[2,2]", "f32[3]"),  # any type before another tree
-    ("f32[3] i32[3] f32[3] | f32[9]", "f32[3] i32[3]", "f32[3] i32[3] f32[3]"),  # of trees that with more in common
+    ("f32[3] i32[3] f32[3] | f32[9]", "f32[3] i32[3]", "f32[3] i32[3] f32[3]"),  # of other trees, the more similar one
 ]
 
 
@@ -148,17 +148,17 @@ def test_other_static_arguments_and_settings_are_further_than_types():
     with enable_x64():
         assert str(f.explain_cache_miss(x, 6)) == "enable_x64 was False and is True"
         f.trace(x, 7)
-        assert str(f.explain_cache_miss(x, 6)) == "n: 7 became 6"  # of equals the latest
+        assert str(f.explain_cache_miss(x, 6)) == "n: 7 became 6"  # of equals, the latest
 
 
-# What no advice may tell to convert: by whether a value could be lost on the way.
+# Advice must not suggest a conversion that could lose a value.
 TYPES = ["bool[3]", "f32[2,2]", "~f32[]", "~i32[]", "f32[]", "i32[]", "i8[3]", "u8[3]", "f16[3]", "bf16[3]", "f32[3]"]
 TYPES += ["f32[4]", "c64[3]", "~c64[]", "i32[3,1]", "u32[3]", "bool[]"]
 
 
 @pytest.mark.parametrize("was", TYPES)
 def test_no_advice_loses_anything(was):
-    """Whatever is told to be converted holds every value of both types, and only what has one rank is padded."""
+    """A suggested dtype holds every value of both types, and padding is suggested only for equal ranks."""
     for now in TYPES:
         before, after = aval(was), aval(now)
         if before is after:
@@ -241,7 +241,7 @@ def test_a_function_defined_again():
         miss = jit(namespace["f"]).explain_cache_miss(1.0)
         jit(namespace["f"]).trace(1.0)
     assert str(miss) == "f was defined again, before at <minijax-1>:1"
-    # another session that begins with the same inputs
+    # another session whose first input has the same name
     other = {"In": ["", "def f(x): return x"]}
     exec(compile(other["In"][1], "<minijax-1>", "exec"), other)
     assert str(jit(other["f"]).explain_cache_miss(1.0)) == "first call"
@@ -286,7 +286,7 @@ def test_bodies_of_control_flow():
             lax.scan(lambda c, x: (c, x), 0.0, jnp.ones(3))
     assert watch.seen[0] == "first call" and watch.seen[1].startswith("a new function <lambda>")
 
-    # one that closes over a tracer is not kept, but it is known to have been there
+    # a body that closes over a tracer is not cached, but its function is remembered
     with observe.watching(Reasons()) as watch:
         for _ in range(3):
             minijax.grad(lambda a: lax.scan(lambda c, x: (c * a, None), 1.0, jnp.ones(3))[0])(2.0)
@@ -339,7 +339,7 @@ def test_misses_are_kept_though_nobody_watches():
     line = f.__code__.co_firstlineno + 4
     assert [(each.cache, each.name, str(each.reason)) for each in kept[:3]] == [
         ("staging", "f", "first call"),
-        ("staging", "f", "x: f32[3] became f32[4]; n: a Plain became 2"),  # no repr of the user's was run
+        ("staging", "f", "x: f32[3] became f32[4]; n: a Plain became 2"),  # the user's repr did not run
         ("body", "<lambda>", "first call"),
     ]
     assert [each.place.rpartition(":")[2] for each in kept[:3]] == [
@@ -347,7 +347,7 @@ def test_misses_are_kept_though_nobody_watches():
     ]
     assert kept[0].subject == f"f at {__file__}:{line - 4}" and kept[1].number == began + 1
     assert all(list(each.costs) == ["trace", "lower", "compile"] and each.seconds > 0 for each in kept[:2])
-    assert list(kept[2].costs) == ["trace"]  # it was evaluated
+    assert list(kept[2].costs) == ["trace"]  # it was evaluated, not compiled
     made = [str(each.reason) for each in kept if each.cache == "compilation"]
     assert made[:1] == ["the known part of f is compiled for the first time"]
     assert repr(kept[0]).startswith(f"f at {__file__}:{line - 4} was traced at {__file__}:{line} (test_")
@@ -449,7 +449,7 @@ FUNCTIONS = {
 inner = jit(helper)
 """
 
-# function -> what is run after it was traced -> what is said of it; nothing where its program is what it would be again
+# function -> code to run after its trace -> the report; '' where a new trace would give the same program
 STALE = {
     "global": ("scale = 3.0", "scale was 2.0 when it was traced and is 3.0 now: the program still uses 2.0"),
     "jitted helper": ("scale = 2", "scale was 2.0 when it was traced and is 2 now"),

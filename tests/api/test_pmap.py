@@ -1,4 +1,4 @@
-"""``pmap`` on two devices, against JAX's pmap: values, derivatives, errors, jaxprs; and where its results lie."""
+"""``pmap`` on two devices, against JAX's pmap: values, derivatives, errors, jaxprs; and the placement of results."""
 
 import functools
 
@@ -30,7 +30,7 @@ def two_devices():
 
 
 def close(ours, theirs, tolerance=2e-6):
-    """The same tree of arrays."""
+    """Check that both trees have equal structure, types and values."""
     flat, tree = minijax.tree_util.tree_flatten(ours)
     expected, expected_tree = jax.tree_util.tree_flatten(theirs)
     assert str(tree) == str(expected_tree)
@@ -39,7 +39,7 @@ def close(ours, theirs, tolerance=2e-6):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tolerance, atol=tolerance)
 
 
-# One instance's function, with what pmap is told about it; ``w`` is what all instances share.
+# One instance's function, with options of pmap; all instances share ``w``.
 FUNCTIONS = {
     "psum of both": (lambda ns, x, w: ns.lax.psum(x * w, "i") * x, {}),
     "all_gather, tiled": (lambda ns, x, w: ns.lax.all_gather(x * x, "i", tiled=True), {}),
@@ -66,7 +66,7 @@ def pmapped(ns, name):
 
 
 def argument(name):
-    """With two along the mapped axis."""
+    """An argument whose mapped axis has size two."""
     return (X + 0.5).T.copy() if name == "other axes" else X + np.float32(0.5)
 
 
@@ -100,7 +100,7 @@ def test_values_and_programs(name):
     close(minijax.jit(ours)(x, 2.0), expected(name)[0])
 
 
-# Where outputs are the same for all, each device's cotangent is a share: pmap's convention, JAX's too.
+# If all devices have the same output, each one's cotangent is a share: pmap's convention, in JAX too.
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_gradients(name):
     x = argument(name)
@@ -318,7 +318,7 @@ def test_a_method_is_pmapped():
 
 # ------------------------------------------------------------------------------------------------ misuse
 
-# a call with JAX's namespace or ours; the type of the error; words of it; whether JAX says them too
+# a call with JAX's or minijax's namespace; the type of the error; words of it; whether JAX's error has them too
 MISUSES = {
     "more slices than devices": (lambda ns: ns.pmap(lambda x: x)(np.ones((9, 2))), ValueError,
      "compiling computation that requires 9 logical devices, but only", False),

@@ -1,7 +1,7 @@
 """Small programs at the edges of the transformations, each run in JAX and in minijax.
 
-A row of ``SAME`` must give the same tree with the same shapes, dtypes, weak types and values in both; a row of
-``REFUSED`` must be refused by both with the same class of error. ``OURS`` holds what is asked of minijax alone.
+A row of ``SAME`` must give the same tree with the same shapes, dtypes, weak types and values in both; for a row of
+``REFUSED`` both must raise the same class of error. ``OURS`` holds tests of minijax alone.
 After every row the interpreter stack must be empty.
 """
 
@@ -31,7 +31,7 @@ Program = Callable[[Any], Any]
 
 
 def named(name, ns):
-    """A jitted function of this name."""
+    """A jitted function with this name."""
 
     def double(x):
         return x * 2
@@ -64,7 +64,7 @@ def with_method(ns):
 
 
 class Duck:
-    """What has a shape and a dtype, and nothing else of an array."""
+    """An object with a shape and a dtype, and no other attribute of an array."""
 
     def __init__(self, dtype="float32", shape=(2, 3)):
         self.shape = shape
@@ -76,12 +76,12 @@ class WeakDuck(Duck):
 
 
 def types(tree):
-    """A tree of stand-ins as text: both libraries print them alike."""
+    """A tree of ShapeDtypeStructs as text: both libraries print them alike."""
     return repr(tree)
 
 
 def classes(ns, x):
-    """As what ``x``, a Python scalar, meets functions of the user's and comes out of transformations."""
+    """The classes of ``x``, a Python scalar, inside the user's functions and in results of transformations."""
     seen = []
 
     def note(x):
@@ -116,7 +116,7 @@ def twice_sin(ns):
 
 
 def passed_twice(ns, made):
-    """Results of a function of a linear one, called on two of the same structure, and how often it was traced."""
+    """Results of a jitted function called with two linear functions of the same structure, and its number of traces."""
     traced = []
 
     def call(linear, t):
@@ -131,7 +131,7 @@ def stacked(ns, make):
     return ns.vmap(lambda x: make(twice_sin(ns), x))(X)
 
 
-# programs with ``make(f, x)``, which gives the pullback, or the linear approximation, of ``f`` at ``x``
+# programs of ``make(f, x)``, which returns the pullback or the linearization of ``f`` at ``x``
 LINEAR = {
     "returned": lambda ns, make: ns.jit(lambda x: make(twice_sin(ns), x))(1.0)(1.0),
     "passed_twice": lambda ns, make: passed_twice(ns, ns.jit(lambda x: make(twice_sin(ns), x))),
@@ -155,7 +155,7 @@ def identity(ns):
 
 
 def beside(ns):
-    """A function of whose parts the one that has no forward mode is not used."""
+    """A function that does not use the result of its part without forward mode."""
     return lambda x: (identity(ns)(x), x * 2.0)[1]
 
 
@@ -163,12 +163,12 @@ FLOAT0S = np.zeros((2,), jax.dtypes.float0)
 
 
 def f0(tree):
-    """``tree`` with arrays of float0, which are of several classes, as texts."""
+    """``tree`` with float0 arrays, whose class differs, replaced by texts."""
     return jax.tree_util.tree_map(lambda x: f"float0{x.shape}" if x.dtype == jax.dtypes.float0 else x, tree)
 
 
 def takes(ns, keep):
-    """What the ``@main`` of programs takes of their arguments."""
+    """The types of the arguments that each program's ``@main`` keeps."""
     programs = [
         (lambda x, y, z: x + z, (X, 2, 3.0)),
         (lambda x, y, z: (ns.numpy.sin(y), x)[1], (X, 2.0, 3.0)),
@@ -193,10 +193,10 @@ INLINED = {
 }
 
 SAME = {
-    # Python scalars are handed through
+    # Python scalars pass through unchanged
     "classes_of_a_float": lambda ns: classes(ns, 3.0),
     "scalars_to_custom_functions_under_jit": grad_of_a_scalar_inside,
-    # stand-ins for arrays
+    # ShapeDtypeStructs
     "like": lambda ns: types([ns.ShapeDtypeStruct.like(x) for x in (1.0, X, ns.numpy.ones(2), Duck())]),
     "eval_shape_of_a_weak_duck": lambda ns: types(ns.eval_shape(lambda x: x["a"] * 2, {"a": WeakDuck()})),
     "make_jaxpr_of_a_duck": lambda ns: str(ns.make_jaxpr(lambda x: x * 2)(Duck("float64", [2]))),
@@ -226,31 +226,31 @@ SAME = {
     "pullback_of_several_arguments": lambda ns: ns.jit(
         lambda x, y, i: ns.vjp(lambda a, b, k: ns.numpy.sin(a) * b["k"] * k, x, y, i)[1]
     )(1.0, {"k": X}, 2)(X)[:2],
-    # what no result needs is not compiled, and so not refused
+    # unused parts are not compiled, so they raise no error
     "unused_custom_vjp_in_forward_mode": lambda ns: ns.jit(lambda z: ns.jvp(beside(ns), (z,), (1.0,)))(2.0),
     "unused_custom_vjp_in_a_scan": lambda ns: ns.jit(
         lambda z: ns.jvp(lambda x: ns.lax.scan(lambda c, _: (c * 2.0, identity(ns)(c)), x, None, 2)[0], (z,), (1.0,))
     )(2.0),
     # lax.mul(out_dtype=)
     # lax.reduce
-    # float0 is taken and given
+    # float0 arguments and results
     "float0_to_jit_again": lambda ns: [f0(f(FLOAT0S, X)) for f in [ns.jit(lambda x, y: (x, y))] for _ in range(3)],
     "float0_to_pmap": lambda ns: f0(ns.pmap(lambda x, y: (x, y))(FLOAT0S[:1], X[:1])),
     "matmul_precision": lambda ns: precisions(ns),
-    # a tracer copies as itself: a deep copy of its trace would be a stranger to it, and its derivative zero
+    # a deep copy of a tracer is the tracer itself: a copied trace would give a zero derivative
     "deepcopy_under_grad": lambda ns: ns.grad(lambda x: copy.deepcopy({"a": x})["a"] * 2)(2.0),
     # weak types: constants of derivative rules follow a weakly typed scalar
     "weak_hessian": lambda ns: ns.hessian(lambda t: (t["a"] ** 2).sum() * t["b"] ** 3)({"a": X, "b": 2.0}),
-    # the derivatives of and by integers have the dtype of what they belong to
+    # derivatives of integers, and with respect to integers, have the dtype of the derivative's tree
     "jacfwd_of_an_integer_output": lambda ns: ns.jacfwd(lambda x: (x, 3))(2.0),
     "jacrev_by_an_integer": lambda ns: ns.jacrev(lambda x: x * 2.0, allow_int=True)(3),
     # an integer output takes any cotangent of its shape
     "float0_cotangent": lambda ns: pullback_of_integer(ns)((1.0, FLOAT0))[0],
     "float_cotangent_of_an_integer": lambda ns: pullback_of_integer(ns)((1.0, 1.5))[0],
-    # linear_transpose: integer functions, and results that are arrays although the cotangent was NumPy's
+    # linear_transpose: integer functions; results are arrays even for NumPy cotangents
     "linear_transpose_of_integers": lambda ns: ns.linear_transpose(lambda x: x * 2, 3)(3),
-    # vmap hands on what it does not map
-    # names of functions, whatever they are, make a program
+    # vmap returns unmapped values unchanged
+    # function names that are no identifiers still give a valid program
     "a_name_beyond_ascii": lambda ns: ns.jit(lambda x: named("größe", ns)(x))(2.0),
     # jit as a method
     "jitted_method": lambda ns: [with_method(ns).times(2.0), type(with_method(ns).times).__name__],
@@ -261,7 +261,7 @@ SAME = {
 
 
 def precisions(ns):
-    """Those of products that are staged under a default precision, inside of jit and with a precision of their own."""
+    """The precisions of products staged under a default precision, inside jit, and with an explicit precision."""
     f = ns.jit(lambda x, y: x @ y)
     with ns.default_matmul_precision("high"):
         shown = [ns.make_jaxpr(ns.grad(lambda x: f(x, M.T).sum()))(M)]
@@ -286,7 +286,7 @@ REFUSED = {
 
 
 def described(x):
-    """``x`` with its arrays as tuples that can be compared; float0 arrays by their shape."""
+    """``x`` with its arrays as comparable tuples; float0 arrays by their shape."""
     if isinstance(x, dict):
         return {k: described(v) for k, v in x.items()}
     if isinstance(x, (list, tuple)):

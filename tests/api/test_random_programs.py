@@ -1,9 +1,9 @@
 """Random programs over arithmetic, control flow and calls, against JAX.
 
-A program is data: a list of statements, each of which appends a value to an environment, and whose bodies are programs
-too. So hypothesis can shrink it, and ``run`` can run it in either library. Bodies see the values around them: they
-close over tracers of every kind. The number of examples is 40; ``MINIJAX_RANDOM_PROGRAMS=1500`` asks for more, and then
-each run draws others.
+A program is data: a list of statements, each of which appends a value to an environment. Bodies are programs too, so
+hypothesis can shrink them, and ``run`` can run them in either library. Bodies see the enclosing values: they
+close over tracers of every kind. The number of examples is 40; ``MINIJAX_RANDOM_PROGRAMS=1500`` runs more, which differ
+in each run.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ WIDTH = 3
 
 
 class Body(NamedTuple):
-    """A function: its parameters' types, its statements, and which values it returns, counted from the last one made.
+    """A function: its parameters' types, its statements, and the results, as indices from the end of its values.
 
-    The values are those of the enclosing program if ``closes``, the parameters, and those that the statements make.
+    Its values are those of the enclosing program if ``closes``, then its parameters, then those of its statements.
     """
 
     params: tuple[str, ...]
@@ -44,7 +44,7 @@ class Body(NamedTuple):
 
 INPUTS = (F, V, N, B)
 
-# name -> (what is computed, of values of which types, the type of the result: '' for the larger of the operands)
+# name -> (function, types of its operands, type of its result: '' for the type of the larger operand)
 OPERATIONS = {
     "sin": (lambda jnp, x: jnp.sin(x), (F + V,), ""),
     "tanh": (lambda jnp, x: jnp.tanh(x), (F + V,), ""),
@@ -63,7 +63,7 @@ OPERATIONS = {
 
 
 def run(ns, body, outer, args):
-    """What ``body`` returns on ``args`` in the library ``ns``; ``outer`` are the values around it."""
+    """The results of ``body`` on ``args`` in the library ``ns``; ``outer`` are the enclosing values."""
     env = [*(outer if body.closes else ()), *args]
     for kind, *fields in body.statements:
         if kind in OPERATIONS:
@@ -74,7 +74,7 @@ def run(ns, body, outer, args):
 
 
 def function(ns, body, env):
-    """``body`` as a Python function, which closes over ``env``."""
+    """``body`` as a Python function that closes over ``env``."""
     return lambda *args: run(ns, body, env, args)
 
 
@@ -86,7 +86,7 @@ def values(env, places):
 
 
 def number(ns, env, value):
-    """A weakly typed number; in 64-bit mode not, for there a body that returns one would change the carry's type."""
+    """A weakly typed number; strongly typed in 64-bit mode, where a weak result would change the carry's type."""
     return value if ns.numpy.asarray(value).dtype == np.float32 else np.float32(value)
 
 
@@ -107,7 +107,7 @@ def fori(ns, env, rounds, body, args):
 
 
 def scan(ns, env, how, body, args, xs):
-    """The carry, a tuple, and the sum of what is stacked, bounded: the sine of a large value would be random."""
+    """The carry, a tuple, and a bounded sum of the stacked results: the sine of a large value would be random."""
     length, backwards, unroll, wrap = how
     n = len(args)
 
@@ -149,7 +149,7 @@ STATEMENTS = {
 
 
 class Drawing:
-    """One program being drawn; ``draw`` is hypothesis'."""
+    """The state of drawing one program; ``draw`` is hypothesis'."""
 
     def __init__(self, draw):
         self.draw = draw
@@ -158,11 +158,11 @@ class Drawing:
         return self.draw(st.sampled_from(list(options)))
 
     def place(self, types, wanted):
-        """The place of a value of one of the types ``wanted``; later ones are likelier."""
+        """The index of a value of one of the types ``wanted``; later values are likelier."""
         return self.pick([k for k, t in enumerate(types) if t in wanted][::-1])
 
     def body(self, outer, params, outs, depth):
-        """A body that returns values of types ``outs``, each of which must occur among its parameters."""
+        """A body that returns values of types ``outs``; each type must occur among its parameters."""
         sees = self.draw(st.booleans())
         types = [*(outer if sees else ()), *params]
         statements = []
@@ -174,7 +174,7 @@ class Drawing:
         return Body(params, sees, tuple(statements), places)
 
     def statement(self, types, depth):
-        """A statement and the type of what it makes."""
+        """A statement and the type of its value."""
 
         def has(wanted):
             return any(t in wanted for t in types)
@@ -254,7 +254,7 @@ DOTS = (np.float32(1.5), np.array([0.5, -1.0, 0.25], np.float32))
 
 
 def transformed(ns, body, in_axes):
-    """name -> (function, arguments): everything that a program can go through."""
+    """name -> (function, arguments) for every transformation of a program."""
 
     def f(*args):
         a, b, c = run(ns, body, (), args)
@@ -270,7 +270,7 @@ def transformed(ns, body, in_axes):
     def total(g):
         return lambda *args: sum(ns.numpy.sum(ns.numpy.sin(leaf)) for leaf in g(*args))
 
-    # arrays, because JAX fails on NumPy's as tangents in some programs ("non-canonical constant of type ndarray")
+    # arrays, because JAX rejects NumPy tangents in some programs ("non-canonical constant of type ndarray")
     dots = tuple(map(ns.numpy.asarray, DOTS))
     mixed = tuple(a if axis is None else b for a, b, axis in zip(ARGS, BATCHED, in_axes, strict=True))
     grad = ns.grad(loss, (0, 1))
@@ -294,7 +294,7 @@ IN_AXES = [(0, 0, 0, 0), (0, None, None, None), (None, 0, None, None), (None, No
 
 
 def check(body, in_axes, names, mode):
-    """Each of the transformations, evaluated and under ``jit``, gives what JAX gives."""
+    """Each transformation, evaluated and under ``jit``, gives JAX's results."""
     with x64_mode(mode):
         ours, theirs = (transformed(ns, body, in_axes) for ns in (subject, oracle))
         chosen = {name: theirs[name] for name in names}
@@ -327,12 +327,12 @@ def test_random_programs(data):
     check(program, in_axes, chosen, mode)
 
 
-# What the random programs have found, shrunk.
+# Failures that the random programs found, shrunk.
 WEAK_CARRY = ("fori", 0, Body((N, F, V, F), False, (("spread", 1), ("number", 0.5)), (0, 1, 0)), (0, 1, 0))
 NUMBERS = Body((F,), False, (("number", 0.5),), (0,))
 CONSTANT_CELL = Body((F, N, F, F), False, (("number", 0.5), ("number", 0.5), ("number", 0.5)), (3, 5, 0, 0))
 FOUND = {
-    # JAX's zero gradient is that of a loop without the tangents that nobody reads; ours had run them backwards
+    # JAX's zero gradient comes from a loop without the unused tangents; minijax once ran them backwards
     "a carry made weak, differentiated": ((("number", 0.5), WEAK_CARRY, ("number", 0.5)), (1, 0, 4),
      (None, 0, None, None), "grad"),
     "a carry made weak, twice": ((("number", 0.5), ("scan", (3, False, 2, "jit"), CONSTANT_CELL, (4, 2, 0), (1,))),

@@ -1,4 +1,4 @@
-"""Calls of a jitted function after the first: the shortcuts give what the ordinary way gives, and are really taken."""
+"""Repeated calls of a jitted function: the shortcuts run, and give the same results as the ordinary path."""
 
 import collections
 import gc
@@ -32,7 +32,7 @@ class Pair(NamedTuple):
 
 @register_pytree_node_class
 class Scaled:
-    """A node of the user's, with auxiliary data."""
+    """A user's pytree node with auxiliary data."""
 
     def __init__(self, x, name):
         self.x, self.name = x, name
@@ -47,13 +47,13 @@ class Scaled:
 
 @pytest.fixture(autouse=True)
 def one_device(monkeypatch):
-    """Other tests of this process may have used several."""
+    """Other tests of this process may have used several devices."""
     monkeypatch.setattr(pjrt, "others_in_use", False)
 
 
 @pytest.fixture
 def ordinary(monkeypatch):
-    """The calls that were made the ordinary way, as a list that grows."""
+    """A list that grows with each call on the ordinary path."""
     made = []
     original = JitFunction.call
 
@@ -106,7 +106,7 @@ def test_known_calls_take_a_shortcut(kind, where, function, ordinary):
         for a, b in zip(minijax.tree.leaves(found), minijax.tree.leaves(expected), strict=True):
             assert type(a) is Array and a.aval is jnp.asarray(b).aval
             np.testing.assert_array_equal(a, b)
-    # once to compile, and once more where jaxlib asks how to repeat it
+    # once to compile, and once more where jaxlib asks for its fast path
     assert len(ordinary) <= 2
 
 
@@ -132,7 +132,7 @@ LEAVES = [
 
 
 def over_two(tree):
-    """The arrays of ``tree`` over a mesh of the two devices that tests have."""
+    """``tree`` with its arrays sharded over the two test devices."""
     mesh = minijax.sharding.Mesh(minijax.devices(), "x")
     sharding = minijax.sharding.NamedSharding(mesh, minijax.sharding.PartitionSpec("x"))
     return minijax.tree.map(lambda x: minijax.device_put(np.resize(x, 4), sharding), tree)
@@ -153,7 +153,7 @@ def test_known_calls_over_a_mesh_take_a_shortcut(kind, ordinary):
 
 
 class Delegate:
-    """A node of the user's that says of itself whatever its array says."""
+    """A user's node with all attributes of its array."""
 
     def __init__(self, x):
         self.x = x
@@ -166,10 +166,10 @@ register_pytree_node(Delegate, lambda node: ((node.x,), None), lambda _, childre
 
 
 class Dict(dict):
-    """What pytrees take for a leaf, and no argument may be."""
+    """A leaf for pytrees, but not a valid argument."""
 
 
-# By the same function: each is another structure than those before it, though they differ in little.
+# Arguments of one function: the structures differ in small details.
 LIKE_EACH_OTHER = {
     "dict": lambda x: {"a": x, "b": [x, None, (x,)]},
     "more keys": lambda x: {"a": x, "b": [x, None, (x,)], "c": x},
@@ -232,7 +232,7 @@ def test_transformations_see_the_call(where):
     for _ in range(3):
         for _ in range(3):
             jitted(x)
-        # also where no argument is a tracer
+        # also without a tracer among the arguments
         assert "jit" in str(minijax.make_jaxpr(lambda: jitted(x))())
         np.testing.assert_allclose(minijax.grad(jitted)(x), 2 * np.cos(0.3), rtol=1e-6)
         out, _ = minijax.jvp(lambda y: jitted(y) + jitted(x), (x,), (np.float32(1),))
@@ -347,7 +347,7 @@ def test_the_functions_own_errors_come_once(error):
 
 
 def aligned(n):
-    """Ones at an address that PJRT would use in place."""
+    """Ones at an address that PJRT could use without a copy."""
     raw = np.ones(n + 16, np.float32)
     offset = (-raw.ctypes.data % 64) // 4
     return raw[offset : offset + n]
@@ -355,7 +355,7 @@ def aligned(n):
 
 @pytest.mark.parametrize("n", [3, 700])
 def test_the_user_may_write_to_an_argument_afterwards(n):
-    """A chain of matrix products runs on after the call returned, and must not see what happens meanwhile."""
+    """A chain of matrix products still runs after the call returned, and must not see later writes."""
 
     @minijax.jit
     def chain(x, y):
@@ -454,7 +454,7 @@ def test_without_jax_and_with_jax_imported_later():
 @pytest.mark.parametrize("written", [lower.WRITTEN_BYTES, 0])
 @pytest.mark.parametrize("given", [2.0, np.float32(2), ONES * 2, {"a": ONES * 2, "b": 1.0}])
 def test_what_is_closed_over_is_no_obstacle(given, written, ordinary, capfd, monkeypatch):
-    """The program takes large arrays that the function closes over before its arguments; so does the shortcut."""
+    """The program takes large closed-over arrays before its arguments; so does the shortcut."""
     monkeypatch.setattr(lower, "WRITTEN_BYTES", written)
     kept, other = minijax.device_put(ONES * 3), minijax.device_put(ONES)
     jitted = minijax.jit(lambda x: [kept * leaf + other for leaf in minijax.tree.leaves(x)])
@@ -462,7 +462,7 @@ def test_what_is_closed_over_is_no_obstacle(given, written, ordinary, capfd, mon
         for found, leaf in zip(jitted(given), minijax.tree.leaves(given), strict=True):
             np.testing.assert_array_equal(found, 3 * ONES * leaf + 1)
     assert len(ordinary) <= 2
-    assert capfd.readouterr().err == ""  # XLA would say that arguments are missing
+    assert capfd.readouterr().err == ""  # XLA would report missing arguments
 
 
 def test_structures_with_leaves_of_the_same_types_are_told_apart():

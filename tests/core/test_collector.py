@@ -1,4 +1,4 @@
-"""The collector's settings while programs are staged and lowered: what they are then, and that they are given back."""
+"""The garbage collector's settings while programs are staged and lowered, and that they are restored."""
 
 import gc
 
@@ -26,7 +26,7 @@ def test_objects_once_seen_are_looked_at_rarely_while_a_function_is_staged():
     found = []
     staged(lambda: staged(lambda: found.append(gc.get_threshold())))
     staged(lambda: (staged(int), found.append(gc.get_threshold())))
-    assert found == [(800, 1000, 9)] * 2  # within an inner one, and after it
+    assert found == [(800, 1000, 9)] * 2  # within an inner staging, and after it
     assert gc.get_threshold() == OURS
 
 
@@ -53,5 +53,5 @@ def test_passes_over_everything_do_not_grow_with_the_program():
         minijax.jit(chain).lower(1.0)
     finally:
         gc.callbacks.remove(note)
-    assert generations.count(0) > 50  # twice each: when it begins and when it ends
+    assert generations.count(0) > 50  # twice each: at its start and its end
     assert generations.count(1) + generations.count(2) <= 4, generations

@@ -45,11 +45,11 @@ def test_promote_types_agrees_with_jax_on_every_pair(x64, strict):
 
 
 def jax_values():
-    """One abstract value per (dtype, weak_type): everything result_type can be asked about."""
+    """One abstract value per (dtype, weak_type): every argument that result_type can have."""
     for name in ALL:
         yield dtypes.as_dtype(name), False
     for name in ALL:
-        # Nothing makes weak booleans, nor weak int4s (for which JAX itself has no answer).
+        # No operation makes weak booleans, nor weak int4s (for which JAX itself has no answer).
         if name not in ("bool", *dtypes._SMALL_INTS, *dtypes._SMALL_UINTS):
             yield dtypes.as_dtype(name), True
 
@@ -186,7 +186,7 @@ def test_mlir_names_agree_with_jax():
     with jax_mlir.make_ir_context():
         for name in ALL:
             dt = dtypes.as_dtype(name)
-            if name == "float8_e8m0fnu":  # JAX's table and MLIR's spelling agree; kept to show it is reached
+            if name == "float8_e8m0fnu":  # JAX's table and MLIR's spelling agree; kept to show that the line runs
                 assert dtypes.mlir_element_type(dt) == "f8E8M0FNU"
             assert dtypes.mlir_element_type(dt) == str(jax_mlir.dtype_to_ir_type(dt)), name
         assert dtypes.mlir_element_type(dtypes.float0) == str(jax_mlir.dtype_to_ir_type(jax_dtypes.float0))

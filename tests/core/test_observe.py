@@ -1,4 +1,4 @@
-"""The observer seam: what is announced, that observers cannot harm, and that nobody listening costs nothing."""
+"""Observers: which events they receive, that they cannot harm a program, and that they cost nothing when absent."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Errors about shapes inside of transformations: every operand at every level, and the user's line."""
+"""Errors about shapes inside transformations: every operand at every level, and the user's line."""
 
 import numpy as np
 import pytest
@@ -82,7 +82,7 @@ def test_functions_of_numpys_are_told_by_their_call():
 def test_in_a_jaxpr_that_is_evaluated_anew_the_line_is_the_equations():
     p = Primitive("picky")
     p.def_abstract_eval(lambda x: x)
-    # a rule that is the engine's and fails
+    # an engine rule that fails
     batching.primitive_batchers[p] = lax.concatenate
     inner = jit(lambda x: p.bind(x))
     note = note_of(lambda: vmap(inner)(A))
@@ -113,7 +113,7 @@ def test_without_tracers_there_is_no_note():
 
 
 class Trap:
-    """What is no array, and whose attributes raise."""
+    """Not an array, and its attributes raise."""
 
     shape = ()
 

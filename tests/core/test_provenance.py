@@ -1,4 +1,4 @@
-"""Why a value had to be concrete: the way it came, and the advice for the construct that wanted it."""
+"""Why a value must be concrete: its path from the arguments, and advice for the construct that needs the value."""
 
 import re
 

@@ -18,13 +18,13 @@ from tests.threads import at_once
 
 
 def clean_here():
-    """Whether nothing of a transformation is left on this thread."""
+    """Whether this thread has no transformation left."""
     base = state.stack[0].trace
     return (len(state.stack), state.dynamic, state.source, state.axis_env) == (1, base, None, ()) and base.level == 0
 
 
 def clean():
-    """Whether nothing of a transformation is left, when no other thread transforms."""
+    """Whether no transformation is left, if no other thread transforms."""
     return clean_here() and not reaching
 
 
@@ -50,7 +50,7 @@ with_vjp.defvjp(lambda x: (with_vjp(x), lax.cos(x)), lambda c, ct: (lax.mul(c, c
 
 
 def fresh(f=lax.sin):
-    """A function that no cache knows."""
+    """A function that is in no cache."""
     return lambda x: f(x)
 
 
@@ -91,24 +91,24 @@ class Interrupt(KeyboardInterrupt):
 
 @pytest.fixture(autouse=True)
 def _numpys_errors_are_as_they_were():
-    """An interrupt on the first line of NumPy's own ``errstate.__exit__`` leaves its state to the whole process."""
+    """An interrupt in the first line of NumPy's ``errstate.__exit__`` leaves the error state of the process changed."""
     before = np.geterr()
     yield
     np.seterr(**before)
 
 
 def has_no_signals(frame, event, argument):
-    """Whether no interrupt is of interest here.
+    """Whether an interrupt at this event is not of interest.
 
-    What a finalizer raises goes nowhere. A ``with lock:`` that is about to unlock is not interrupted: Python looks
-    for signals when a C function has returned, not before it is called.
+    Python discards exceptions of finalizers. A ``with lock:`` about to unlock is not interrupted either: Python checks
+    for signals after a C function has returned, not before its call.
     """
     unlocks = event == "c_call" and isinstance(getattr(argument, "__self__", None), LOCKS)
     return unlocks or "weakref" in frame.f_code.co_filename
 
 
 def interrupted_at(run, number, counts):
-    """Run, with an interrupt at the event ``number`` of those that ``counts(frame)``; whether there were as many."""
+    """Run, with an interrupt at event ``number`` of those that ``counts(frame)``; whether the run reached it."""
     left, here = itertools.count(-number), sys._getframe()
     reached = False
 
@@ -131,11 +131,11 @@ def interrupted_at(run, number, counts):
 
 
 def all_interrupts(run, counts=None):
-    """Interrupt ``run`` at every event, each time in a new run; the number of events, and those that left a trace."""
-    run()  # what is done once, such as importing, is done
+    """Interrupt ``run`` once at every event; the number of events, and those that left the stack dirty."""
+    run()  # do one-time work, such as imports
     dirty = []
     gc.disable()
-    hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None  # of generators that are given up
+    hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None  # from abandoned generators
     try:
         for number in itertools.count():
             reached = interrupted_at(run, number, counts)
@@ -153,14 +153,14 @@ def all_interrupts(run, counts=None):
 def test_an_interrupt_at_any_call_or_return_leaves_the_stack_clean(name):
     number, dirty = all_interrupts(PROGRAMS[name])
     assert number > (10 if name == "jit cached" else 50) and not dirty
-    PROGRAMS[name]()  # and nothing that is kept was spoilt
+    PROGRAMS[name]()  # and the caches still work
 
 
 # ------------------------------------------------------------------------------------------------ threads
 
 
 def in_another_thread(run):
-    """What ``run`` gives or raises on a thread of its own."""
+    """The result or exception of ``run`` on a thread of its own."""
     results = []
 
     def work():
@@ -176,13 +176,13 @@ def in_another_thread(run):
 
 
 def through_rule(ns, f):
-    """``f`` in the rule of a function with a derivative of its own."""
+    """Call ``f`` in the rule of a ``custom_jvp`` function."""
     g = ns.custom_jvp(lambda x: x * 2.0)
     g.defjvp(lambda primals, tangents: (f(primals[0]), tangents[0]))
     return lambda x: ns.jvp(g, (x,), (x,))
 
 
-# kind of tracer -> what calls f with one
+# kind of tracer -> call f with one
 TRACERS = {
     "jit": lambda ns, f: ns.jit(f)(1.0),
     "jvp": lambda ns, f: ns.jvp(f, (1.0,), (1.0,)),
@@ -191,7 +191,7 @@ TRACERS = {
     "scan": lambda ns, f: ns.lax.scan(lambda c, x: (f(c), None), 1.0, None, length=2),
     "custom rule": lambda ns, f: ns.make_jaxpr(through_rule(ns, f))(1.0),
 }
-# what another thread does with it
+# uses of the tracer in another thread
 USES = {
     "eager": lambda ns, x: ns.numpy.sin(x),
     "jit": lambda ns, x: ns.jit(ns.numpy.sin)(x),
@@ -216,7 +216,7 @@ def test_a_tracer_in_another_thread_raises(kind, monkeypatch):
         TRACERS[kind](ns, f)
         return found
 
-    # JAX is asked about every kind and every use, but not about every pair
+    # JAX runs every kind and every use, but not every pair
     for use, error in outcomes(jax, USES if kind == "jvp" else ["eager"]).items():
         assert isinstance(error, jax.errors.UnexpectedTracerError), use
     for use, error in outcomes(minijax, USES).items():
@@ -239,7 +239,7 @@ def test_the_unknown_of_a_linearization_in_another_thread_raises():
 def test_what_another_thread_does_is_not_recorded():
     def f(x):
         in_another_thread(lambda: lax.sin(x))
-        # numbers and arrays belong to no thread, and it may trace programs of its own
+        # numbers and arrays belong to no thread, and another thread may trace its own programs
         y = in_another_thread(lambda: minijax.jit(minijax.grad(lax.sin))(0.0) + THREE)
         return x * y
 
@@ -287,7 +287,7 @@ def test_what_needs_no_tracer_is_evaluated_while_a_function_is_staged():
         def constants(x):
             with ns.ensure_compile_time_eval():
                 table = ns.numpy.arange(3) + 1
-                assert int(table.sum()) == 6  # a value, though the function is being staged
+                assert int(table.sum()) == 6  # a value, although the function is being staged
             return x + table
 
         @ns.ensure_compile_time_eval()

@@ -1,4 +1,4 @@
-"""Tracers print as JAX's do, of every interpreter and one inside the other."""
+"""Tracers print as JAX's do, for every interpreter and nested ones."""
 
 import jax
 import pytest
@@ -10,13 +10,13 @@ THEIRS = jax
 
 
 def custom(J, f):
-    """``f`` with a derivative rule that is ``f`` of the tangent."""
+    """``f`` with a derivative rule that applies ``f`` to the tangent."""
     rule = J.custom_jvp(lambda x: x)
     rule.defjvp(lambda primals, tangents: (primals[0], f(tangents[0])))
     return rule
 
 
-# What is done with a function that notes how its argument prints: (the package, the function, a vector) -> anything.
+# Programs of (the package, a function that prints its argument, a vector) -> anything.
 PROGRAMS = {
     "jit": lambda J, f, v: J.jit(f)(1.0),
     "jit of a key": lambda J, f, v: J.jit(lambda k: (f(J.random.key_data(k)), str(k))[0])(J.random.key(0)),
@@ -37,7 +37,7 @@ PROGRAMS = {
 
 
 def printed(J, program, as_text):
-    """How the values print that ``program`` gives to its function, and twice each of them."""
+    """The texts of the values that ``program`` passes to its function, and of twice each value."""
     said = []
 
     def note(x):

@@ -1,8 +1,8 @@
-"""Operands for every primitive that minijax has: found by running programs, or by trying.
+"""Operands for every primitive of minijax, found by running programs or by trial.
 
-The programs are the rows of the tables in ``tests/ops`` and a few of this file. Each is run equation by equation, and
-of each primitive the first few different calls are kept. A primitive in no program is given ordinary operands that its
-abstract evaluation takes.
+The programs are the rows of the tables in ``tests/ops`` and a few of this file. Each runs equation by equation; the
+first few different calls of each primitive become its examples. A primitive in no program gets ordinary operands
+that its abstract evaluation accepts.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from minijax.ops.random.threefry import threefry2x32_p
 from ..ops.table import ROWS, Row
 
 PACKAGE = str(Path(minijax.__file__).parent)
-# of each primitive so many calls are checked
+# the number of calls to check per primitive
 CALLS = 1
 
 
 class Call(NamedTuple):
-    """``primitive.bind(*args, **params)``."""
+    """The call ``primitive.bind(*args, **params)``."""
 
     primitive: Primitive
     args: tuple[Any, ...]
@@ -45,13 +45,13 @@ class Call(NamedTuple):
 
 
 def ours():
-    """The primitives that minijax itself defines; those that are borrowed from JAX are made as tests need them."""
+    """The primitives that minijax itself defines, without those borrowed from JAX: tests create these on demand."""
     known = [p for p in known_primitives() if p.defined_at.startswith(PACKAGE)]
     return [p for p in known if not isinstance(p, BorrowedPrimitive)]
 
 
 def calls_of(closed, args):
-    """The primitives that ``closed`` applies at ``args``, those inside a jitted function included."""
+    """The calls of primitives when ``closed`` runs on ``args``, including those inside a jitted function."""
     env = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     env.update(zip(closed.jaxpr.invars, args, strict=True))
     for eqn in closed.jaxpr.eqns:
@@ -64,17 +64,17 @@ def calls_of(closed, args):
 
 
 def key(call):
-    """What makes two calls worth checking both: the dtypes, and how the ranks compare."""
+    """Calls with different keys are all checked: the key has the dtypes and ranks."""
     return call.primitive, tuple((plain(x).dtype, np.ndim(x)) for x in call.args)
 
 
 def plain(x):
-    """``x`` as a NumPy array; keys as they are."""
+    """``x`` as a NumPy array; keys unchanged."""
     return x if is_key(get_aval(x).dtype) else np.asarray(x)
 
 
 def ordinary(primitive):
-    """The primitive at ordinary operands of a type that it takes, and at which it is finite."""
+    """A call of the primitive on ordinary operands that it accepts and whose result is finite."""
     shape = (2, 3)
     values = [
         np.linspace(0.15, 0.8, 6, dtype=np.float32),
@@ -91,20 +91,20 @@ def ordinary(primitive):
                 warnings.simplefilter("ignore", RuntimeWarning)
                 if np.isfinite(np.asarray(primitive.bind(*args))).all():
                     return Call(primitive, args, {})
-        except Exception:  # operands that it does not take
+        except Exception:  # it rejects these operands
             continue
     return None
 
 
 def programs():
-    """Programs for what the tables of ``tests/ops`` leave out."""
+    """Programs for primitives that the tables of ``tests/ops`` lack."""
     vector, matrix = np.array([0.5, -1.25, 2.0], np.float32), np.linspace(-1, 2, 6, dtype=np.float32).reshape(3, 2)
     number = np.float32(0.75)
     yield Row("jit", lambda ns, x, y: ns.jit(lambda x, y: (ns.numpy.sin(x) * y, x))(x, y), (vector, number))
     for p in (call_p, closed_call_p):
         fun = wrap_init(lambda x, y: [minijax.numpy.sin(x) * y, x])
         yield Row(p.name, lambda ns, x, y, p=p, fun=fun: p.bind(x, y, subfuns=(fun,)), (vector, number))
-    for name in ("max", "min"):  # the tables of tests/ops have equal operands, where there is no second derivative
+    for name in ("max", "min"):  # operands in tests/ops are equal, where the second derivative does not exist
         yield Row(f"scatter {name}", lambda ns, x, n=name: getattr(x.at[np.array([1, 0])], n)(x[1:] * 3), (vector,))
     yield Row("conj", lambda ns, x: ns.lax.conj(x), (vector + 1j * vector[::-1],))
     yield Row("integer_pow", lambda ns, x: ns.lax.integer_pow(x, 3), (vector,))
@@ -176,7 +176,7 @@ def programs():
 
 
 def examples():
-    """Primitive -> calls of it, few elements preferred."""
+    """Primitive -> example calls, preferably with few elements."""
     found = {}
     for row in (*programs(), *ROWS.values()):
         with warnings.catch_warnings():

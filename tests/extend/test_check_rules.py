@@ -1,4 +1,4 @@
-"""``check_rules``: planted faults are all found, and minijax's own primitives have none."""
+"""``check_rules`` finds all planted faults, and none in minijax's own primitives."""
 
 import warnings
 from functools import lru_cache
@@ -25,7 +25,7 @@ Y = X[::-1] + np.float32(0.1)
 
 
 def scaled_product(**wrong):
-    """``scale * x * y``, with all its rules, some replaced by ``wrong`` ones."""
+    """``scale * x * y`` with all its rules; ``wrong`` rules replace some."""
     p = Primitive("scaled_product")
 
     def value(x, y, *, scale):
@@ -67,7 +67,7 @@ def scaled_product(**wrong):
 
 
 def rule(name):
-    """The right rule called ``name`` of a fresh primitive: faults are made of right rules."""
+    """The correct rule ``name`` of a fresh primitive: wrong rules are built from it."""
     p = scaled_product()
     tables = {"pushed": ad.primitive_jvps, "pulled": ad.primitive_transposes, "batch": batching.primitive_batchers}
     return tables[name][p]
@@ -82,7 +82,7 @@ def test_right_rules_pass():
     assert str(report).startswith("rules of scaled_product (defined at ")
 
 
-# fault -> (the rules planted, checks that must report it, a part of the text)
+# fault -> (wrong rules, checks that must report it, a part of the text)
 def _wrong_sign(primals, tangents, *, scale):
     out, tangent = rule("pushed")(primals, tangents, scale=scale)
     return out, -tangent
@@ -148,7 +148,7 @@ def test_planted_fault(name):
         assert outcome.example is not None and all(np.size(x) <= 2 for x in outcome.example), str(report)
     assert any(text in o.detail for o in report.failures)
     (planted,) = rules.values()
-    if name != "value":  # what is wrong there is what all others are compared with
+    if name != "value":  # its report names the compared rules instead
         assert any(planted.__name__ in o.rule for o in report.failures), str(report)
     assert stack_depth() == 0
 
@@ -304,7 +304,7 @@ def test_own_primitive(name):
     assert name not in NO_EXAMPLE, f"{name} has an example now"
     for call in calls:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # while operands are tried
+            warnings.simplefilter("ignore", RuntimeWarning)  # from trying operands
             report = check_rules(call.primitive, *call.args, **call.params)
         expected = {check for who, check in ON_PURPOSE if who == name}
         assert {o.check for o in report.failures} == expected, str(report)

@@ -1,4 +1,4 @@
-"""JAX's names for who writes primitives, interpreters and transformations: ``extend`` and ``interpreters``."""
+"""JAX's names for authors of primitives, interpreters and transformations: ``extend`` and ``interpreters``."""
 
 import functools
 import importlib
@@ -88,7 +88,7 @@ def test_effects_of_a_users_own():
 
 
 def logging(lib):
-    """A transformation that notes the primitives which see its tracers: ``log(f)(x) = (f(x), names)``."""
+    """A transformation that records the primitives applied to its tracers: ``log(f)(x) = (f(x), names)``."""
     core, extend = part(lib, "core"), part(lib, "extend.core")
 
     class Logged(core.Tracer):

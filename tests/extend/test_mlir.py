@@ -1,4 +1,4 @@
-"""Lowering rules of authors, written with MLIR's Python bindings: what they may do, and what is said when they err."""
+"""User-defined lowering rules, written with MLIR's Python bindings: their results, and their error messages."""
 
 import importlib
 import subprocess
@@ -32,7 +32,7 @@ def new(rule, results=1, **options):
 
 
 def run(p, *args, **params):
-    """Compiled and run."""
+    """Compile and run the primitive."""
     return minijax.jit(lambda *args: p.bind(*args, **params))(*args)
 
 
@@ -47,7 +47,7 @@ def test_what_a_rule_may_return(name):
 
 def test_several_results_and_parameters():
     def lower(ctx, x, *, axes, label):
-        assert axes == [0] and label == "so"  # a list has no hash: nothing is shared, it works all the same
+        assert axes == [0] and label == "so"  # a list has no hash: the rule's function is not shared, but works
         return [stablehlo.sine(x), stablehlo.cosine(x)]
 
     p = new(lower, results=2)
@@ -132,7 +132,7 @@ def test_a_rule_for_the_platform_comes_first():
 
 @pytest.fixture
 def sine_rule():
-    """``sin`` gets its own lowering back."""
+    """``sin`` has its own lowering again afterwards."""
     kept = lowering_rules[lax.sin_p]
     yield
     lowering_rules[lax.sin_p] = kept
@@ -181,7 +181,7 @@ CONSTANTS = [
 
 
 def built(ns, value):
-    """What ``value(ns.interpreters.mlir)`` looks like in a fresh context."""
+    """The text of ``value(ns.interpreters.mlir)`` in a fresh context."""
     module = importlib.import_module(ns.__name__ + ".interpreters.mlir")
     ir = mlir.ir
     with module.make_ir_context(), ir.Location.unknown():

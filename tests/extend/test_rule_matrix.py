@@ -1,4 +1,4 @@
-"""The matrix primitive x interpreter: complete, and every hole has its reason."""
+"""The matrix of primitives and interpreters is complete, and every missing rule has a reason."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from .examples import ours
 
 
 def test_every_hole_has_a_reason():
-    assert callable(minijax.shard_map)  # its primitives are made when somebody asks for it
+    assert callable(minijax.shard_map)  # loads its primitives
     assert "psum_invariant" in {p.name for p in ours()}
     missing = rule_matrix(ours()).missing()
     assert not missing, "\n".join(f"{p} has no rule for {name}: state why in the table's holes" for p, name in missing)

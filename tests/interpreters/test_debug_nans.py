@@ -1,4 +1,4 @@
-"""``debug_nans``: an operation whose result has a NaN raises, in the thread that asked for it."""
+"""``debug_nans``: an operation whose result has a NaN raises in the thread that enabled the setting."""
 
 import contextlib
 import threading
@@ -24,7 +24,7 @@ def log_sin(x):
 F = jit(log_sin)
 LINE = log_sin.__code__.co_firstlineno + 1
 
-# name -> (call, what JAX says)
+# name -> (call, JAX's message)
 CASES = {
     "eager": (lambda: jnp.log(-1.0), "invalid value (nan) encountered in log"),
     "jit": (lambda: F(-1.0), "invalid value (nan) encountered in log"),
@@ -41,7 +41,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_raises(name):
     call, words = CASES[name]
-    call()  # without the setting it is allowed
+    call()  # allowed without the setting
     with debug_nans(True), pytest.raises(FloatingPointError) as raised:
         call()
     assert words in str(raised.value)

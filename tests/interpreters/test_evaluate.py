@@ -1,4 +1,4 @@
-"""Evaluation is silent about infinities and NaNs, whatever becomes of warning filters; the user's NumPy is not."""
+"""Evaluation does not warn about infinities and NaNs, whatever the warning filters; the user's NumPy still does."""
 
 import contextlib
 import warnings
@@ -44,11 +44,11 @@ def test_overflow_is_silent_and_the_users_own_is_not(reset):
                 np.testing.assert_equal(float(run()), expected, name)
         assert not caught, (name, caught[0])
         assert np.geterr() == state
-        # JAX's users see the warnings of their own NumPy, also in callbacks
+        # as in JAX, the user's own NumPy warns, also in callbacks
         with pytest.warns(RuntimeWarning, match="divide by zero"):
             np.log(0.0)
         with pytest.warns(RuntimeWarning, match="divide by zero"):
-            run()  # puts our filter first again; the callback is called from a file of ours, and yet the user's
+            run()  # puts minijax's filter first again; minijax calls the callback, which still warns
             minijax.pure_callback(np.log, minijax.ShapeDtypeStruct((), np.float32), np.float32(0.0))
 
 
@@ -97,7 +97,7 @@ def test_what_evaluates_a_signature_is_chosen_once_and_with_the_rule_of_the_day(
     for _ in range(2):
         assert [primitive.bind(x, by=by).max() for x, by in [(vector, 2), (scalar, 2), (scalar, 3)]] == [2, 2, 3]
     assert asked == [((3,), 2), ((), 2), ((), 3)]
-    assert choose(np.float32(1.0), by=4) == 4  # as one function of NumPy values
+    assert choose(np.float32(1.0), by=4) == 4  # callable as one function of NumPy values
     monkeypatch.setitem(evaluate.numpy_rules, primitive, lambda x, by: x * np.float32(10 * by))
     assert primitive.bind(scalar, by=2) == 20
     primitive.def_abstract_eval(lambda x, by: x.update(weak_type=True))

@@ -1,6 +1,6 @@
-"""Forward mode by what is kept of rules, beside the rules themselves, which are held against JAX.
+"""Forward mode with cached rules against the rules themselves, which other tests compare with JAX.
 
-Values, types and errors are to be the same to the last bit.
+Values, types and errors must agree to the last bit.
 """
 
 import importlib
@@ -24,7 +24,7 @@ NEVER = 10**9
 
 @pytest.fixture
 def both(monkeypatch):
-    """What a function gives with rules that are kept from the first call on, and with rules that are run."""
+    """Results with rules that are cached from the first call on, and with uncached rules."""
 
     def run_both(run):
         monkeypatch.setattr(rules, "WORTH_DERIVING", NEVER)
@@ -33,13 +33,13 @@ def both(monkeypatch):
         monkeypatch.setattr(rules, "WORTH_DERIVING", 0)
         rules._forget()
         run()
-        return run(), by_rule  # the second time what is kept is found
+        return run(), by_rule  # the second run uses the cache
 
     return run_both
 
 
 def assert_equal(kept, by_rule):
-    """The same trees of the same types and bits."""
+    """Check that both trees have the same types and bits."""
     assert minijax.tree.structure(kept) == minijax.tree.structure(by_rule)
     for a, b in zip(minijax.tree.leaves(kept), minijax.tree.leaves(by_rule), strict=True):
         assert getattr(a, "aval", None) is getattr(b, "aval", None)

@@ -1,4 +1,4 @@
-"""Kept programs run by several interpreters: the results are what binding their equations one by one gives."""
+"""Cached programs run by several interpreters give the same results as binding their equations one by one."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ def with_constants(x):
 
 
 def closing_over_levels(x):
-    """Operands that have tangents at some levels and not at others."""
+    """Operands that have tangents at only some levels."""
     inner = minijax.grad(lambda y: minijax.grad(lambda z: jnp.sin(z * y) * jnp.exp(x * z))(y * 0.5) * x)
     return inner(x) * inner(jnp.float32(0.3))
 

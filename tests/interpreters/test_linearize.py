@@ -1,8 +1,8 @@
-"""Linearization by one interpreter beside the tutorial's: jvp over partial evaluation, which is held against JAX.
+"""Direct linearization against jvp with partial evaluation, which other tests compare with JAX.
 
-Values, types and errors are to be the same to the last bit, programs to mean the same: calls, branches and loops keep
-other residuals, or in another order (``tests.oracle.test_jaxprs`` holds these texts against JAX's). What is
-derived from a rule is to say what the rule says.
+Values, types and errors must agree to the last bit, and programs must be equivalent: calls, branches and loops may
+have other residuals, or in another order (``tests.oracle.test_jaxprs`` compares these texts with JAX's). A derived
+rule must agree with its original.
 """
 
 import importlib
@@ -31,13 +31,13 @@ use_direct_linearize = settings.use_direct_linearize
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    """Rules are derived when a signature is first met."""
+    """Derive rules at the first call with a signature."""
     monkeypatch.setattr(rules, "WORTH_DERIVING", 0)
     yield
 
 
 def both(run):
-    """What ``run`` gives directly, and the tutorial's way."""
+    """The result of ``run`` by direct linearization, and by jvp with partial evaluation."""
     with use_direct_linearize(True):
         directly = run()
     with use_direct_linearize(False):
@@ -45,7 +45,7 @@ def both(run):
 
 
 def assert_equal(directly, otherwise):
-    """The same trees of the same types and bits, and programs that mean the same."""
+    """Check that both trees have the same types and bits, and equivalent programs."""
     assert minijax.tree.structure(directly) == minijax.tree.structure(otherwise)
     for a, b in zip(minijax.tree.leaves(directly), minijax.tree.leaves(otherwise), strict=True):
         if isinstance(b, ClosedJaxpr):
@@ -55,9 +55,9 @@ def assert_equal(directly, otherwise):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
-# Programs whose linear part, as in JAX, makes the zeros that a loop starts from: otherwise they are constants.
+# Programs whose linear part, as in JAX, creates the zeros at the start of a loop; elsewhere they are constants.
 MAKING_ZEROS = {"grad_of_scan_closing_over_tracers"}
-# A borrowed function converts its constants itself: one way they become constvars, the other way literals.
+# A borrowed function converts its own constants: to constvars in one way, to literals in the other.
 CONVERTING_CONSTANTS = {"padding"}
 
 TABLE = {name: case for name, case in [*CASES.items(), *PROGRAMS.items()] if case.grads and case.reverse}
@@ -120,7 +120,7 @@ def chain(x):
 
 
 def used_in_turns(x):
-    """A value, and what passes its tangent on: cotangents are added one by one in the order of the uses."""
+    """``x`` and ``y`` share a tangent: their cotangents are added one by one in the order of the uses."""
     y = x - 0.5
     return (x * 0.1 + y * 0.3 + x * 0.7 + jnp.sin(y) * 1.1).sum()
 
@@ -201,7 +201,7 @@ def test_the_rule_of_another_author_is_run_at_each_call():
     double.def_abstract_eval(lambda x: x)
 
     def double_jvp(primals, tangents):
-        ran.append(float(primals[0]))  # which only a known value allows
+        ran.append(float(primals[0]))  # float() needs a known value
         return double.bind(*primals), tangents[0] * 2
 
     ad.primitive_jvps[double] = double_jvp

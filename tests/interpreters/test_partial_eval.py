@@ -1,4 +1,4 @@
-"""Linear programs: the tangents that nobody reads are not run backwards, in whatever loop or call they are."""
+"""Linear programs: unused tangents are not run backwards, in any loop or call."""
 
 import jax
 import numpy as np
@@ -32,7 +32,7 @@ PROGRAMS = {
 
 
 def last_sizes(ns, program):
-    """Of the innermost last equation of the gradient and of what it is in: primitive, how many operands and results."""
+    """Primitive, numbers of operands and results, of the gradient's last equation, innermost, and of its parent."""
     jaxpr = ns.make_jaxpr(ns.grad(lambda a: program(a)[0]))(np.float32(0.5)).jaxpr
     found = []
     while jaxpr is not None and jaxpr.eqns:
@@ -64,5 +64,5 @@ def test_an_unused_tangent_does_not_lose_what_is_printed(capsys):
         return x * 2, minijax.numpy.sin(x)
 
     minijax.grad(minijax.checkpoint(lambda x: f(x)[0]))(1.0)
-    theirs = ["x = 1.0", "x = 1.0"]  # once there, once again on the way back
+    theirs = ["x = 1.0", "x = 1.0"]  # once forward, once again in the backward pass
     assert capsys.readouterr().out.split("\n")[:-1] == theirs

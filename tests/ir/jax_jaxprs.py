@@ -1,4 +1,4 @@
-"""Turns jaxprs that JAX made into ours, so that printing and typechecking are tried without our tracing."""
+"""Convert jaxprs of JAX to minijax's, to test printing and typechecking without minijax's tracing."""
 
 import functools
 
@@ -10,7 +10,7 @@ from minijax.core.primitive import Primitive
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from minijax.ir.pretty import hide, jit_params, pp_rules
 
-# Parameters of calls that our primitive has.
+# Parameters of calls that minijax's primitive has too.
 JIT_KEPT = {"jaxpr", "name", "inline", "donated_invars", "keep_unused"}
 
 
@@ -38,7 +38,7 @@ RULES = {
 
 @functools.cache
 def primitive(name):
-    """Our stand-in for JAX's primitive ``name``, with the printing rule that its declaration would have."""
+    """A stand-in for JAX's primitive ``name``, with the printing rule of its declaration."""
     p = Primitive(name)
     if name in RULES:
         pp_rules[p] = RULES[name]
@@ -46,7 +46,7 @@ def primitive(name):
 
 
 def convert(closed):
-    """The JAX ClosedJaxpr as one of ours, the sharing of subjaxprs kept."""
+    """Convert a JAX ClosedJaxpr to minijax's; shared subjaxprs stay shared."""
     memo = {}
     variables = {}
 
@@ -92,6 +92,6 @@ def convert(closed):
 
 
 def printed_by_jax(closed, **options):
-    """The text of a jaxpr of JAX's, with NumPy's integers as Python's: ``axes=(1,)``, not ``axes=(np.int64(1),)``."""
+    """The text of a JAX jaxpr with NumPy integers printed as Python's: ``axes=(1,)``, not ``axes=(np.int64(1),)``."""
     with np.printoptions(legacy="1.25"):
         return str(closed.pretty_print(use_color=False, **options))

@@ -1,4 +1,4 @@
-"""Jaxprs of every construct as golden files; where JAX has the construct as such, its text is the same."""
+"""Golden files of the jaxprs of every construct; constructs that JAX has too print the same text."""
 
 import jax
 import pytest

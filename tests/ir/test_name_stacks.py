@@ -1,4 +1,4 @@
-"""Name stacks: those of JAX wherever a scope is open, and free of charge elsewhere."""
+"""Name stacks: equal to JAX's inside scopes, and free of cost elsewhere."""
 
 import re
 import threading
@@ -17,7 +17,7 @@ ones = np.ones(3, np.float32)
 
 
 def programs(ns):
-    """name -> (function, args), in the names of minijax or of jax."""
+    """name -> (function, args), written with minijax or jax."""
     jnp, lax = ns.numpy, ns.lax
     found = {}
 
@@ -81,7 +81,7 @@ OURS, JAX = programs(minijax), programs(jax)
 
 @pytest.mark.parametrize("name", OURS)
 def test_as_in_jax(name):
-    """All of it, but for transformations outside of every scope, which JAX shows around nothing: ``[vmap()]``."""
+    """The whole text, except transformations outside all scopes, which JAX shows around nothing: ``[vmap()]``."""
     theirs = jax.make_jaxpr(JAX[name][0])(*JAX[name][1])
     expected = theirs.pretty_print(width=40, use_color=False, name_stack=True)
     expected = re.sub(r"\[(?:\w+\()+\)+\]", "[]", expected)

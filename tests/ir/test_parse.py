@@ -1,4 +1,4 @@
-"""Reading printed jaxprs back: print -> parse -> print is the identity, and what was read evaluates alike."""
+"""Parsing printed jaxprs: print -> parse -> print is the identity, and the parsed jaxpr evaluates alike."""
 
 import copy
 import difflib
@@ -50,7 +50,7 @@ def assert_same_text(text, again):
 
 
 def assert_reads_back(closed, *args):
-    """Identity of the text at several widths; the jaxpr read is well typed and computes the same bits."""
+    """Identity of the text at several widths; the parsed jaxpr is well typed and computes the same bits."""
     for width in WIDTHS:
         text = format_jaxpr(closed, width=width)
         read = parse_jaxpr(text, consts=page_consts(closed), primitives=primitives_of(closed))
@@ -67,7 +67,7 @@ def assert_reads_back(closed, *args):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_text_of_jax(name):
-    """What JAX traced, converted: many primitives and parameters that minijax itself does not have."""
+    """Converted jaxprs that JAX traced: many primitives and parameters that minijax itself lacks."""
     function, args = PROGRAMS[name]
     closed = convert(jax.make_jaxpr(function)(*args))
     for width in WIDTHS:
@@ -77,7 +77,7 @@ def test_text_of_jax(name):
 
 
 def test_text_printed_by_jax_itself():
-    """The jaxpr runs in minijax, also one of a text from before our primitives had parameters for sharding."""
+    """Such a jaxpr runs in minijax, also if its text has no parameters for sharding."""
     text = str(jax.make_jaxpr(jax.grad(lambda x: (jax.numpy.sin(x) * 2.0).sum()))(np.ones(3, np.float32)))
     assert " out_sharding=None" in text
     before = text.replace(" out_sharding=None", "")
@@ -104,11 +104,11 @@ def test_functions_of_the_oracle_table(name):
                 np.testing.assert_array_equal(np.asarray(expected), np.asarray(got))
 
 
-OURS = programs(mj)  # every construct, and below what is special to reading
+OURS = programs(mj)  # every construct, and below programs that only matter to parsing
 
 
 def ours(*args):
-    """Registers a function of minijax under its name, to be traced on ``args``."""
+    """Register a function of minijax under its name, to be traced on ``args``."""
 
     def register(f):
         OURS[f.__name__] = (f, args)
@@ -159,12 +159,12 @@ def parameters_of_every_sort(x, i):
 def test_ours(name):
     function, args = OURS[name]
     closed = mj.make_jaxpr(function)(*args)
-    # a callback cannot be read back, hence not evaluated
+    # a parsed callback is a stand-in, so these are not evaluated
     assert_reads_back(closed, *(() if name in ("pure_callback", "debug_callback") else args))
 
 
 def test_what_was_read_is_a_jaxpr_like_any_other():
-    """It is compiled, differentiated and batched."""
+    """It can be compiled, differentiated and batched."""
     closed = mj.make_jaxpr(outer_helper)(jnp.ones(2))
     read = extend_core.jaxpr_as_fun(extend_core.parse_jaxpr(str(closed), consts=page_consts(closed)))
     x = jnp.array([0.5, 2.0])
@@ -174,7 +174,7 @@ def test_what_was_read_is_a_jaxpr_like_any_other():
 
 
 def test_primitives_of_the_users():
-    """They are found by name as soon as they have a type; minijax's own are not shadowed, the last defined counts."""
+    """Found by name once they have an abstract evaluation rule; minijax's own win, then the last one defined."""
     text = "{ lambda ; a:f32[2]. let b:f32[2] = users_own[k=3] a; c:f32[2] = sin b in (c,) }"
     with pytest.raises(JaxprSyntaxError, match="no primitive called 'users_own'"):
         parse_jaxpr(text)
@@ -190,7 +190,7 @@ def test_primitives_of_the_users():
 
 
 def test_collectives_inside_pmap():
-    """A size that is not shown follows from the types, or the text is refused."""
+    """The size, if not shown, follows from the types; otherwise parsing raises an error."""
 
     def exchange(split, concat):
         def f(x):
@@ -207,7 +207,7 @@ def test_collectives_inside_pmap():
 
 @pytest.mark.parametrize("kind", ["Auto", "Explicit"])
 def test_types_and_parameters_that_name_meshes(kind):
-    """Along what a value varies, how it is divided, meshes, specs and shardings; a mesh is the one that is set."""
+    """Varying axes, shardings, meshes and specs in types and parameters; the parser uses the current mesh."""
     of = mj.sharding
     mesh = of.make_mesh((2, 1), ("x", "y"), (of.AxisType[kind],) * 2)
     with of.set_mesh(mesh):
@@ -261,7 +261,7 @@ def test_reading_takes_linear_time(small_heap):
 
 
 def test_results_called_underscore():
-    """A call whose results are dropped shows them as ``_`` inside, several times over."""
+    """A call with dropped results shows each of them as ``_`` inside."""
     text = (
         "{ lambda ; a:f32[] b:i32[2]. let\n"
         "    _:i32[2] _:f32[] c:f32[] = jit[\n"
@@ -423,7 +423,7 @@ def test_only_text_is_parsed():
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_damaged_text_is_refused_with_a_place(data):
-    """Whatever is cut out of a page or put into it: a jaxpr, or an error of the documented sort."""
+    """Random deletions and insertions in a text: it parses, or raises JaxprSyntaxError."""
     text = data.draw(st.sampled_from([path.read_text() for path in GOLDEN]))
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 12)))

@@ -21,7 +21,7 @@ f32 = np.float32
 
 
 def program(*args):
-    """Registers a function under its name, to be traced on ``args``."""
+    """Register a function under its name, to be traced on ``args``."""
 
     def register(f):
         PROGRAMS[f.__name__] = (f, args)
@@ -143,7 +143,7 @@ def same_name_twice(x):
 @program(1.0)
 def long_subjaxpr(x):
     @jax.jit
-    def a(x):  # called like a variable: variables avoid the name
+    def a(x):  # its name is a variable's: variables avoid the name
         for _ in range(11):
             x = jnp.cos(x)
         return x
@@ -209,7 +209,7 @@ def test_tutorial_style_of_nested_jaxprs_params_and_constants():
 
 
 def here():
-    """A source position in this test file, as ``errors.source_info`` would note it for a user's line."""
+    """A source position in this test file, as ``errors.source_info`` records it for a user's line."""
     return errors.source_info()
 
 
@@ -224,7 +224,7 @@ def test_source_notes_stand_aligned_at_the_end_of_their_lines(style):
     assert len(lines) == 3
     column = lines[0].index("#")
     assert all(line[column - 1 : column + 2] == " # " for line in lines)
-    assert lines[1][column - 2] != " "  # no wider than the longest line needs
+    assert lines[1][column - 2] != " "  # no wider than the longest line
     assert re.search(r"# \S*test_pretty\.py:\d+:\d+ \(here\)$", lines[0])
     assert lines[2].endswith("# <unknown>")
 

@@ -1,4 +1,4 @@
-"""The typechecker accepts what JAX stages and refuses each way in which a jaxpr can be broken."""
+"""The typechecker accepts jaxprs that JAX stages, and refuses each kind of broken jaxpr."""
 
 import time
 
@@ -56,7 +56,7 @@ def test_accepts_a_good_jaxpr():
     eqns = [
         JaxprEqn(add, [a, k], {}, [b]),
         JaxprEqn(two, [b], {}, [c, d]),
-        JaxprEqn(two, [b], {}, [DropVar(F32), d]),  # a dropped result is no variable: it may recur
+        JaxprEqn(two, [b], {}, [DropVar(F32), d]),  # a dropped result is no variable: it may repeat
         JaxprEqn(call, [c], {"jaxpr": ClosedJaxpr(negation())}, [Var(F32)]),
     ]
     typecheck_jaxpr(ClosedJaxpr(Jaxpr([k], [a], [c, Literal(np.float32(1), F32)], eqns), [np.float32(2)]))
