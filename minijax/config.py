@@ -544,8 +544,6 @@ check_tracer_leaks = checking_leaks
 
 
 class _Together(contextlib.ContextDecorator):
-    """A context manager that enters several overrides."""
-
     def __init__(self, parts: list[_Override]) -> None:
         self.parts = parts
 

@@ -81,7 +81,6 @@ class Tally:
         return out
 
     def report(self) -> None:
-        """Report the runs to the observers that watched all of them."""
         runs = dict(self.runs)
         self.runs.clear()
         for listener in self.listeners:

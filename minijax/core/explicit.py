@@ -96,7 +96,6 @@ class ExplicitArray(ShapedArray):
         return aval.update(sharding=self.sharding.with_spec(self.sharding.spec.of_cotangent()))
 
     def str_short(self, short_dtypes: bool = True) -> str:
-        """``f32[8@x,4]``, as jaxprs print it."""
         name = self.plain.str_short(short_dtypes).partition("[")[0]
         sums = summed_text(self.sharding.mesh.axis_names, (), self.unreduced, self.reduced)
         return f"{name}[{','.join(map(_dimension_text, self.shape, self.spec))}]{sums}"

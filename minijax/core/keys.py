@@ -95,7 +95,6 @@ class KeyType(Immutable):
 
     @property
     def itemsize(self) -> int:
-        """The number of bytes of a key."""
         return self.words * WORD.itemsize
 
     @property

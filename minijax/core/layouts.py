@@ -40,7 +40,6 @@ class Layout:
         self.sub_byte_element_size_in_bits = sub_byte_element_size_in_bits
 
     def update(self, **changes: Any) -> Layout:
-        """A copy with these arguments changed."""
         return Layout(**{**vars(self), **changes})
 
     def check_compatible_aval(self, aval_shape: Sequence[int]) -> None:

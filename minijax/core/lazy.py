@@ -34,7 +34,6 @@ def defined_later(*modules: str) -> None:
 
 
 def late_modules(package: str) -> tuple[str, ...]:
-    """The late modules of ``package``."""
     return _late.get(package, ())
 
 

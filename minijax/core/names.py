@@ -45,8 +45,6 @@ class _Open(NamedTuple):
 
 
 class _Scopes(threading.local):
-    """One thread's open scopes, innermost last."""
-
     def __init__(self) -> None:
         self.open: list[_Open] = []
 

@@ -176,7 +176,6 @@ def unreported() -> list[Any]:
 
 
 def report_counts() -> None:
-    """Report the counts of this thread."""
     unreported = _threads.here.unreported
     while unreported:
         unreported.pop().report()

@@ -247,7 +247,6 @@ def name_operand(primitive: Primitive, args: Sequence[Any], error: TypeError) ->
 
 
 def _fitted(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...]:
-    """The operands after all ``bind_hooks`` have changed ``args``."""
     for hook in tuple(bind_hooks):
         args = hook(primitive, args, params)
     return args
@@ -316,7 +315,6 @@ def infer_type(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, A
 
 
 def _check_no_keys(primitive: Primitive, avals: tuple[Any, ...]) -> None:
-    """TypeError if one of the operands is an array of random keys."""
     for i, aval in enumerate(avals):
         if is_key(aval.dtype):
             where = f" at position {i}" if len(avals) > 1 else ""
@@ -327,7 +325,6 @@ def _check_no_keys(primitive: Primitive, avals: tuple[Any, ...]) -> None:
 
 
 def _check_no_refs(primitive: Primitive, avals: tuple[Any, ...]) -> None:
-    """TypeError if one of the operands is a reference."""
     for i, aval in enumerate(avals):
         if type(aval) is AbstractRef:
             raise TypeError(

@@ -110,7 +110,6 @@ class Frozen:
         raise AttributeError(f"a {type(self).__name__} cannot be changed (attribute {name!r})")
 
     def replace(self, **changes: Any) -> Any:
-        """A copy with the given fields changed."""
         return type(self)(**dict(zip(self._names, self._row, strict=True)) | changes)
 
     def values(self) -> tuple[Any, ...]:
@@ -147,5 +146,4 @@ _set_row: Any = Frozen.__dict__["_row"].__set__
 
 
 def _field(index: int) -> property:
-    """Reads a field of a record."""
     return property(lambda self: self._row[index])

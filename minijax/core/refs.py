@@ -70,11 +70,9 @@ class AbstractRef(Immutable):
         return self.inner_aval.vma
 
     def update(self, **changes: Any) -> AbstractRef:
-        """The type with the given fields replaced."""
         return AbstractRef(self.inner_aval.update(**changes))
 
     def strip_weak_type(self) -> AbstractRef:
-        """The same type, with ``weak_type=False``."""
         return AbstractRef(self.inner_aval.strip_weak_type())
 
     unreduced = reduced = frozenset[Any]()

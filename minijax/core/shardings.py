@@ -95,7 +95,6 @@ class PartitionSpec:
 
     @property
     def partitions(self) -> tuple[Any, ...]:
-        """The entries of the dimensions."""
         return self._parts
 
     def update(self, partitions: Any = None, unreduced: Any = None, reduced: Any = None) -> PartitionSpec:

@@ -52,7 +52,6 @@ class Zero:
 
     @staticmethod
     def from_primal_value(x: Any) -> Zero:
-        """The zero tangent of the primal value ``x``."""
         return zero_tangent(x)
 
     def __repr__(self) -> str:

@@ -105,7 +105,6 @@ class MainTrace:
 
     @property
     def records(self) -> bool:
-        """Whether this interpreter records equations."""
         return self.trace_type.records
 
     def __repr__(self) -> str:

@@ -96,11 +96,9 @@ class VaryingArray(ShapedArray):
         return self.over(self.plain.part(axis))
 
     def stacked(self, size: int, axis: int = 0) -> ShapedArray:
-        """The type of ``size`` such values along a new ``axis``."""
         return self.over(self.plain.stacked(size, axis))
 
     def str_short(self, short_dtypes: bool = True) -> str:
-        """``f32[8]{V:x}``, as jaxprs print it."""
         text = summed_text(ordered({*self.unreduced, *self.reduced}), self.along, self.unreduced, self.reduced)
         return f"{self.plain.str_short(short_dtypes)}{text}"
 

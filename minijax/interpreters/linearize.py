@@ -60,7 +60,6 @@ class LinearizeTracer(DualTracer):
 
     @property
     def primal(self) -> Any:  # type: ignore[override]
-        """The known value."""
         try:
             return self._primal
         except AttributeError:
@@ -397,7 +396,6 @@ class LinearizeTrace(Trace):
         return self.tape.add(recorded, place_of, out_vars)
 
     def join(self, primal: Any, place: int) -> LinearizeTracer:
-        """The tracer of a rule's result."""
         if self.notes_lines and type(primal) is Array and primal.on_host:
             self.tape.know(primal._np, primal.aval, primal)
         return LinearizeTracer(self, primal, place)

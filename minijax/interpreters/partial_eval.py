@@ -117,7 +117,6 @@ class PartialEvalTrace(Trace):
         return result
 
     def new_unknown(self, aval: ShapedArray) -> PartialEvalTracer:
-        """A tracer for an unknown input of type ``aval``."""
         return PartialEvalTracer(self, Var(aval))
 
     def is_unknown(self, x: Any) -> bool:
@@ -394,7 +393,6 @@ class PartialVal(tuple[Any, Any]):
 
     @classmethod
     def known(cls, const: Any) -> PartialVal:
-        """The known value ``const``."""
         return cls((None, const))
 
     @classmethod
@@ -406,11 +404,9 @@ class PartialVal(tuple[Any, Any]):
         return self[0] is None
 
     def get_known(self) -> Any:
-        """The value; None if it is unknown."""
         return self[1]
 
     def get_aval(self) -> ShapedArray:
-        """The type."""
         return get_aval(self[1]) if self[0] is None else self[0]
 
 

@@ -69,7 +69,6 @@ def logical(type_: Type) -> ShapedArray:
 
 
 def physical(type_: Type) -> ShapedArray:
-    """The type of the physical value."""
     return type_.physical if type(type_) is BatchedAval else type_  # type: ignore[return-value]
 
 

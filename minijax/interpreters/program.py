@@ -65,13 +65,11 @@ class _Writer:
         self.free: list[str] = []
 
     def name(self, value: Any) -> str:
-        """A name for ``value``."""
         name = f"k{len(self.names)}"
         self.names[name] = value
         return name
 
     def variable(self) -> str:
-        """A variable for a result."""
         if self.free:
             return self.free.pop()
         self.variables += 1

@@ -246,7 +246,6 @@ class JaxprTrace(Trace):
         return JaxprTracer(self, atom.aval, atom)
 
     def new_input(self, aval: ShapedArray) -> JaxprTracer:
-        """A tracer for a new input variable of type ``aval``."""
         var = Var(aval)
         return JaxprTracer(self, aval, var)
 

@@ -141,7 +141,6 @@ class Tape:
         return [*map(self.residual, values, types)]
 
     def variable(self, place: int) -> Var:
-        """The variable of the tangent at ``place``."""
         var = self.variables.get(place)
         if var is None:
             derived, *_ = self.entries[place]  # recorded equations have their variables
@@ -161,7 +160,6 @@ class Tape:
         return entry[3] if type(entry) is tuple else None
 
     def program(self) -> LinearProgram:
-        """The tape as equations."""
         if self._program is None:
             outs = [
                 zero_of(aval) if place is None else self.variable(place)
@@ -172,7 +170,6 @@ class Tape:
         return self._program
 
     def equations(self) -> list[JaxprEqn]:
-        """The linear equations of all entries."""
         if self.eqns is not None:
             return self.eqns
         eqns: list[JaxprEqn] = []
@@ -184,7 +181,6 @@ class Tape:
         return eqns
 
     def _equations(self, place: int, derived: Derived, residuals: Any, places: Any, source: Any) -> list[JaxprEqn]:
-        """The linear equations of an entry."""
         atoms: list[Any] = [*map(Residual, derived.linear.consts), *map(Residual, self.residuals(derived, residuals))]
         atoms += map(self.variable, (places,) if type(places) is int else places)
         eqns = []
@@ -315,7 +311,6 @@ class _ForwardRun(_Run):
         return [None if place is None else self.value(place) for place in tape.out_places]
 
     def put(self, place: int, t: Any) -> None:
-        """Set the tangent at ``place`` to ``t``."""
         self.values[place], self.types[place] = self.bottom.down(t, fetch=False) or (t, None)
 
     def recorded(self, entry: Recorded) -> None:

@@ -128,7 +128,6 @@ class BatchTrace(Trace):
         return out if out_dims is None else BatchTracer(self, out, out_dims)
 
     def run_program(self, program: Any, args: Sequence[Any]) -> list[Any]:
-        """The results of an ``interpreters.cached_programs`` program."""
         values, dims = zip(*map(self.unbox, args), strict=True)
         mapped, out_dims = program.mapped(self.axis, dims)
         if mapped.closed.consts and state.dynamic.level:  # the rules make new constants

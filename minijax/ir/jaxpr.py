@@ -72,7 +72,6 @@ class JaxprEqn:
         self.source = source
 
     def replace(self, **changes: Any) -> JaxprEqn:
-        """A copy with the given fields changed."""
         fields = {name: changes.get(name, getattr(self, name)) for name in self.__slots__}
         return JaxprEqn(**fields)
 
@@ -130,7 +129,6 @@ class Jaxpr(_PrettyPrinted):
         self.debug_name = debug_name
 
     def replace(self, **changes: Any) -> Jaxpr:
-        """A copy with the given fields changed."""
         names = ("constvars", "invars", "outvars", "eqns", "debug_name")
         return Jaxpr(**{name: changes.get(name, getattr(self, name)) for name in names})
 

@@ -335,7 +335,6 @@ class _Parser:
         return name, self.type()
 
     def bind(self, scope: _Scope, name: str, aval: ShapedArray, at: int) -> Var:
-        """A variable of ``scope``."""
         if name == "_":
             var = Var(aval)
             scope.unnamed.append(var)

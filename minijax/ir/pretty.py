@@ -262,7 +262,6 @@ class Printer:
         return pp.concat((*pages, self.jaxpr(self.root)))
 
     def name(self, var: Var) -> str:
-        """The name of ``var``, assigned now if it has none."""
         name = self.names.get(var)
         if name is None:
             name = self.names[var] = "_" if isinstance(var, DropVar) else next(self._fresh_names)

@@ -415,7 +415,6 @@ def _plan_dict(tree: dict[Any, Any], table_key: tuple[Any, ...]) -> _Plan:
 
 
 def _flatten_other(tree: Any, out: list[Leaf]) -> PyTreeDef:
-    """Flatten a namedtuple or a registered node."""
     children, aux = (tree, None) if kinds[type(tree)] is NAMEDTUPLE else _apart(tree)
     defs = []
     for child in children:
@@ -681,7 +680,6 @@ def _build(treedef: PyTreeDef, leaves: Sequence[Leaf], start: int) -> Tree:
 
 
 def _assemble(treedef: PyTreeDef, parts: Any) -> Tree:
-    """The node with these children."""
     node_type = treedef._type
     if node_type is dict:
         return dict(zip(treedef._aux, parts))  # noqa: B905  (strict costs 100 ns, and the lengths are equal)
