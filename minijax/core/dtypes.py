@@ -17,8 +17,7 @@ from minijax.core.keys import KeyType, is_key, key_type
 from minijax.core.keys import extended as extended
 from minijax.core.keys import prng_key as prng_key
 
-# The type of tangents of integers and booleans: a vector space with one point. The definition is JAX's, so that arrays
-# of it can be passed between the two libraries.
+# The type of tangents of integers and booleans. The definition is JAX's, so that both libraries take such arrays.
 float0 = np.dtype([("float0", np.void, 0)])
 
 _BOOL = np.dtype(bool)

@@ -87,8 +87,7 @@ class Primitive:
     effectful: bool = False
     # rule(*avals, **params) -> (type(s), effects), for a primitive with effects of a user's class.
     effects_rule: Rule | None = None
-    # The parameter with the sharding of its result, if any. It is None where types have no shardings, and a printed
-    # equation may omit it.
+    # The parameter with the sharding of its result, if any; None (or not printed) where types have no shardings.
     sharding_param: str = ""
     # The library that it is borrowed from; its rules are derived from that library's: see interop.borrowed.
     borrowed_from: str = ""
@@ -103,8 +102,7 @@ class Primitive:
         self.evaluations: dict[Any, tuple[Callable[..., Any], Any]] | None = None
         # Signature with tangents -> its jvp rule there, on NumPy values; None likewise: see interpreters.jvp_rules
         self.pushforwards: dict[Any, Any] | None = None
-        # Signature -> its linearization, derived from its jvp rule; None if the rule runs at each call: see
-        # interpreters.derived
+        # Signature -> its linearization; None if the jvp rule runs at each call: see interpreters.derived
         self.linearizations: dict[Any, Any] | None = None
         self._site = _definition_site()
 

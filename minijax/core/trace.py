@@ -203,8 +203,7 @@ class _ThreadState(threading.local):
 
 state = _ThreadState()
 
-# The interpreters of all threads that affect calls without their tracers. While it is empty, a call without tracers
-# need not look at its stack.
+# Interpreters of all threads that affect calls without their tracers. While it is empty, such calls skip the stack.
 reaching: dict[MainTrace, None] = {}
 
 # The trace in the entries of interpreters that have ended for good.

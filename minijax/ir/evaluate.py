@@ -37,8 +37,7 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
         hook(jaxpr.invars, args)
     try:
         for eqn in jaxpr.eqns:
-            # Equations recorded here get the source line of ``eqn``. Equations of a rule have no line: they get the
-            # line of the operation that uses the rule.
+            # An equation of a rule has no line of its own: it gets the line of the operation that uses the rule.
             source = eqn.source
             state.source = outer_source if source is None else source
             bind_eqn(eqn, env)

@@ -182,8 +182,7 @@ class _Parser:
         self.primitives = _primitives_by_name() | dict(primitives)
         self.shared: dict[str, ClosedJaxpr] = {}
         self.scopes: list[_Scope] = []
-        # Jaxprs that share a variable print it under one name. So they get the same variable here, and printing the
-        # result assigns the same names.
+        # jaxprs that share a variable print it under one name, so they get the same variable here
         self.variables: dict[str, list[Var]] = {}
         self.avals: dict[str, ShapedArray] = {}
         # position of a shared jaxpr in the text -> the jaxpr, and where it ends; and the names of those being read

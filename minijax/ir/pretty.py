@@ -37,9 +37,8 @@ pp_rules: dict[Primitive, Callable[[JaxprEqn, Printer], Params]] = {}
 # rule(eqn, printer) -> the whole line, for equations that read and write references. It replaces ``pp_rules``.
 eqn_rules: dict[Primitive, Callable[[JaxprEqn, Printer], Doc]] = {}
 
-# For ``ir.parse``, which is imported when the first text is read.
-# rule(params, in_avals, out_avals) -> params: adds hidden parameters, from the types or by default. Registered beside
-# the rule that hides them.
+# For ``ir.parse``: rule(params, in_avals, out_avals) -> params adds hidden parameters, from the types or by default.
+# Registered beside the rule that hides them.
 ParseRule = Callable[[dict[str, Any], Sequence[Any], Sequence[Any]], dict[str, Any]]
 parse_rules: dict[Primitive, ParseRule] = {}
 # Name -> class of parameters that print as ``Class(...)`` or ``Class.MEMBER``.
