@@ -68,9 +68,6 @@ if TYPE_CHECKING:
 
 __all__ = ["grad", "jvp", "linear_transpose", "linearize", "value_and_grad", "vjp"]
 
-# ---------------------------------------------------------------------------------------------- forward mode
-
-
 def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """The value of ``fun`` at ``primals`` and its derivative along ``tangents`` (forward mode).
 
@@ -141,9 +138,6 @@ def as_weak_as(aval: ShapedArray, tangent: Any) -> Any:
     if aval.weak_type and isinstance(tangent, Array) and not tangent.aval.weak_type:
         return retyped(tangent, tangent.aval.update(weak_type=True))
     return tangent
-
-
-# ---------------------------------------------------------------------------------------------- linearization
 
 
 def linearize_flat(
@@ -250,7 +244,7 @@ class _LinearMap:
         return active
 
     def whole(self, tangents_out: Sequence[Any]) -> Any:
-        """Build the tree of output tangents; None in ``found`` means zero."""
+        """Build the tree of output tangents; None in ``tangents_out`` means zero."""
         return tree_unflatten(
             self.out_tree,
             [
@@ -352,9 +346,7 @@ def _one(dtype: Any) -> Any:
 
 
 class VJP:
-    """The pullback that ``vjp`` returns, a pytree of residuals: call it with a cotangent of the output's structure and
-    types.
-    """
+    """The pullback that ``vjp`` returns, a pytree of residuals: call it with a cotangent like the output."""
 
     def __init__(
         self,
@@ -530,9 +522,6 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
     return transposed
 
 
-# ---------------------------------------------------------------------------------------------- gradients
-
-
 def check_scalar(out: Any) -> ShapedArray:
     """Return the type of ``out``, which must be one scalar: TypeError, in JAX's words, otherwise."""
     leaves, tree = tree_flatten(out)
@@ -693,10 +682,7 @@ def grad(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[..., Any]:
-    """The gradient function of scalar-valued ``fun`` in the arguments ``argnums``; see ``value_and_grad``.
-
-    Returns the gradient; ``(gradient, aux)`` with ``has_aux``.
-    """
+    """The gradient function of scalar-valued ``fun`` in ``argnums``; ``has_aux`` as for ``value_and_grad``."""
     check_callable(fun)
 
     @wraps(fun)

@@ -26,8 +26,7 @@ class Body(NamedTuple):
     out_tree: Any
 
 
-# fun -> signature -> Body, kept alive by the function: a repeated scan reuses its jaxpr and compiled program.
-# A body that closes over a tracer belongs to one run of an outer transformation and is not cached.
+# fun -> signature -> Body: repeated scans reuse the jaxpr. Bodies that close over tracers are not cached.
 _bodies: weakref.WeakKeyDictionary[Any, dict[Any, Body]] = weakref.WeakKeyDictionary()
 
 # Beyond this many signatures of one function, the earliest is dropped.
@@ -59,7 +58,6 @@ def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArra
 
 
 def _explain(fun: Callable[..., Any], transform: str, key: Any, reprs: bool) -> Miss:
-    """Explain why ``key`` is not among the signatures of ``fun``."""
     try:
         found = _bodies.get(fun, {})
     except TypeError:  # no weak reference, or no hash

@@ -83,7 +83,6 @@ def _alive(x: Any) -> bool:
 
 
 def _frames(frame: FrameType | None, only_users: bool) -> list[StoppedFrame]:
-    """List the frames from ``frame`` outwards."""
     found = []
     while frame is not None:
         code = frame.f_code

@@ -204,8 +204,7 @@ def debug_log(fmt: str, *args: Any, **kwargs: Any) -> None:
     debug_print(fmt, *args, _record=record, **kwargs)
 
 
-# A front end's function for breakpoint lines that are not prompt commands; None without a front end. It is here, not
-# in ``breakpoints``, because few programs import that module.
+# A front end's function for breakpoint lines that are no prompt commands, or None; few programs import ``breakpoints``.
 front_end: Callable[[str, dict[str, Any]], None] | None = None
 
 

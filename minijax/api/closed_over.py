@@ -31,9 +31,8 @@ GLOBAL, SELF = -1, -2
 class _Noted(NamedTuple):
     """A name that a function reads, and its value.
 
-    ``holder``: a weak reference to the function, or for ``SELF`` to the bound method's instance. ``cell``: the
-    index among closure variables, ``GLOBAL`` or ``SELF``. ``attribute``: the attribute read, or ''. ``reader``: the
-    code.
+    ``holder``: weak reference to the function (for ``SELF`` to the instance). ``cell``: closure index, ``GLOBAL``
+    or ``SELF``. ``attribute``: the attribute read, or ''. ``reader``: the code.
     """
 
     holder: Any
@@ -181,7 +180,6 @@ _VALUES = frozenset((int, float, complex, str, bytes, bool, NoneType))
 
 
 def _is_value(value: Any) -> bool:
-    """Whether ``value`` is recorded by value."""
     if type(value) is tuple:
         return len(value) <= _LONGEST_VALUE and all(map(_is_value, value))
     return type(value) in _VALUES
@@ -259,8 +257,7 @@ def _is_read(entry: _Noted) -> bool:
 
 
 class _Instructions(NamedTuple):
-    """Return the names in a code object and its nested code: (name, attribute or '') of outer names read, the same
-    of local variables, names assigned, attributes assigned."""
+    """The names in a code object and nested ones: outer and local names read, with attributes, and names assigned."""
 
     reads: set[tuple[str, str]]
     reads_locals: set[tuple[str, str]]

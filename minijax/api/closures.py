@@ -29,8 +29,7 @@ from minijax.pytree import (
 def custom_gradient(fun: Callable[..., Any]) -> custom_vjp:
     """A ``custom_vjp`` function from one that returns ``(value, pullback)``.
 
-    ``pullback(cotangent)`` returns a tuple of cotangents (or a single one). It is staged, and may close over values
-    that ``fun`` computed.
+    ``pullback(cotangent)`` returns one or several cotangents. It is staged, and may close over values from ``fun``.
     """
     check_callable(fun)
 

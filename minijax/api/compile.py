@@ -82,7 +82,6 @@ def _misses() -> Any:
 
 
 def _report(name: str, on: bool) -> None:
-    """Start or stop the log of the setting ``name``."""
     lazy.public("minijax.api.reports", "report")(name, on)
 
 
@@ -129,7 +128,7 @@ class JitFunction:
         self.takes_static = bool(static_argnums or static_argnames)
         # number of positional arguments -> the positions of the static and of the dynamic ones
         self.places: dict[int, tuple[list[int], list[int]]] = {}
-        # (configuration, static arguments if any) -> the kinds of calls made
+        # (configuration, static arguments) -> the kinds of calls made
         self.known: dict[Any, Known] = {}
         try:
             self._caches = _staged.setdefault(fun, {})
@@ -277,7 +276,6 @@ class JitFunction:
         return value, leaves, avals, repeat
 
     def _bound(self, staged: StagedCall) -> dict[str, Any]:
-        """The parameters of the call's equation."""
         return staged.params
 
     def __reduce__(self) -> Any:
@@ -287,8 +285,6 @@ class JitFunction:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
-
-    # ------------------------------------------------------------------------------------------ signatures
 
     def _find(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[Any, ...]
@@ -377,8 +373,6 @@ class JitFunction:
         kind, known = self.transform, len(self.cache)
         return _misses().explain(self.fun, key, signature, earlier, kind, with_static, other_options, reprs, known)
 
-    # ------------------------------------------------------------------------------------------ staging
-
     def _with_static(self, static: tuple[Any, ...]) -> Callable[..., Any]:
         if not static:
             return self.fun
@@ -460,8 +454,6 @@ class JitFunction:
         for k in sorted(kwargs):
             flags.extend([k in self.donate_argnames] * len(tree_flatten(kwargs[k])[0]))
         return tuple(flags)
-
-    # ------------------------------------------------------------------------------------------ looking inside
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """Stage at these arguments (arrays or ``ShapeDtypeStruct``s), without compiling."""

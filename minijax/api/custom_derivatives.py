@@ -169,9 +169,7 @@ def evaluating() -> bool:
 
 
 class CustomCall:
-    """One call of a custom function: trees, flat functions, ``static`` values; a backward pass keeps it, so no
-    others.
-    """
+    """One call of a custom function: trees and flat functions. Backward passes keep it, so it holds no operands."""
 
     def __init__(
         self, custom: CustomFunction, primitive: Primitive, args: tuple[Any, ...], static: Sequence[int]

@@ -50,10 +50,7 @@ class custom_jvp(CustomFunction):
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
-        """Set the rule as one ``rule(tangent, primals_out, *primals)`` per argument, None for no contribution.
-
-        TypeError together with ``nondiff_argnums``.
-        """
+        """Set one ``rule(tangent, primals_out, *primals)`` (or None) per argument; not with ``nondiff_argnums``."""
         if self.nondiff_argnums:
             raise TypeError("Can't use ``defjvps`` with ``nondiff_argnums``.")
 
@@ -94,8 +91,6 @@ def _constant(x: Any) -> Any:
 
 
 class _JVPCall(CustomCall):
-    """A call of a ``custom_jvp`` function."""
-
     def run_rule(self, is_zero: Sequence[bool], *values: Any) -> tuple[list[Any], tuple[bool, ...]]:
         """Call the rule with the primals and tangents; ``is_zero`` marks known-zero tangents."""
         custom: Any = self.custom

@@ -135,8 +135,6 @@ class ForwardSide(NamedTuple):
 
 
 class _VJPCall(CustomCall):
-    """A call of a ``custom_vjp`` function."""
-
     def run_forward(self, perturbed: Sequence[bool] | None, *leaves: Any) -> tuple[list[Any], ForwardSide]:
         """Run the forward pass: residuals and results."""
         custom: Any = self.custom

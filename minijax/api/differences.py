@@ -1,7 +1,4 @@
-"""Compare signatures of staged functions: how far apart they are, where they differ, and what to change.
-
-A ``Miss`` is the reason for a cache miss, as shown. ``api.misses`` chooses the signatures to compare.
-"""
+"""Compare signatures of staged functions and describe a ``Miss``: how far apart they are, where, and what to change."""
 
 from __future__ import annotations
 
@@ -109,8 +106,7 @@ ADVICE = {
 }
 
 
-# The weight of each kind of difference: any difference in dtype weighs less than a difference in shape, and so on up
-# to another tree of arguments.
+# The weight of each kind of difference: dtypes weigh less than shapes, and so on up to another tree of arguments.
 _WEAK_TYPE = 1
 _DTYPE = 4
 _OTHER_KIND = 2
@@ -142,7 +138,6 @@ def _distance(new: CallSignature, old: CallSignature) -> tuple[int, int]:
 
 
 def _type_distance(was: ShapedArray, now: ShapedArray) -> int:
-    """The weight of an argument's type change."""
     far = _WEAK_TYPE if was.weak_type != now.weak_type else 0
     if was.dtype != now.dtype:
         far += _DTYPE + (_OTHER_KIND if dtypes.kind(was.dtype) != dtypes.kind(now.dtype) else 0)

@@ -25,8 +25,7 @@ def inner_jit(
 ) -> Any:
     """Stage a library function as a call of a jaxpr called ``name``; without ``fun``, a decorator.
 
-    Arguments outside ``static_argnames`` become operands; omitted defaults become constants. Where nothing is staged,
-    ``fun`` runs directly, or under ``jit`` with ``compiled``.
+    Arguments outside ``static_argnames`` are operands. Untraced calls run ``fun``, jitted if ``compiled``.
     """
     if fun is None:
         return functools.partial(inner_jit, static_argnames=static_argnames, name=name, compiled=compiled)

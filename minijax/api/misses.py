@@ -148,11 +148,10 @@ def _nothing() -> None:
     return None
 
 
-# ``explain(key, reprs)`` returns the reason for a miss: see ``explain`` below.
+# ``explain(key, reprs)`` returns the reason for a miss
 Explain = Callable[[Any, bool], Miss]
 
-# A miss whose function is about to be traced: its entry in ``core.miss_log``, if any, and the values that the function
-# reads besides its arguments.
+# A miss before tracing: its entry in ``core.miss_log``, if any, and the values that the function reads.
 Begun = tuple[miss_log.Missed | None, closed_over.Noted]
 
 
@@ -210,10 +209,9 @@ def store(
     most: int,
     begun: Begun | None,
 ) -> None:
-    """Put ``staged``, with jaxpr ``closed``, into a ``cache`` of this ``kind``; ``begun`` is from ``announce``.
+    """Cache ``staged``, with jaxpr ``closed``, unless it closes over tracers ``outer``; ``begun`` is from ``announce``.
 
-    A program that closes over tracers ``outer`` of an outer transformation is not stored. Beyond ``most`` signatures
-    the earliest is removed.
+    Beyond ``most`` signatures the earliest is removed; ``kind`` names the cache.
     """
     assert begun is not None  # it was a miss
     entry, closed.memo["noted"] = begun

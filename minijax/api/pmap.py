@@ -1,7 +1,4 @@
-"""``pmap``: one function on several devices at once, each on its slice of the arguments.
-
-A pmapped function is a ``JitFunction`` of a ``shard_map`` over a mesh of one axis; the arguments give the axis size.
-"""
+"""``pmap``: a ``JitFunction`` of a ``shard_map`` over a mesh of one axis, whose size follows from the arguments."""
 
 from __future__ import annotations
 
@@ -45,7 +42,6 @@ class Options(NamedTuple):
     devices: tuple[Any, ...] | None
     backend: str | None
     axis_size: int | None
-    # whether a call involves only this process
     alone: bool = False
 
     def within_process(self) -> Options:

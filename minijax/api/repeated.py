@@ -36,7 +36,6 @@ MAX_KINDS = 4096
 # The number of structures remembered for leaves of the same kinds; the latest stay.
 MAX_STRUCTURES = 16
 
-# Make a call with these leaves: return its value, or MISSED.
 Run = Callable[[Sequence[Any]], Any]
 _Execute = Callable[[list[Any]], list[Any]]
 
@@ -162,7 +161,6 @@ def _donating(run: Run, donated: Sequence[int]) -> Run:
 
 
 def _builder(out_tree: Any) -> Callable[[Any], Any]:
-    """The function from leaves to a tree of structure ``out_tree``."""
     if out_tree == tree_structure((0,) * out_tree.num_leaves):
         return tuple
     if type(out_tree) is PyTreeDef:  # builtin containers only: jaxlib rebuilds them identically
@@ -174,10 +172,7 @@ def _builder(out_tree: Any) -> Callable[[Any], Any]:
 
 
 class Known:
-    """The kinds of calls of a jitted function ``owner``, under one configuration and one set of static arguments.
-
-    Its ``call(args, kwargs, static)`` returns the value, flat arguments, types, and the ``Repeat`` or None.
-    """
+    """The kinds of calls of a jitted function ``owner``, under one configuration and one set of static arguments."""
 
     __slots__ = ("flat", "flatten", "host_call", "name", "owner", "refused", "static", "trees", "x64", "__weakref__")
 
@@ -268,10 +263,7 @@ def _remember(table: dict[Any, Any], key: Any, found: Any) -> None:
 
 
 def _finisher(repeat: Repeat, known: weakref.ref[Known]) -> Callable[[Sequence[Any]], Any]:
-    """Like ``value``, but make sure that the program no longer reads the user's NumPy arrays.
-
-    Small programs have finished. If one still runs, wait, and use the ordinary path, which copies, from then on.
-    """
+    """Like ``value``, but wait while the program may read the user's NumPy arrays, and then use the ordinary path."""
     value = repeat.value
 
     # one event marks all results of a program as ready

@@ -111,7 +111,6 @@ def _check_divided(aval: Any, spec: PartitionSpec, axes: frozenset[Any], whole: 
 
 
 def _found_specs(args: Any) -> Any:
-    """The specs in the types of ``args``."""
     return tree_map(lambda x: whole_spec(get_aval(x)), args)
 
 
@@ -129,8 +128,7 @@ def bind_over(
 ) -> list[Any]:
     """Compute the results of ``part``, which maps one device's parts of ``leaves`` to its parts of results.
 
-    Staging ``part`` may fill ``out_specs``; ``written`` is the equation's mesh; ``name`` and ``label`` are for
-    messages.
+    Staging ``part`` may fill ``out_specs``; ``written`` is the equation's mesh; ``name``, ``label``: for messages.
     """
     inner_aval, on_each_device = _of_primitive("inner_aval"), _of_primitive("on_each_device")
     avals = zip(map(get_aval, leaves), in_specs, strict=True)

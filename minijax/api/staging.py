@@ -45,8 +45,7 @@ def make_jaxpr(
 ) -> Callable[..., Any]:
     """A function that returns the jaxpr of ``fun`` at its arguments, which may be ``ShapeDtypeStruct``s.
 
-    ``static_argnums`` pass unchanged. ``axis_env``: names and sizes of mapped axes, outermost first. With
-    ``return_shape`` the result is ``(jaxpr, tree of ShapeDtypeStructs)``.
+    ``axis_env``: names and sizes of mapped axes, outermost first. ``return_shape``: return ``(jaxpr, tree of types)``.
     """
     check_callable(fun)
     numbers = int_or_ints(static_argnums, "static_argnums")

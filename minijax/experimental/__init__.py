@@ -8,7 +8,6 @@ from minijax.core.borrowing import make_modules_below
 
 __all__ = ["io_callback"]
 
-# Modules that few programs use.
 _LATE = ("checkify", "jet", "layout", "mesh_utils", "multihost_utils", "ode", "sparse")
 
 make_modules_below(__name__)

@@ -1,7 +1,4 @@
-"""``minijax.experimental.jet``: derivatives of high order by Taylor polynomials, borrowed from JAX.
-
-JAX has Taylor rules for some primitives. Functions of other primitives use ``jvp``, once for each order.
-"""
+"""``jet``, borrowed from JAX: derivatives of high order by Taylor rules, or by ``jvp`` for primitives without one."""
 
 from __future__ import annotations
 

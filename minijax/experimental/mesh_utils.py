@@ -16,10 +16,7 @@ __all__ = ["create_device_mesh", "create_hybrid_device_mesh"]
 def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Any] | None = None, **options: Any) -> np.ndarray:
     """Arrange the devices (all by default) as an array of shape ``mesh_shape``, neighbours along its last axis.
 
-    ``options`` are JAX's ``contiguous_submeshes`` and ``allow_split_physical_axes``, which only TPUs have.
-
-    Raises:
-      ValueError: the mesh size differs from the number of devices.
+    ``options`` are JAX's, which only TPUs use. ValueError if the mesh size differs from the number of devices.
     """
     found = all_devices() if devices is None else devices
     made: np.ndarray = jax_module("experimental.mesh_utils").create_device_mesh(mesh_shape, found, **options)

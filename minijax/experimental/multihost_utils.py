@@ -28,7 +28,6 @@ _AXIS = "processes"
 
 
 def _of_all(x: np.ndarray) -> np.ndarray:
-    """The values of all processes, stacked along a new leading axis."""
     if process_count() == 1:
         return x[None]
     copies = np.broadcast_to(x, (local_device_count(), *x.shape))
@@ -57,10 +56,7 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
 
 
 def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
-    """Send the source's ``in_tree`` to every process, as NumPy arrays.
-
-    Process 0 is the source, unless ``is_source`` selects another. The shapes are the same everywhere.
-    """
+    """Send the source's ``in_tree`` (process 0, or by ``is_source``) to every process; the shapes are the same."""
     if process_count() == 1:
         return tree_map(np.asarray, in_tree)
     source = process_index() == 0 if is_source is None else is_source

@@ -27,9 +27,8 @@ class RulesError(AssertionError):
 class RuleOutcome(Frozen):
     """One check: its comparison and outcome.
 
-    ``interpreter`` names the suspected rule ('jvp', 'vmap', ...) and ``rule`` its line; ``detail`` describes the error,
-    or why the check was skipped; ``example`` holds the smallest failing operands; ``also`` counts further failing
-    cases.
+    ``interpreter`` names the suspected rule, ``rule`` its line; ``detail``: the error, or why the check was skipped;
+    ``example``: the smallest failing operands; ``also``: the number of further failing cases.
     """
 
     check: str
@@ -56,12 +55,11 @@ class RulesReport:
 
     @property
     def failures(self) -> list[RuleOutcome]:
-        """The failed checks."""
         return [o for o in self.outcomes if o.status == FAILED]
 
     @property
     def skipped(self) -> list[RuleOutcome]:
-        """The skipped checks, with the reason as ``detail``."""
+        """The skipped checks; ``detail`` has the reason."""
         return [o for o in self.outcomes if o.status == SKIPPED]
 
     @property

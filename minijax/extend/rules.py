@@ -15,7 +15,6 @@ from minijax.core.rules import DerivedRule, Rule, RuleTable
 
 # Pairs of tables where one entry is enough: the interpreter takes either.
 EITHER = {"numpy": "evaluate", "vmap (axis)": "vmap"}
-# Columns in the order of a primitive's life; other interpreters follow.
 ORDER = ("evaluate", "abstract", "jvp", "vmap", "partial_eval", "transpose", "lower")
 
 YES, DEFAULT, NONE, MISSING = "yes", "default", "none", "missing"
@@ -66,10 +65,7 @@ def cell(primitive: Primitive, tables: Sequence[RuleTable]) -> Cell:
 
 
 class RuleMatrix:
-    """``rows[primitive][interpreter]`` is a ``Cell``; ``str`` gives a table, with the reasons below.
-
-    A borrowed primitive's row names the library that its rules come from.
-    """
+    """``rows[primitive][interpreter]`` is a ``Cell``; ``str`` gives a table with reasons and borrowed sources."""
 
     def __init__(self, primitives: Iterable[Primitive]) -> None:
         tables = columns()
@@ -101,8 +97,5 @@ class RuleMatrix:
 
 
 def rule_matrix(primitives: Iterable[Primitive] | None = None) -> RuleMatrix:
-    """The matrix of ``primitives``, by default of all known ones.
-
-    A blank stands for an interpreter that needs no rule for most primitives.
-    """
+    """The matrix of ``primitives``, by default of all; a blank cell needs no rule for most primitives."""
     return RuleMatrix(known_primitives() if primitives is None else primitives)

@@ -1,7 +1,4 @@
-"""``minijax.extend.source_info_util``: source lines of equations, for authors who make equations.
-
-The ``traceback`` of a ``SourceInfo`` is one program line (see ``errors.source_info``), without the frames above it.
-"""
+"""Source lines of equations, for authors who make them; a ``traceback`` is one line, without frames above it."""
 
 from __future__ import annotations
 

@@ -103,7 +103,6 @@ _ON_VALUES = frozenset(
 )
 # These test whether a check failed: they run on JAX if the values are known.
 _OF_CHECKS = frozenset("check debug_check check_error Error.get Error.get_exception Error.throw".split())
-# Arguments of these types go to JAX unchanged.
 _PLAIN = frozenset((Array, bool, int, float, complex, str, bytes, type(None), np.ndarray, *np.sctypeDict.values()))
 
 
@@ -167,11 +166,7 @@ def _with_instances(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_functions(opened: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call ``opened`` with functions among the arguments, which may close over minijax tracers.
-
-    ``ReadsTracers`` lists these tracers, which become one more argument for JAX. Each call is traced again, because the
-    functions may close over other values then.
-    """
+    """Call ``opened`` with functions among the arguments; tracers that they close over become one more argument."""
     tracers: list[Tracer] = []
 
     @functools.wraps(opened)
@@ -210,7 +205,6 @@ def _all_known(args: Any, kwargs: Any) -> bool:
 
 
 def _are_values(args: Any, kwargs: Any) -> bool:
-    """Whether no argument is a tracer."""
     leaves = jax_module("tree_util").tree_leaves((args, kwargs), is_leaf=is_value)
     return not any(isinstance(x, Tracer) for x in leaves)
 

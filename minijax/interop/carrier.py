@@ -81,11 +81,9 @@ class _Copy:
         return tuple([(key, child) for (key, _), child in zip(pairs, children, strict=True)]), aux
 
     def flattened(self, x: Any) -> Any:
-        """Flatten to children and auxiliary data."""
         return self.flatten(x)
 
     def unflattened(self, aux: Any, children: Any) -> Any:
-        """Rebuild the instance."""
         return self.unflatten(aux, children)
 
 
@@ -327,7 +325,6 @@ class Carrier:
         return module
 
     def _made(self, x: Any, part: LibraryPart) -> Any:
-        """Build the target's object for a part."""
         if isinstance(part, ValuePart):
             return part.value
         if isinstance(part, CallPart):
@@ -660,13 +657,11 @@ class Carrier:
 
 
 def _empty(cls: type, bases: tuple[type, ...]) -> Any:
-    """An empty class with the same name and bases."""
     body = {"__slots__": ()} if hasattr(cls, "_fields") else {}
     return type(cls)(cls.__name__, bases, {**body, "__module__": cls.__module__})
 
 
 def _as_instance(x: Any, cls: type) -> Any:
-    """An instance of ``cls`` with the attributes of ``x``."""
     made: Any = object.__new__(cls)
     made.__dict__.update(vars(x))
     return made

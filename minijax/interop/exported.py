@@ -237,7 +237,6 @@ def _written_at(source: Any) -> Iterator[None]:
 
 
 def _bound(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
-    """The results of one minijax equation."""
     primitive = eqn.primitive
     if isinstance(primitive, BorrowedPrimitive):
         theirs, params = primitive.theirs, params_of_jax(eqn.params)

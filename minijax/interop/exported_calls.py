@@ -1,7 +1,4 @@
-"""Export rules for equations that hold programs or functions; JAX's own functions write the equations.
-
-The inverse of ``interop.nested_programs`` and ``interop.effects``: each rule is ``rule(eqn, operands) -> results``.
-"""
+"""Export rules, ``rule(eqn, operands) -> results``, for equations with programs; JAX's own functions write them."""
 
 from __future__ import annotations
 

@@ -131,8 +131,7 @@ _NOTHING = object()
 class Missing:
     """A name of JAX that minijax lacks: using it raises an ImportError that names it.
 
-    A module may name it in an annotation, decorate with it and call it while it is imported. The result is another
-    ``Missing``, so that the rest of the module can be used.
+    While a module is imported, annotations, decorators and calls may use it; a call gives another ``Missing``.
     """
 
     def __init__(self, name: str) -> None:
@@ -306,7 +305,6 @@ def jax_names(module: str) -> frozenset[str]:
 
 
 def _version() -> str:
-    """The version of JAX that minijax follows: the installed one."""
     file = file_of("jax.version")
     with open(file, encoding="utf-8") as opened:
         return re.findall(r'^_version = "([^"]+)"', opened.read(), re.MULTILINE)[0]

@@ -47,7 +47,6 @@ class Unmapped(Exception):
     """An object of the program has no counterpart in the other library; the message names it and the reason."""
 
 
-# How to flatten and unflatten a pytree class.
 Node = tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]
 
 
@@ -81,11 +80,10 @@ class CustomPart(LibraryPart):
 
 
 class Library:
-    """One of the two libraries: which objects it owns, and how to take them apart.
+    """One of the two libraries.
 
     Attributes:
-      package: the name under which users import it.
-      own: the packages with its code.
+      package, own: the public package, and all packages with its code.
       internal: modules below these names have no public names, or none that the other library shares.
     """
 

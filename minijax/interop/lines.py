@@ -39,7 +39,6 @@ def foreign_folders() -> tuple[str, ...]:
 
 @functools.cache
 def _jax_folders() -> tuple[str, ...]:
-    """The folders of jax and jaxlib."""
     packages = [jax_module(), sys.modules["jaxlib"]]
     return tuple([os.path.dirname(os.path.abspath(package.__file__)) + os.sep for package in packages])
 
@@ -53,10 +52,9 @@ def rank_of_file(filename: str) -> int:
 
 
 def source_of(eqn: Any) -> Any:
-    """The source of a JAX equation in minijax's form; None if unknown.
+    """The source of a JAX equation in minijax's form, or None: the user's innermost line, else a library's.
 
-    It is the innermost line in the user's files, or else in a library that is neither JAX nor minijax. JAX keeps only
-    the frames inside the function that it traced.
+    JAX keeps only the frames inside the function that it traced.
     """
     traceback = eqn.source_info.traceback
     place = None if traceback is None else place_of(traceback)

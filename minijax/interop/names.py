@@ -115,7 +115,6 @@ def borrowed_class(theirs: type, module: str, name: str) -> type:
 
 
 def _is_plain_record(theirs: Any) -> bool:
-    """Whether the constructor only sets attributes."""
     record = getattr(theirs, "__dataclass_params__", None)
     return record is not None and record.init and not hasattr(theirs, "__post_init__")
 

@@ -1,7 +1,4 @@
-"""Import rules for JAX equations that hold programs: calls, control flow, checkpoint, custom rules.
-
-Each rule is ``rule(eqn, site) -> equations``. The constants of a body become leading operands.
-"""
+"""Import rules, ``rule(eqn, site) -> equations``, for JAX's calls, control flow, checkpoint and custom rules."""
 
 from __future__ import annotations
 
@@ -228,10 +225,8 @@ def _is_jaxs(eqn: Any) -> bool:
 class ImportedRule(Function):
     """A derivative rule of a JAX function, the param ``param`` of ``eqn``.
 
-    Attributes:
-      num_consts: the number of leading operands that are closed over.
-      num_own: the number of constants of the program among these; JAX's call does not take them.
-      of_library: whether the rule calls no user function.
+    ``num_consts`` leading operands are closed over; of these, ``num_own`` are the program's constants, which JAX's call
+    does not take. ``of_library``: the rule calls no user function.
     """
 
     kind: str

@@ -31,13 +31,7 @@ _borrowing = HigherModule("borrowed_primitives")
 
 
 class Site:
-    """The target of importing one JAX equation: operands, results, the user's line, the enclosing program.
-
-    Attributes:
-      invars: minijax's atoms for the operands.
-      outvars: minijax's variables for the results.
-      source: the user's line.
-    """
+    """The target of one JAX equation: ``invars``, ``outvars``, the user's line, the enclosing program."""
 
     def __init__(self, program: Importing, invars: list[Any], outvars: list[Var], source: Any) -> None:
         self.program = program
@@ -56,8 +50,7 @@ class Site:
         return NotImplementedError(f"{what}{where}")
 
 
-# rule(eqn, site) -> equations, for JAX primitives that need conversion beyond their params; None: use the general
-# path. ``all_import_rules`` adds those of the modules that fill it.
+# rule(eqn, site) -> equations, where converted params are not enough; None: the general path. See ``all_import_rules``.
 ImportRule = Callable[[Any, Site], "list[JaxprEqn] | None"]
 import_rules: dict[str, ImportRule] = {}
 

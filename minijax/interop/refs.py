@@ -74,7 +74,6 @@ import_rules.update(
 
 
 def _index_for_jax(eqn: JaxprEqn, operands: list[Any]) -> Any:
-    """Convert the index to JAX's notation."""
     index: Index = eqn.params["index"]
     if index is None:
         return ...

@@ -32,8 +32,7 @@ from minijax.interop import jax_modules
 from minijax.interop.jax_modules import JAX, also, spec_of, written_on_jax
 
 PREFIX = __name__ + "."
-# The import system looks up a finder for each ``__path__`` entry in ``sys.path_importer_cache``. These entries name no
-# folder, so no other finder loads these modules with the real JAX.
+# This path names no folder: only the finder in ``sys.path_importer_cache`` loads modules from it.
 _MARK = "<minijax>"
 
 
@@ -106,7 +105,6 @@ class _Jax:
     """Finds JAX's modules, made by ``jax_modules``."""
 
     def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Find the module of this name, if JAX has it."""
         name = fullname.removeprefix(PREFIX)
         if not jax_modules.exists(name):
             return None
@@ -115,7 +113,6 @@ class _Jax:
         return spec
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Make the stand-in module."""
         return jax_modules.JaxModule(spec.name, spec.name.removeprefix(PREFIX))
 
     def exec_module(self, module: ModuleType) -> None:
@@ -197,8 +194,6 @@ def replaced_module(name: str, package: str | None = None, python: Any = None) -
 
 
 class _Importlib(ModuleType):
-    """``importlib`` for a module that imports others by name."""
-
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib, name)
 

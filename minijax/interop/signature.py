@@ -15,7 +15,6 @@ from minijax.core.avals import ShapedArray
 from minijax.core.varying import CHECKED
 from minijax.interop.values import aval_of, jax_module, mesh_now, spec_of
 
-# The names and sizes of mapped axes, outermost first.
 Axes = Sequence[tuple[Any, int]]
 
 

@@ -138,8 +138,7 @@ class Traces:
         return varying
 
 
-# id of a function with traces: it may be unhashable, but needs weak references. A bound method is found by its
-# instance, since each lookup of ``x.method`` makes another object.
+# id of a function with traces (it may be unhashable, but needs weak references); a bound method has its instance's id
 _known: dict[int, tuple[weakref.ref[Any], dict[Any, Traces]]] = {}
 
 

@@ -169,7 +169,6 @@ def _predicate(pred: Any) -> Any:
 
 
 def _concrete(x: Any) -> Any:
-    """The value of ``x`` if known, else None."""
     return x.to_concrete_value() if isinstance(x, (Array, Tracer)) else np.asarray(x)
 
 

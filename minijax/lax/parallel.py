@@ -236,10 +236,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
-    """Permute ``x`` along the mapped axis: instance ``i`` gets the value of instance ``perm[i]``.
-
-    ValueError unless ``perm`` contains every index once.
-    """
+    """Permute ``x`` along the mapped axis: ``i`` gets ``perm[i]``'s value. ValueError for another ``perm``."""
     if set(perm) != set(range(len(perm))):
         raise ValueError(f"`perm` does not represent a permutation: {perm}")
     return ppermute(x, axis_name, list(zip(perm, range(len(perm)), strict=True)))
@@ -313,7 +310,6 @@ def _with_size(x: Any, axis_name: Any, axis_index_groups: Any, bind: Callable[[A
     return tree_map(lambda leaf: bind(leaf, params), x)
 
 
-# The values of the argument ``to`` of all_gather.
 _GATHERED = ("varying", "reduced", "invarying")
 
 
@@ -369,9 +365,7 @@ def psum_scatter(
 ) -> Any:
     """``psum``, but each instance keeps its piece along ``scatter_dimension`` (an index, or with ``tiled`` a slice).
 
-    Raises:
-      ValueError: the dimension does not have one element (with ``tiled``, a multiple) for each instance.
-      NameError: the axis name is not bound.
+    ValueError unless the dimension has one element (with ``tiled``, a multiple) per instance; NameError as ``psum``.
     """
 
     def bind(leaf: Any, params: dict[str, Any]) -> Any:

@@ -36,10 +36,7 @@ __all__ = ["associative_scan", "map", "scan"]
 
 
 def promote_weak(values: Sequence[Any], out_avals: Sequence[ShapedArray]) -> tuple[list[Any], bool]:
-    """Convert a loop's weakly typed initial values to the body's output types, and shard unsharded values alike.
-
-    Returns the values, and whether any changed: then the body must be staged again.
-    """
+    """Convert a loop's weak or unsharded initial values to the body's types; also return whether any changed."""
     promoted = []
     changed = False
     for x, out in zip(values, out_avals, strict=True):
@@ -270,10 +267,7 @@ def bind_scan(
     reverse: bool = False,
     unroll: int = 1,
 ) -> tuple[list[Any], list[Any]]:
-    """Scan a body without constants, ``(consts, carry, x) -> (carry, y)``, on lists of arrays.
-
-    A carry that the body returns unchanged becomes a const; a ``y`` that equals an ``x`` is not computed.
-    """
+    """Scan a body without constants, ``(consts, carry, x) -> (carry, y)``, on lists; unchanged values skip the loop."""
     plan = closed.memo.get("forwarding")
     if plan is None or plan.sizes != (len(consts), len(init)):
         plan = closed.memo["forwarding"] = _Forwarding(closed, len(consts), len(init))

@@ -150,8 +150,7 @@ def logsumexp(
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> Any:
     """For each index in ``x`` a vector of ``num_classes`` with 1 at that index, along a new ``axis``.
 
-    ``axis`` may be a mapped axis of size ``num_classes``: each instance gets its own number. NameError for an unmapped
-    name.
+    ``axis`` may be a mapped axis of size ``num_classes``: each instance gets a number. NameError if not mapped.
     """
     wanted = dtypes.default_float_dtype(x64_enabled()) if dtype is None else dtype
     return _one_hot(creation.asarray(x), num_classes=operator.index(num_classes), dtype=wanted, axis=axis)

@@ -102,7 +102,6 @@ def _padded(dims: tuple[int, ...], rank: int) -> tuple[int, ...]:
 
 
 def _core_sizes(shapes: Sequence[tuple[int, ...]], in_core: CoreDims, context: str) -> dict[str, int]:
-    """The size of each named core dimension."""
     sizes: dict[str, int] = {}
     for shape, dims in zip(shapes, in_core, strict=True):
         if len(shape) < len(dims):

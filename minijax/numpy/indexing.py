@@ -52,7 +52,7 @@ class Item(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """An index with an element for every axis of ``shape``, which includes ``new_axes`` of size 1 for scalar booleans.
+    """An index with an element for every axis of ``shape``, ``new_axes`` of size 1 for scalar booleans included.
 
     ``together``: whether integers and arrays are adjacent, which decides where NumPy puts their dimensions.
     """
@@ -94,10 +94,9 @@ def _slice_part(whole: slice, part: Any, position: int) -> int | None:
 
 
 def parse(items: tuple[Any, ...], shape: tuple[int, ...]) -> Parsed:
-    """Parse the index ``items`` of an array of ``shape``.
+    """Parse an index of an array of ``shape``: masks become integer arrays, omitted axes slices.
 
-    A mask becomes one integer array per axis; the ellipsis and omitted axes become slices. Raises IndexError or
-    TypeError for an invalid index, NonConcreteBooleanIndexError for a traced mask.
+    IndexError or TypeError for an invalid index, NonConcreteBooleanIndexError for a traced mask.
     """
     items = tuple([as_array(i) if is_foreign(i) else i for i in items])
     consumed = sum(_consumes(i) for i in items)
@@ -304,7 +303,6 @@ def plan_gather(aval: ShapedArray, parsed: Parsed, wrap: bool) -> GatherPlan:
     parts: list[Any] = []
     dtype = index_dtype(shape)
     axes = iter(range(len(shape)))
-    # each element with its axis
     placed = [(kind, value, next(axes) if kind != "none" else -1) for kind, value in items]
     if wrap:
         placed = [(k, _wrapped(v, shape[d]) if k in ("integer", "array") else v, d) for k, v, d in placed]
@@ -327,7 +325,6 @@ def plan_gather(aval: ShapedArray, parsed: Parsed, wrap: bool) -> GatherPlan:
     # the columns of the index vectors, each with its first varying dimension
     columns: list[tuple[Any, int]] = []
     outer: list[int] = []
-    # number of dimensions of the gather's result so far, without new axes
     dims = 0
     for n, (kind, value, axis) in enumerate(placed):
         if n == first:
@@ -409,10 +406,7 @@ def gather_index(
     fill_value: Any = None,
     wrap_negative_indices: bool = True,
 ) -> Any:
-    """``x[items]``; ``mode`` for indices out of bounds (see ``lax.gather``): by default, they are clamped.
-
-    Raises IndexError or TypeError for an invalid index, NonConcreteBooleanIndexError for a traced mask.
-    """
+    """``x[items]``; by default, ``mode`` clamps indices out of bounds. IndexError or TypeError for an invalid index."""
     parsed = parse(items, x.aval.shape)
     if scalars_among_slices(parsed, mode):
         return _dynamic_slice(x, parsed.items, wrap_negative_indices)
@@ -455,8 +449,7 @@ def update_index(
 ) -> Any:
     """Combine ``values`` into ``x[index]`` by ``scatter``, a function with ``lax.scatter``'s arguments.
 
-    ``values`` are broadcast and converted to ``x``'s type, with a FutureWarning for a lossy conversion. The default
-    ``mode`` drops updates out of bounds.
+    ``values`` take ``x``'s type (FutureWarning if lossy). Updates out of bounds are dropped by default.
     """
     aval = x.aval
     _check_cast(values, aval.dtype)
@@ -511,10 +504,7 @@ class _NotStatic(Exception):
 
 
 def rewrite_index(x: Any, index: Index, **options: Any) -> Any:
-    """``x[index]`` of an array or tracer; ``options`` are those of ``gather_index``.
-
-    Raises IndexError for too many indices, TypeError for an invalid index.
-    """
+    """``x[index]``, with ``gather_index``'s options. IndexError for too many indices, TypeError for an invalid one."""
     items = index_items(index)
     try:
         return _static_index(x, list(items))

@@ -67,9 +67,7 @@ def _new_shape(a: Any, shape: Any) -> tuple[int, ...]:
 
 
 def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: Any = None) -> Any:
-    """The elements of ``a`` in another shape, sharded by ``out_sharding``; ``order`` 'C' (last axis fastest) or
-    'F' (first axis fastest).
-    """
+    """``a`` in another shape, sharded by ``out_sharding``; ``order``: 'C' (last axis fastest) or 'F' (first axis)."""
     a = ensure("reshape", a)
     sizes = _new_shape(a, shape)
     if order == "C":

@@ -48,10 +48,7 @@ _numpy = HigherModule("numpy")
 
 
 def power(x1: Any, x2: Any, /) -> Any:
-    """``x1`` to the power of ``x2``, element by element; a concrete integer ``x2`` is a static exponent.
-
-    Raises TypeError for integers to a negative static power.
-    """
+    """``x1 ** x2``; a concrete integer ``x2`` is static. TypeError for integers to a negative static power."""
     check_array_like("power", x1, x2)
     exponent = _static_integer(x2)
     if exponent is not None:
@@ -70,7 +67,6 @@ pow = alias("pow", power)
 
 
 def _static_integer(x: Any) -> int | None:
-    """The value of a concrete integer, else None."""
     if isinstance(x, Tracer):
         x = x.to_concrete_value()
     if x is None or isinstance(x, builtins.float):

@@ -1,7 +1,4 @@
-"""The single module that gives ``Array`` and ``Tracer`` their operators, indexing, methods and devices.
-
-``core`` declares both classes without operations; importing this module completes them.
-"""
+"""Give ``Array`` and ``Tracer`` their operators, methods and devices: ``core`` declares them without operations."""
 
 from __future__ import annotations
 
@@ -302,8 +299,7 @@ def _scalar_conversion(kind: Callable[[Any], Any]) -> Function:
     )
 
     def conversion(self: Tracer) -> Any:
-        # A float of a differentiated value would silently lose its derivative, so as in JAX it is refused even for a
-        # known primal value; an integer has no derivative.
+        # as in JAX, refuse a float even with a known primal value: it would silently lose its derivative
         if kind is not int:
             raise errors.ConcretizationTypeError(self, context)
         return kind(_concrete(self, context))

@@ -178,8 +178,7 @@ def tensordot(
 ) -> Any:
     """The sum of products over ``axes``: a number (the last of ``a``, the first of ``b``), or lists for each.
 
-    ``out_sharding`` is the result's sharding over a mesh with explicit axes.
-    Raises TypeError for other ``axes``, or sizes that do not fit.
+    ``out_sharding``: over a mesh with explicit axes. TypeError for other ``axes``, or sizes that do not fit.
     """
     a, b = ensure("tensordot", a, b)
     out = output_type("tensordot", preferred_element_type, a, b)

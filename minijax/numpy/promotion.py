@@ -139,10 +139,7 @@ def index_tuple(x: Any) -> tuple[int, ...]:
 
 
 def typed_scalar(value: Any, dtype: np.dtype, weak_type: bool = False) -> LiteralArray:
-    """Make a Python or NumPy scalar a constant of ``dtype``, a literal in staged programs.
-
-    An integer out of range is taken modulo: a user's operands are checked earlier.
-    """
+    """Make a scalar a constant of ``dtype``, a literal in staged programs; an integer out of range is taken modulo."""
     if is_key(dtype):
         raise ValueError(f"Cannot convert_element_type from {dtype_name(get_aval(value).dtype)} to {dtype_name(dtype)}")
     found = np.asarray(value)
@@ -299,10 +296,7 @@ def broadcast(x: Any, sizes: tuple[int, ...]) -> Any:
 
 
 def broadcast_to(x: Any, shape: tuple[int, ...], sharding: Any = None) -> Any:
-    """Broadcast the array ``x`` to ``shape`` by NumPy's rules. ValueError if it does not fit.
-
-    ``sharding`` is the result's; None leaves it to the rule.
-    """
+    """Broadcast ``x`` to ``shape`` by NumPy's rules, perhaps with a ``sharding``. ValueError if it does not fit."""
     own = x.aval.shape
     if own == shape:
         if sharding is None or (sharding_of_type(x.aval) or sharding.with_spec([None] * len(own))) == sharding:

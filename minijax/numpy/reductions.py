@@ -1,7 +1,4 @@
-"""NumPy's reductions: sums, extremes, statistics, cumulative sums; and ``sort`` and ``argsort``.
-
-Like JAX: small integers are summed in the default integer type, half precision floats in float32.
-"""
+"""NumPy's reductions and sorting. As in JAX, small integers are summed as default integers, half floats as float32."""
 
 from __future__ import annotations
 

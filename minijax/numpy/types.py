@@ -1,7 +1,4 @@
-"""The names of element types, ``jnp.float32`` and others, and functions that query types.
-
-``jnp.float32(3)`` makes an array, ``dtype=jnp.float32`` names a type.
-"""
+"""Names of element types (``jnp.float32(3)`` makes an array, ``dtype=jnp.float32`` names a type), and type queries."""
 
 from __future__ import annotations
 

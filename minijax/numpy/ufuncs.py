@@ -56,8 +56,7 @@ def _scalar_operand(value: Any, aval: ShapedArray) -> LiteralArray | None:
     if met != there:
         return None
     scalar = typed_scalar(value, *there)
-    # Not cached: zeros, because 0.0 equals -0.0; NaN, which equals nothing; large integers, whose validity depends on
-    # 32- or 64-bit mode; booleans as numbers, which depend on the promotion setting.
+    # not cached: zeros (0.0 equals -0.0), NaN, integers and booleans whose conversion depends on settings
     if kind is bool and aval.dtype.kind != "b":
         return scalar
     if value == value and (value or kind is int or kind is bool) and (kind is not int or -(1 << 31) <= value < 1 << 31):
@@ -70,8 +69,7 @@ def _scalar_operand(value: Any, aval: ShapedArray) -> LiteralArray | None:
 def fast_binary(bind: Callable[..., Any], slow: Callable[..., Any], kinds: str, reflected: bool = False) -> Any:
     """``bind(x, y)`` for operands of one type (a dtype in ``kinds``) or an array and a scalar; else ``slow(x, y)``.
 
-    Operators call its attribute ``slow`` where ``bind`` is impossible. ``reflected``: ``operation(x, y)`` computes the
-    function of ``(y, x)``.
+    Operators call its attribute ``slow`` where ``bind`` is impossible. ``reflected``: swap the operands.
     """
 
     def operation(x: Any, y: Any, /) -> Any:
@@ -411,7 +409,6 @@ def isinf(x: Any, /) -> Any:
 
 
 if not TYPE_CHECKING:  # mypy already sees all names without an underscore
-    # The names that jnp re-exports: functions defined here.
     __all__ = [
         name
         for name, value in globals().items()

@@ -29,7 +29,6 @@ from minijax.random.keys import typed_keys
 
 # The static parameters of samplers.
 _KNOWN = ("shape", "dtype", "mode", "axis")
-# The types of a default key, and of its words.
 _KEY = ShapedArray((), THREEFRY.dtype)
 _WORDS = physical_aval(_KEY)
 
@@ -41,10 +40,7 @@ def staged(fun: Callable[..., Any]) -> Any:
 
 
 def one_key(name: str, key: Any) -> Any:
-    """The single key argument of function ``name``, a key or words, on the program's device outside of traces.
-
-    The placement makes repeated calls fast; on the device, words and their key are identical.
-    """
+    """The single key argument of function ``name``; untraced keys move to the device, for fast repeated calls."""
     evaluating = state.dynamic.level == 0
     if evaluating and type(key) is Array and key.aval is _WORDS and not observers:
         return device_array(to_buffer(key), _KEY)
@@ -69,10 +65,9 @@ def _placed(x: float, _sign: float, _x64: bool) -> Array:
 
 
 def known_dtype(name: str, dtype: Any, kind: str) -> np.dtype:
-    """Check ``dtype``; the default is the default integer type for ``kind`` 'integer', else the default float type.
+    """Check a sample ``dtype``; by default ``kind`` gives it. ValueError unless it is 'float', or 'float or complex'.
 
-    ValueError unless it is 'float', or 'float or complex'. The warning about missing 64 bits points to the user's line,
-    above the caller and ``sampler``.
+    The warning about missing 64 bits points to the user's line, above the caller and ``sampler``.
     """
     if dtype is None:
         return (dtypes.default_int_dtype if kind == "integer" else dtypes.default_float_dtype)(x64_enabled())

@@ -33,10 +33,9 @@ __all__ = ["bernoulli", "categorical", "gumbel", "normal", "permutation", "randi
 
 @sampler
 def uniform(key: Any, shape: Sequence[int] = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
-    """Uniform random numbers in [minval, maxval).
+    """Uniform random numbers in [minval, maxval); the limits broadcast to ``shape``.
 
-    ``minval`` and ``maxval`` broadcast to ``shape``; ``dtype`` is a floating-point type. Raises ValueError for another
-    type, TypeError for limits that do not broadcast.
+    ValueError unless ``dtype`` is a floating-point type, TypeError for limits that do not broadcast.
     """
     key = one_key("uniform", key)
     found = known_dtype("uniform", dtype, "float")
@@ -188,8 +187,7 @@ def _normal_real(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
 def gumbel(key: Any, shape: Sequence[int] = (), dtype: Any = None, mode: str | None = None) -> Any:
     """Gumbel random numbers, with the distribution function exp(-exp(-x)).
 
-    ``mode`` 'high' draws twice as many bits, so that large numbers occur; 'low' is the default. ValueError for other
-    modes, and for a type that is not floating.
+    ``mode`` 'high' (default 'low') draws twice as many bits, so that large numbers occur. ValueError for another mode.
     """
     key, found = one_key("gumbel", key), known_dtype("gumbel", dtype, "float")
     mode = "low" if mode is None else mode

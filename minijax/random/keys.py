@@ -29,7 +29,6 @@ from minijax.ops.random.bits import (
 from minijax.ops.random.keys import random_unwrap_p, random_wrap_p
 from minijax.ops.shape import canonical_shape
 
-# The non-array parameters of samplers.
 _PLAIN = ("shape", "dtype", "axis", "independent", "replace")
 
 
@@ -74,7 +73,6 @@ __all__ = [
     "wrap_key_data",
 ]
 
-# JAX's module of random functions and minijax's have this name.
 _MODULE = "minijax.random"
 
 
@@ -107,10 +105,7 @@ def _chosen(name: str, impl: Any, dtype: Any) -> PRNGImpl:
 
 
 def typed_keys(name: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
-    """Convert ``key`` to typed keys; return it and whether it was raw words (``PRNGKey``), read as default keys.
-
-    ``name`` is the function's; it takes one key unless ``batched``. TypeError or ValueError for other values.
-    """
+    """Convert ``key`` (one, unless ``batched``) to typed keys; return whether it was raw words (``PRNGKey``)."""
     if isinstance(key, AnyArray) and is_key(key.dtype):
         keys, raw = key, False
     elif isinstance(key, OPERANDS) or is_foreign(key):
@@ -131,11 +126,9 @@ def typed_keys(name: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
-    """Make an array of keys from their words.
+    """Make an array of keys from their words, the last dimension of the uint32 array ``key_bits_array``.
 
-    ``key_bits_array`` has type uint32; its last dimension holds one key's words, and the result drops it.
-    ``impl`` (or ``dtype``) is the implementation, by name or type, by default 'threefry2x32'. Raises TypeError if they
-    do not fit.
+    ``impl`` (or ``dtype``): the implementation's name or type, by default 'threefry2x32'. TypeError if it does not fit.
     """
     return random_wrap_p.bind(key_bits_array, impl=_chosen("wrap_key_data", impl, dtype))
 
@@ -169,10 +162,7 @@ def _seeded(name: str, seed: Any, impl: PRNGImpl) -> Any:
 
 
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
-    """Make a key from the integer ``seed``, for the implementation ``impl`` (or ``dtype``), by default 'threefry2x32'.
-
-    Raises TypeError for a seed that is no integer scalar.
-    """
+    """Make a key from an integer for the implementation ``impl`` (or ``dtype``). TypeError for another ``seed``."""
     chosen = _chosen("key", impl, dtype)
     if chosen not in IMPLEMENTATIONS:
         return borrow(_MODULE, "key")(seed, impl=chosen.name)
@@ -216,10 +206,7 @@ def fold_in(key: Any, data: Any) -> Any:
 
 @sampler
 def bits(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
-    """Uniformly random bits: unsigned integers of ``dtype`` (by default uint32, with x64 uint64) in ``shape``.
-
-    ValueError for a type that is no unsigned integer.
-    """
+    """Random bits: unsigned integers of ``dtype`` (default uint32, with x64 uint64). ValueError for another type."""
     keys, _ = typed_keys("bits", key)
     default = np.dtype(np.uint64 if x64_enabled() else np.uint32)
     chosen = default if dtype is None else dtypes.check_user_dtype(dtype, "bits", x64_enabled())

@@ -65,7 +65,6 @@ class CallPrimitive(AxisPrimitive):
 
 
 def _declare(p: CallPrimitive) -> CallPrimitive:
-    """Register the rules of ``p``."""
 
     def called_abstract(*avals: Any, call_jaxpr: ClosedJaxpr, name: Any = None) -> list[Any]:
         return call_jaxpr.out_avals

@@ -1,7 +1,4 @@
-"""``minijax.extend.core.primitives``: the primitives under the names in JAX's module.
-
-Primitives that only JAX has are borrowed on first use.
-"""
+"""The primitives under the names in JAX's ``extend.core.primitives``; those that only JAX has are borrowed."""
 
 from minijax import lax
 from minijax.core.borrowing import borrowing, names_of

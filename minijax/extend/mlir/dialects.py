@@ -1,7 +1,4 @@
-"""MLIR's dialects under the names of ``jax.extend.mlir.dialects``, loaded on first use: ``stablehlo``, ``func``, ...
-
-``hlo`` is another name of ``stablehlo``, used by JAX's rules and documentation.
-"""
+"""MLIR's dialects under JAX's names, loaded on first use: ``stablehlo`` (also as ``hlo``), ``func``, ..."""
 
 from typing import Any
 
