@@ -83,9 +83,11 @@ class ReplaceableRules(RuleTable):
 
 
 def rename(function: Any, name: str) -> None:
-    """Give a function that a factory made its ``name``, also in tracebacks."""
-    function.__name__ = function.__qualname__ = name
-    function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
+    """Give a function that a factory made its ``name``, also in tracebacks; and the function that it wraps."""
+    while isinstance(function, FunctionType):
+        function.__name__ = function.__qualname__ = name
+        function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
+        function = getattr(function, "__wrapped__", None)
 
 
 def depends_on_types(rule: Rule) -> Rule:
