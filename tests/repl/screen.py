@@ -1,4 +1,4 @@
-"""Stand-ins for terminals: an output that remembers, and a program in a pseudo-terminal with a screen."""
+"""Stand-ins for terminals: an in-memory output, and a program in a pseudo-terminal with a screen."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pyte
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-# The product's program, but for the clock: times would change where lines break.
+# The minijax program with constant times: varying ones would change where lines wrap.
 STEADY = (
     "-c",
     "import sys; from minijax.tools.documents import words\n"
@@ -40,7 +40,7 @@ class RecordingOutput(Vt100_Output):
 
     @property
     def responds_to_cpr(self) -> bool:
-        """Nobody would answer where the cursor is, and every prompt would wait a second for it."""
+        """False: no terminal answers cursor queries, and every prompt would wait a second for one."""
         return False
 
     def isatty(self) -> bool:
@@ -56,12 +56,12 @@ class RecordingOutput(Vt100_Output):
             self.drawn.notify_all()
 
     def printed(self) -> str:
-        """What was printed, without escape codes; lines end in plain line breaks."""
+        """The printed text without escape codes; lines end in plain line breaks."""
         return _ESCAPE.sub("", self.text).replace("\r\n", "\n").replace("\r", "\n")
 
 
 class Screen(pyte.HistoryScreen):
-    """pyte's screen, which also knows the alternate one: what a full-screen program hides is there again after it."""
+    """pyte's screen with an alternate screen: leaving a full-screen program restores the text below it."""
 
     _hidden: tuple[object, ...] | None = None
 
@@ -81,7 +81,7 @@ class Screen(pyte.HistoryScreen):
             self.dirty.update(range(self.lines))
 
     def resize(self, lines: int | None = None, columns: int | None = None) -> None:
-        """As terminals do, keep in the history what no longer fits at the top; pyte drops it."""
+        """Keep the rows that no longer fit at the top in the history, as terminals do; pyte drops them."""
         if lines is not None and not self.alternate:
             self.history.top.extend(copy.copy(self.buffer[row]) for row in range(self.lines - lines))
         super().resize(lines, columns)
@@ -93,13 +93,13 @@ class Screen(pyte.HistoryScreen):
 
 
 def _heed_signals() -> None:
-    """What the tests run in may ignore some signals (``nohup`` does), and a program inherits that."""
+    """Reset signals that this process ignores (as under ``nohup``): a child process inherits that."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
 
 
 class Terminal:
-    """A program in a pseudo-terminal, with a screen that understands what it writes."""
+    """A program in a pseudo-terminal, with a screen that interprets its output."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Terminal:
         environment |= {"TERM": "xterm-256color", **(env or {})}
         self.raw = ""
         self.closed = False
-        self.number = 0  # of the last prompt that was waited for
+        self.number = 0  # of the last prompt that a call waited for
         self.screen = Screen(columns, rows, history=5000, ratio=1)
         self.stream = pyte.Stream(self.screen)
         self.process = pexpect.spawn(
@@ -128,7 +128,7 @@ class Terminal:
         )
 
     def pump(self, seconds: float) -> bool:
-        """Take in what the program writes next, and answer its questions about the cursor; False if nothing came."""
+        """Read the program's next output and answer its cursor queries; False if there was none."""
         try:
             data = self.process.read_nonblocking(65536, seconds)
         except pexpect.TIMEOUT:
@@ -136,7 +136,7 @@ class Terminal:
         except pexpect.EOF:
             self.closed = True
             return False
-        asked = len(self.raw) - 3  # a question may come in two parts
+        asked = len(self.raw) - 3  # a query may arrive in two pieces
         self.raw += data
         self.stream.feed(data)
         if "\x1b[6n" in self.raw[max(asked, 0) :]:
@@ -145,7 +145,7 @@ class Terminal:
         return True
 
     def resize(self, columns: int, rows: int) -> None:
-        """Change the size of the terminal; the program is told, and draws."""
+        """Change the size of the terminal and wait until the program has redrawn."""
         seen = len(self.raw)
         self.process.setwinsize(rows, columns)
         self.screen.resize(rows, columns)
@@ -163,14 +163,14 @@ class Terminal:
     def _row(row: dict[int, Any]) -> str:
         if not row:
             return ""
-        # a wide character has a neighbour without data
+        # a wide character is followed by a cell without data
         return "".join(row[x].data if x in row else " " for x in range(max(row) + 1)).rstrip()
 
     def text(self) -> str:
         return "\n".join(self.lines()).rstrip()
 
     def is_at_work(self) -> bool:
-        """Whether the main thread of the program in the foreground computes, or waits for a processor."""
+        """Whether the main thread of the foreground program computes or waits for a processor."""
         try:
             process = os.tcgetpgrp(self.process.child_fd)
             return Path(f"/proc/{process}/task/{process}/stat").read_text().rpartition(")")[2].split()[0] == "R"
@@ -178,53 +178,53 @@ class Terminal:
             return False
 
     def settle(self, seen: int = -1, quiet: float = 0.1) -> None:
-        """Until the program has written more than ``seen`` characters in all, and then waits and writes nothing."""
+        """Wait until the program has written more than ``seen`` characters in total, and then stays idle and silent."""
         self.until(lambda _: len(self.raw) > seen)
         while not self.closed and (self.pump(quiet) or self.is_at_work()):
             pass
 
     def until(self, is_so: Callable[[str], bool], seconds: float = 60.0) -> str:
-        """The scrollback and the screen, as soon as they, and all else written, are as ``is_so`` says."""
+        """Wait until ``is_so`` holds of the scrollback and the screen, and return these."""
         end = time.monotonic() + seconds
         shown = self.text()
         while not is_so(shown):
             assert time.monotonic() < end, f"it is not so within {seconds} s on\n{shown}"
             assert not self.closed, f"it ended:\n{shown}"
-            if self.pump(0.05) or self.closed:  # looking at the screen is what costs
+            if self.pump(0.05) or self.closed:  # reading the screen is the expensive part
                 shown = self.text()
         return shown
 
     def wait_for(self, text: str) -> None:
-        """Until the screen shows ``text``."""
+        """Wait until the screen shows ``text``."""
         self.until(lambda shown: text in shown)
 
     def wait_for_last(self, text: str) -> None:
-        """Until the last line that is not empty is ``text``."""
+        """Wait until the last line that is not empty is ``text``."""
         self.until(lambda shown: shown.rpartition("\n")[2] == text)
 
     def wait_for_prompt(self, number: int) -> None:
-        """Until the prompt ``in [number]:``, or ``in [number] jvp:1 ›``, is on the screen."""
+        """Wait until the prompt ``in [number]:``, or ``in [number] jvp:1 ›``, is on the screen."""
         self.wait_for(f"in [{number}]")
         self.number = number
         self.settle()
 
     def enter(self, line: str = "") -> str:
-        """Type a line and wait for the next prompt; the screen from the line on."""
+        """Type a line, wait for the next prompt, and return the screen from that line on."""
         self.send(line + "\r")
         self.wait_for_prompt(self.number + 1)
         return self.since(self.number - 1)
 
     def since(self, number: int) -> str:
-        """What is shown from a prompt on."""
+        """The text from a prompt on."""
         return self.text().rpartition(f"in [{number}]")[2]
 
     def leave(self) -> int:
-        """Ctrl-D; the exit code."""
+        """Press Ctrl-D and return the exit code."""
         self.send("\x04")
         return self.ended()
 
     def until_end(self) -> None:
-        """Until the program has ended, and all that it wrote is on the screen."""
+        """Wait until the program has ended and all its output is on the screen."""
         end = time.monotonic() + 60
         while not self.closed:
             assert time.monotonic() < end, f"it still runs:\n{self.text()}"
@@ -232,7 +232,7 @@ class Terminal:
         self.process.wait()
 
     def ended(self) -> int:
-        """The exit code, once the program has ended."""
+        """Wait until the program has ended, and return its exit code."""
         self.until_end()
         self.process.close()
         code = self.process.exitstatus

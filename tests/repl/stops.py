@@ -1,4 +1,4 @@
-"""Programs at the moments at which their user would stop to look, and the screens there, drawn without a terminal."""
+"""Programs stopped at moments where a user would look, and their screens, drawn without a terminal."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ SIZES = ((80, 24), (120, 40), (200, 60))
 
 
 class Stop(NamedTuple):
-    """A program, typed input by input, the line that is stepped through, and the way to a moment of it.
+    """A program as typed inputs, the line to step through, and the way to one of its moments.
 
     Attributes:
-      focus: the pane that has the focus: on a small screen it shares the room with the tree alone.
+      focus: the focused pane; a small screen shows only this pane and the tree.
     """
 
     inputs: tuple[str, ...]
@@ -37,7 +37,7 @@ class Stop(NamedTuple):
 
 
 def to(*said: str) -> Callable[[Stepper], None]:
-    """To the next moment in whose line these words are, from there to the next with the second ones, and so on."""
+    """Go to the next moment whose line has the first words, from there to the next with the second, and so on."""
 
     def go(stepper: Stepper) -> None:
         naming = naming_of(stepper.recording)
@@ -52,7 +52,7 @@ def to(*said: str) -> Callable[[Stepper], None]:
 
 
 def stopped(stop: Stop, namespace: Mapping[str, Any] | None = None) -> Stepper:
-    """The stepper of the line, at the moment. What runs this test is no code of the user's."""
+    """The stepper of the line, at that moment. The test's own files do not count as user code."""
     session = batch.new_session({})
     session.namespace.update(namespace or {})
     with pytest.MonkeyPatch.context() as patched:
@@ -71,7 +71,7 @@ def stopped(stop: Stop, namespace: Mapping[str, Any] | None = None) -> Stepper:
 
 
 def files_of_the_caller() -> set[str]:
-    """The files of all functions that are at work, a worker's ``<string>`` among them."""
+    """The files of all functions on the call stack, including ``<string>`` of a worker."""
     frame: FrameType | None = sys._getframe(1)
     files: set[str] = set()
     while frame is not None:
@@ -81,7 +81,7 @@ def files_of_the_caller() -> set[str]:
 
 
 def screen(stepper: Stepper, columns: int, rows: int) -> str:
-    """The screen at this size; times are all the same."""
+    """The screen at this size, with constant times."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(words.seconds_text, "__code__", (lambda seconds: "1.0 ms").__code__)
         drawn = compose(stepper, columns, rows)

@@ -1,4 +1,4 @@
-"""The prompt, typed at through prompt_toolkit's pipe: keys, validation, completion, history."""
+"""The prompt, driven through prompt_toolkit's pipe: keys, validation, completion, history."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ALT_ENTER, END = "\x1b\r", "\x05"
 
 
 class Typed:
-    """A session that keys were typed at, and what it printed."""
+    """A session after these keys were typed, and its output."""
 
     def __init__(self, *keys: str, columns: int = 100, vi: bool = False, earlier: tuple[str, ...] = ()) -> None:
         self.session: Session = batch.new_session({})
         self.output = RecordingOutput(columns)
         self.history = InMemoryHistory(list(earlier))
         with create_pipe_input() as keyboard:
-            # whatever is left on the line is cleared, so that Ctrl-D leaves
+            # Ctrl-C clears the line, so that Ctrl-D leaves
             keyboard.send_text("".join(keys) + CTRL_C + CTRL_D)
             app = App(self.session, vi=vi, history=self.history, input=keyboard, output=self.output)
             self.exit_code = app.run()

@@ -1,4 +1,4 @@
-"""The program without a terminal: -c, files, pipes, --json, settings; what it prints and imports, and exit codes."""
+"""The program without a terminal: -c, files, pipes, --json, settings; its output, imports and exit codes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GRADIENT = "def f(x): return sin(x) * 2. - x\n\ngrad(f)(3.)"
 def repl(
     *arguments: str, given: str | None = None, cwd: Path | None = None, module: bool = True, **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """``python -m minijax``, or the program as its console script starts it; a folder that is given has the home."""
+    """Run ``python -m minijax``, or the program as its console script starts it; its home is inside ``cwd``."""
     script = "import sys; sys.path.pop(0); from minijax.repl.__main__ import main; sys.exit(main(sys.argv[1:]))"
     ours = ("JAX_", "XDG_", "NO_COLOR")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
@@ -45,7 +45,7 @@ def test_code_shows_values_and_panels_without_colour():
     assert lines[0] == "out[2]: Array(-2.979985, dtype=float32, weak_type=True)"
     assert lines[1].startswith(" stack    eval ▸ linearize:1")
     assert any(line.startswith(" jaxpr    linear part of f") for line in lines)
-    # nothing of a terminal is imported, and JAX only to compile
+    # no terminal module is imported, and JAX is imported only to compile
     assert lines[-1] == "out[3]: []" and "\x1b" not in done.stdout
 
 
@@ -81,7 +81,7 @@ def test_an_error_ends_code_with_exit_code_1():
     assert done.returncode == 1 and done.stdout == ""
     assert "<minijax-2>:1 in <module>" in done.stderr and "ZeroDivisionError" in done.stderr
     assert "Traceback" not in done.stderr and "site-packages" not in done.stderr
-    # a warning cannot command the terminal
+    # a warning's escape codes do not reach the terminal
     assert r"UserWarning: \x1b[31mred\x07" in done.stderr and "\x1b" not in done.stderr
 
 
@@ -95,7 +95,7 @@ def test_piped_input_goes_on_and_fails_at_the_end():
     done = repl(given="\n".join(lines) + "\n")
     assert done.returncode == 1
     assert "agrees with finite differences" in done.stdout and "a:f32[3]" in done.stdout
-    # pickle and inspect find what was typed
+    # pickle and inspect find typed classes and functions
     assert done.stdout.endswith("(3, 'def q(): return 4\\n', '__main__')\n")
     assert "is none" in done.stderr and "ZeroDivisionError" in done.stderr
 
@@ -130,7 +130,7 @@ def test_a_session_whose_output_was_closed_ends_without_a_traceback(code, said):
 
 
 def test_a_closed_pipe_is_no_error():
-    """The reader leaves after one line; neither a traceback nor a complaint at exit."""
+    """The reader leaves after one line; the program prints no traceback and no complaint at exit."""
     program = subprocess.Popen(
         [sys.executable, "-m", "minijax", "-c", "while True: print('word ' * 100)"],
         stdout=subprocess.PIPE,
@@ -145,7 +145,7 @@ def test_a_closed_pipe_is_no_error():
 
 
 def test_a_dumb_terminal_has_a_plain_prompt():
-    """A pseudo-terminal that can do nothing: no escape codes, and the session works."""
+    """A pseudo-terminal without capabilities: no escape codes, and the session works."""
     terminal = Terminal(env={"TERM": "dumb"})
     terminal.wait_for_prompt(1)
     terminal.send("def f(x):\r    return x * 2\r\r")
@@ -211,8 +211,8 @@ def test_values_are_data_for_programs():
     assert "primal" in shown["shown"]
 
 
-# Names of modules that minijax or what it imports might look for, also optional ones, and files that others run. The
-# first ones are not imported before minijax is.
+# Names of modules that minijax or its imports might load, optional ones included, and of startup files. The first eight
+# are not imported before minijax is.
 NAMES = (
     "jax", "jaxlib", "jax_plugins", "libtpu", "prompt_toolkit", "pygments", "wcwidth", "minijax_config",
     "argparse", "ast", "conftest", "json", "linecache", "ml_dtypes", "numpy", "readline", "scipy", "sitecustomize",
@@ -222,7 +222,7 @@ NAMES = (
 
 @pytest.mark.parametrize("module", [False, True])
 def test_nothing_in_the_current_folder_is_run(tmp_path, module):
-    """``python -m`` puts the folder on the path; what is loaded later must not come from it."""
+    """``python -m`` puts the folder on the path; later imports must not load a module from it."""
     for name in NAMES[:8] if module else NAMES:
         (tmp_path / f"{name}.py").write_text("print('RAN', __file__); raise SystemExit(9)")
     lines = "grad(sin)(1.)\njit(sin)(1.)\n%hlo sin(1.)\n%config\nprint('end')\n"
@@ -311,7 +311,7 @@ def test_themes(tmp_path, theme, env, code):
 
 @pytest.mark.parametrize("given", [None, "7"])
 def test_the_threads_of_numpys_blas_soon_sleep_and_nobody_inherits_it(tmp_path, given):
-    """The setting is there while NumPy is imported; one of the user's own is not touched."""
+    """The variable is set while NumPy is imported; the user's own setting is kept."""
     name = "OPENBLAS_THREAD_TIMEOUT"
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys\n"
@@ -333,7 +333,7 @@ def test_the_devices_of_the_banner_are_those_that_xla_makes(tmp_path):
     assert repl("-c", line, cwd=tmp_path, **env, module=False).stdout == "cpu ×3 3 cpu ×3\n"
 
 
-# Lines that read a name whose module is imported late, and what they print; the first one needs none.
+# Lines that read a name whose module is imported lazily, and their output; the first line needs no such module.
 LATE_NAMES = {
     "import sys; x = grad(sin)(0.) + jnp.ones(3); print('minijax.api.shard_map' in sys.modules)": "False",
     "print(polyval(array([2., 1.]), 3.))": "7.0",

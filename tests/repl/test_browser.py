@@ -1,4 +1,4 @@
-"""The browser of stages: what its keys do, that one cursor goes through every stage, and its screen at every size."""
+"""The browser of stages: its keys, its one cursor through every stage, and its screen at every size."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_it_opens_where_something_runs(browser):
     assert browser.stage.kind == "final" and line is not None and line.places
     shown = text(browser)
     assert "optimised HLO" in shown and f"▶ {line.name} = " in shown
-    # the instruction's lines are marked in Python, and no others
+    # only the instruction's lines are marked in Python
     numbers = {number for _, number in line.places}
     rows = [row for row in shown.split("\n") if re.match(r"[▶•]▌\d", row)]
     assert {int(re.match(r"..(\d+)", row)[1]) for row in rows} == numbers  # type: ignore[index]
@@ -95,14 +95,14 @@ def test_a_line_is_the_same_in_every_stage(browser, number):
     for at in range(len(browser.programs)):
         browser.show(at)
         rows = browser.linked_rows("stage")
-        # what is highlighted is what belongs to the line, whichever way it is asked
+        # the highlighted rows are those that belong to the line
         assert rows == list(browser.stages.belonging(browser.stage, browser.chosen))
         for i in rows:
             line = browser.shown("stage")[i].line
             assert line is not None and (file, number) in line.places
             assert any(browser.stages.of_equation[each] == (file, number) for each in line.equations)
         if rows:
-            # the cursor stands there, and choosing that row chooses this line of Python again
+            # the cursor is at the first of them, and choosing it chooses this line of Python again
             assert browser.rows["stage"] == rows[0]
             drawn = compose(browser, 120, 40)
             assert any((role, "▌") in each or (role, "▌") in each[:6] for each in drawn)
@@ -126,7 +126,7 @@ def test_enter_goes_down_to_machine_code_and_back_to_python(browser):
     assert [kind for kind in stages.KINDS if kind in kinds] == list(dict.fromkeys(kinds))
     assert {"final", "llvm", "machine"} <= set(kinds)
     assert "the last stage" in browser.message[1]
-    # from there it begins anew, at the top
+    # Enter starts again at the first stage, at its top
     assert press(browser, "enter").stage.kind == "jaxpr"
     press(browser, *["backspace"] * (steps + 2))
     assert browser.focus == "python" and browser.stage.kind == "final"
@@ -137,7 +137,7 @@ def test_a_fusion_leads_to_its_own_kernel(browser):
     press(browser, "g", "/kind=kLoop")
     line = browser.current()
     assert line is not None and line.holds and line.name in {each.name for each in known().descent.kernels}
-    # its equations by name, in the foot and in short beside it
+    # the foot names its equations; the row has a short form
     equations = {known().linked.equation(number).primitive for number in line.equations}
     told = known().told(line)
     assert told.startswith(f"{line.name} = ") and all(name in told for name in equations)
@@ -161,7 +161,7 @@ def test_passes_by_what_they_changed(browser):
         gone = [row.text for row in rows if row.mark == "-"]
         new = [(row.index, row.text) for row in rows if row.mark == "+"]
         assert gone or new
-        # what is not told of is alike: with the lines gone taken out and the new ones put in, one is the other
+        # all other lines are equal: replacing the removed lines by the added ones turns one text into the other
         kept = [each.text for each in before.lines]
         for one in gone:
             kept.remove(one)
@@ -177,7 +177,7 @@ def test_stages_are_gone_through_and_told_of(browser):
     assert browser.at == len(browser.programs) - 1 and browser.message[1] == "this is the last stage"
     press(browser, "3", "g")
     assert browser.stage.kind == "jaxpr"
-    # passes that changed the highlighted line, forwards and backwards, until there are none
+    # all passes that changed the highlighted line, forwards and backwards
     press(browser, "1", "g", "down")
     found = []
     while press(browser, "N").message[1] == "":
@@ -216,7 +216,7 @@ def test_search_goes_on_in_other_stages(browser):
 
 @pytest.mark.parametrize("diff", [False, True])
 def test_a_search_stands_at_what_it_says_it_found(browser, diff):
-    """Also of passes that are shown by what they changed, round and round."""
+    """A search also works in passes shown as diffs, and wraps around."""
     if diff:
         press(browser, "d")
     press(browser, "/multiply(")
@@ -246,7 +246,7 @@ def test_the_mouse_goes_to_lines_and_stages(browser):
         before = dict(browser.rows)
         browser.wheel("stage", -3)
         assert text(browser, columns, rows) and browser.rows == before
-        assert browser.scrolled["stage"][0] == (-3 if rows == 24 else 0)  # on the larger one all is in sight
+        assert browser.scrolled["stage"][0] == (-3 if rows == 24 else 0)  # the larger screen shows everything
 
 
 def test_what_one_program_only_has():
@@ -258,7 +258,7 @@ def test_what_one_program_only_has():
 
 
 def pressed(*keys: str) -> StageBrowser:
-    """Keys sent through a pipe to the program itself."""
+    """A browser after these keys were sent through a pipe to its prompt_toolkit application."""
     browser = StageBrowser(known(), "loss")
     with create_pipe_input() as pipe:
         pipe.send_text("".join(keys))
@@ -274,7 +274,7 @@ def test_keys_through_a_pipe():
 
 
 def hidden(screen: str) -> str:
-    """Without what differs from processor to processor."""
+    """The screen without numbers that differ between processors."""
     return re.sub(r"\d+ (?=B\b|lines\b)", lambda found: "#" * (len(found[0]) - 1) + " ", screen)
 
 

@@ -1,8 +1,8 @@
 """Generated lines never leave an interpreter behind, and keys never break a stepper.
 
-``python -m tests.repl.test_fuzz --sessions 10`` runs more: sessions of a thousand lines. A session gets lines of every
-command, and Python; some are damaged. What it shows is laid out as at the prompt. Keys are pressed in the steppers that
-lines open, and each screen is drawn.
+``python -m tests.repl.test_fuzz --sessions 10`` runs more: sessions of a thousand lines. A session gets lines with
+every command, and Python; some lines are damaged. Its output is laid out as at the prompt. Keys are pressed in each
+stepper that a line opens, and each screen is drawn.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tests.repl.stops import files_of_the_caller
 from tests.tools.lines import BAD, GOOD, SETUP
 
 SIZES = ((80, 24), (120, 40), (200, 60), (40, 10), (20, 5), (1, 1), (9, 30), (300, 12), (100, 40))
-# Lines of every command, but for those that take long or run other lines.
+# Lines with every command, without those that take long or run other lines.
 COMMANDS = tuple(
     line for line, _ in (*GOOD, *BAD) if not line.startswith(("%tour", "%time", "%compare", "%gallery", "%run", "%sh"))
 )
@@ -60,7 +60,7 @@ NOISE = (
     "\x00", "\x07", "\x1b[2J", "\x1b]0;title\x07", "\r", "\t", "\u202e", "\ufeff", "🙂", "日本", "é", "\x7f", "\x85",
     "'", '"', '"""', "(", ")", "[", "{", "}", ":", "=", "%", "%%", "?", "\\", "#", ";", "--", "@", "\n", "\n    ", "",
 )  # fmt: skip
-# What every session begins with, and is given again now and then: lines may have deleted or changed it.
+# Every session begins with these lines and repeats one now and then: other lines may delete or change a definition.
 BEGIN = (
     *SETUP,
     "def fails(x):\n    mid = sin(x)\n    return mid + jnp.ones(4)\n",
@@ -74,7 +74,7 @@ ANSWERS = (
     "sin", "f", "jvp:1", "f32[3]", "3", "2:1", "nothing", "é日🙂", "x" * 200, "(", "\\", " ", "x > 1", "nan(x)",
     "line 2", "x became NaN", "x.shape changed", "x ** 9 ** 9 > 1", "x.sum() + 1", "1 / 0",
 )  # fmt: skip
-# Exceptions that the tools may raise because of what a line asks for, and those that only a mistake in minijax raises.
+# Exceptions that a line may cause in the tools, and exceptions in the engine that only a bug in minijax raises.
 TOLD = (UsageError, SyntaxError, KeyboardInterrupt, RecursionError, MemoryError, SystemExit)
 INTERNAL = ("AssertionError", "AttributeError", "IndexError", "JaxRuntimeError", "KeyError", "UnboundLocalError")
 KNOWN_TEXTS = re.compile(
@@ -98,7 +98,7 @@ def lines_of(count: int, rng: random.Random) -> Iterator[str]:
 
 
 def fault(error: BaseException) -> str:
-    """Where and how minijax failed, if ``error`` is a mistake of its own and not of the line's."""
+    """Where and how minijax failed, if ``error`` is a bug and not the line's mistake."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename.startswith("<") or KNOWN_TEXTS.search(str(error)):
             return ""
@@ -110,7 +110,7 @@ def fault(error: BaseException) -> str:
 
 
 class Fuzzed:
-    """A session, what is wrong with it, and how many lines and errors of each kind and keys there were."""
+    """A session, its faults, and the number of lines and errors of each kind and of keys."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -138,7 +138,7 @@ class Fuzzed:
             self.session.restore()
 
     def look(self, outcome: Outcome, command: bool) -> Iterator[str]:
-        """What is shown fits the terminal and does not command it; a command shows no address in memory."""
+        """The output fits the terminal and has no escape codes; a command's output has no memory address."""
         if outcome.error is not None:
             self.counts[type(outcome.error).__name__] += 1
             yield from filter(None, [fault(outcome.error)])
@@ -149,7 +149,7 @@ class Fuzzed:
             yield f"shows {shown[:300]!r}"
 
     def look_at_stack(self) -> Iterator[str]:
-        """The stack of interpreters has the levels that were pushed, and nothing is being staged."""
+        """The stack of interpreters has just the pushed levels, and no staging is open."""
         levels = self.session.levels
         if state.stack != [state.stack[0], *(main for level in levels for main in level.mains)]:
             yield f"the stack is {[main.label for main in state.stack]} with {len(levels)} levels"
@@ -211,7 +211,7 @@ def test_generated_lines(tmp_path, monkeypatch):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=10)
-    # XLA reads it when it starts: some lines are about programs on a mesh
+    # XLA reads this when it starts: some lines run programs on a mesh
     os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
     for seed in range(parser.parse_args().sessions):
         found = fuzz(1000, seed)

@@ -1,6 +1,6 @@
-"""The habits of IPython's prompt, typed in one session of ours in a real pseudo-terminal.
+"""Habits from IPython's prompt, typed into one minijax session in a real pseudo-terminal.
 
-A habit is a list of steps: a line that is typed and entered, or keys with the text that the screen then shows.
+A habit is a list of steps: a line to type and enter, or keys and the text to wait for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from tests.repl.screen import Terminal
 
 ENTER, TAB, CTRL_C = "\r", "\t", "\x03"
-# a step that gives up what has been typed
+# a step that clears the line
 CLEAR = "what is typed is cleared"
 SCRIPT = """\
 import sys
@@ -23,7 +23,7 @@ def half(x):
 loaded = half(9.0)
 print('given', sys.argv[1:], __name__)
 """
-# what stands in the file that is edited, in capitals; the file goes on with what was asked for
+# an editor that prints the file in capitals and replaces it by code
 EDITOR = """\
 import os, sys
 with open(sys.argv[1]) as file: before = file.read()
@@ -33,12 +33,12 @@ with open(sys.argv[1], 'w') as file: file.write('edited = 6 * 7\\nedited\\n')
 
 
 def pasted(text: str) -> str:
-    """What a terminal sends when this text is pasted."""
+    """The bytes that a terminal sends when this text is pasted."""
     return f"\x1b[200~{text}\x1b[201~"
 
 
 class Habit(NamedTuple):
-    """``steps`` typed one after the other; ``shown`` by the end, and ``hidden`` never."""
+    """``steps`` are typed in order; then the text since the first has all of ``shown`` and none of ``hidden``."""
 
     name: str
     steps: tuple[str | tuple[str, ...], ...]
@@ -113,7 +113,7 @@ HABITS = (
 
 
 def typed(terminal: Terminal, habit: Habit) -> str:
-    """What the steps of a habit show."""
+    """Type a habit and return the text since its first prompt."""
     first = terminal.number
     for step in habit.steps:
         if isinstance(step, tuple):

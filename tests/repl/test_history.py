@@ -1,4 +1,4 @@
-"""The history file: private, bounded, shared by sessions at once, and never in the way."""
+"""The history file is private, bounded, and shared by concurrent sessions; its errors never stop a session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minijax.repl.history import BoundedHistory, history_path
 
 
 def entries(history: BoundedHistory) -> list[str]:
-    """Oldest first."""
+    """The entries, oldest first."""
     return list(history.load_history_strings())[::-1]
 
 
@@ -24,7 +24,7 @@ def test_entries_come_back_whole(tmp_path):
     history = BoundedHistory(path)
     for each in inputs:
         history.store_string(each)
-    path.chmod(0o644)  # others could read it
+    path.chmod(0o644)  # readable by others
     assert entries(BoundedHistory(path)) == inputs
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700

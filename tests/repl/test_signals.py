@@ -1,4 +1,4 @@
-"""Interrupts that Python would drop or overlook, and modules that are loaded while nobody types."""
+"""Interrupts that Python would drop or miss, and modules that are loaded while the prompt is idle."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from minijax.repl.warm import Warmer
 
 
 def test_an_interrupt_that_did_not_wake_the_main_thread_is_seen(monkeypatch):
-    """One that another thread's handler took; so are those that come while XLA holds the interpreter's lock."""
+    """An interrupt that another thread's handler took, or that comes while XLA holds the GIL."""
     waits, ended = threading.Event(), threading.Event()
 
     class Waited(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
-            if timeout == interruptible.AGAIN:  # for the work, not any more for its thread to begin
+            if timeout == interruptible.AGAIN:  # the main thread waits for the work, no longer for its thread to start
                 waits.set()
             return super().wait(timeout)
 
@@ -38,7 +38,7 @@ def test_an_interrupt_that_did_not_wake_the_main_thread_is_seen(monkeypatch):
 
 
 def test_an_interrupt_in_a_finalizer_is_not_lost():
-    """Python reports such an exception and drops it: the prompt repeats the interrupt, which ends a wait too."""
+    """Python reports an exception in ``__del__`` and drops it. The prompt repeats the interrupt, also in a wait."""
 
     class Closing:
         def __del__(self) -> None:
@@ -60,7 +60,7 @@ def test_an_interrupt_in_a_finalizer_is_not_lost():
 def test_it_waits_until_nobody_types():
     asked: list[float | None] = []
 
-    class Touched(threading.Event):  # ten keys, each before the time is over
+    class Touched(threading.Event):  # ten keys, each before the idle time is over
         def wait(self, timeout: float | None = None) -> bool:
             asked.append(timeout)
             return len(asked) <= 10

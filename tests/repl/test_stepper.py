@@ -1,4 +1,4 @@
-"""The stepper without a terminal: what its keys do, its screen at every size, and keys sent through a pipe."""
+"""The stepper without a terminal: its keys, its screen at every size, and keys sent through a pipe."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def marked(stepper: Stepper) -> list[str]:
 
 
 def pressed(step: Step, *keys: str) -> Stepper:
-    """A stepper after these keys, which came through prompt_toolkit as from a keyboard."""
+    """A stepper after these keys were sent through prompt_toolkit's pipe."""
     stepper = Stepper(step)
     with create_pipe_input() as keyboard:
         keyboard.send_text("".join(keys))
@@ -81,9 +81,9 @@ def pressed(step: Step, *keys: str) -> Stepper:
 def printed(
     step: Step, *chunks: str | tuple[str, str], columns: int = 200, rows: int = 50
 ) -> tuple[str, BaseException | None]:
-    """What a stepper draws when these keys come one after the other, each after the last has been drawn.
+    """The output of a stepper for keys that are sent one after the other, each after the last was drawn.
 
-    ``(awaited, keys)``: the keys come when ``awaited`` has been drawn.
+    ``(awaited, keys)``: send the keys once ``awaited`` has been drawn.
     """
     output = RecordingOutput(columns, rows)
     with create_pipe_input() as keyboard:
@@ -157,7 +157,7 @@ def test_a_pane_scrolls_as_far_as_it_is_long(stepper):
         compose(stepper, 80, 24)
     top = text(stepper)
     stepper.scroll(1)
-    assert text(stepper) != top  # scrolling past the top is not remembered
+    assert text(stepper) != top  # the scroll offset stops at the top
     stepper.into()
     assert "▶" in text(stepper).split("source]")[1]
 
@@ -224,7 +224,7 @@ def traced(w, x):
     return jnp.sum(u * h)
 
 
-# keys, and where they lead: the operation, the moment's kind, what is said
+# keys, the moment that they lead to (operation and kind), and the message
 WALKS = [
     ("enter", "mul u * h leave", ""),
     ("enter enter 2", "tanh jnp.tanh(x * w) leave", ""),
@@ -284,7 +284,7 @@ def test_enter_at_an_error_leads_to_the_operands_at_fault():
 
 
 def test_the_selected_value_is_walked_from(walked):
-    # in the values pane, of the row that is selected: the newest is what the program inside gave
+    # with the values pane focused, Enter follows the selected row: the newest value, made inside the inner program
     there = pressed(Step(walked), "Pjit\r", "6", "\r", "q").cursor
     assert getattr(there.moment.node, "expression", "") == "jnp.sin(q)" and there.moment.kind == LEAVE
 
@@ -356,7 +356,7 @@ def test_a_search_can_be_stopped_and_says_how_far_it_came(step, key):
     with create_pipe_input() as keyboard:
 
         def endless(backwards: bool = False) -> bool:
-            keyboard.send_text(f"sq{key}")  # what is typed before it waits for the end of the search
+            keyboard.send_text(f"sq{key}")  # keys typed before Esc wait for the end of the search
             end = time.monotonic() + 20
             while time.monotonic() < end:
                 stepper.heed(3, 7000)
@@ -457,9 +457,9 @@ def test_iterations_and_examples_are_chosen(loop):
     assert "all 2 examples" in stepper.message[1] and "2× [6.0, 60.0]" in values(stepper)
     pressed_on(stepper, "1", "[", "[", "1", "6", "]")
     assert "iteration 2 of 3" in stepper.message[1]
-    pressed_on(stepper, "[", "[", "1", "s", "6", "]")  # 6 alone has brought the values pane: no iteration is meant
+    pressed_on(stepper, "[", "[", "1", "s", "6", "]")  # 6 only focuses the values pane: it is no iteration
     assert "iteration 1 of 3" in stepper.message[1] and stepper.focus == "values"
-    pressed_on(stepper, "1", "s", "]")  # a number is forgotten by the key after it
+    pressed_on(stepper, "1", "s", "]")  # the key after a number drops it
     assert "iteration" in stepper.message[1] or "no variable of a loop" in stepper.message[1]
 
 
@@ -518,7 +518,7 @@ def test_watches_stand_above_the_values_and_tell_of_changes(step):
         assert stepper.cursor.into()
     assert "* y * 10.0 = 2.8224" in values(stepper)
     stepper.zoomed = False
-    small = text(stepper, 60, 14)  # however little of the table there is room for
+    small = text(stepper, 60, 14)  # however few rows the table has
     assert "* y * 10.0 = 2.8224" in small and "name" in small
     stepper.cursor.into()
     assert "  y * 10.0 = 2.8224" in values(stepper)
@@ -604,12 +604,12 @@ def test_x_browses_what_xla_made_of_the_call_here():
     recording = recorded(lambda: jitted(3.0), "jitted(3.0)")
     step = Step(recording)
     stepper = Stepper(step)
-    # before the call there is none to be looked at
+    # before the call there is no program to browse
     stepper.browse()
     assert "no compiled program" in stepper.message[1] and not stepper.result
     shown, error = printed(step, "Gb", "x", ("passes", "q"), ("step", "q"), columns=80, rows=24)
     assert error is None and "jit(slope)" in shown and "optimised HLO" in shown
-    # of a call that compiles nothing: the whole of it, as jit would compile it, from the moment's line
+    # the call compiles nothing here: the browser shows the whole call as jit would compile it, from this line
     whole = Step(recording, stages=lambda: stages.stages(pipeline.descent(jitted.lower(3.0), ["x"])))
     shown, _ = printed(whole, "x", ("passes", "q"), ("step", "q"), columns=80, rows=24)
     assert "this is the whole call" in shown
@@ -636,7 +636,7 @@ def test_the_arguments_of_a_call_within_have_the_names_of_their_variables():
         call = moments.compiled_call(cursor)
         if call is not None and call.at not in found:
             found[call.at] = moments.call_stages(call, naming_of(recording)).descent.arguments
-    # two arguments with one name have none
+    # two arguments with the same name get no name
     assert [*found.values()] == [("params['w']", "", ""), ("params['w']", "h", "y")]
 
 
@@ -665,7 +665,7 @@ def test_the_mouse_goes_to_rows_of_the_tree_and_scrolls_what_is_below_it(step, s
     last = max(int(target_at(lines, *place)[1]) for place in rows)
     stepper.click("tree", str(last))
     assert stepper.cursor.position == last and stepper.focus == "tree"
-    # each pane whose title is on the screen is found there, and takes the focus
+    # the mouse finds each visible pane and focuses it
     seen = {target_at(lines, x, y)[0] for y in range(size[1]) for x in range(size[0])} - {""}
     assert {"tree", "source", "jaxpr"} <= seen <= set(stepper.panes)
     for name in seen:
@@ -684,7 +684,7 @@ def test_the_pane_of_devices_comes_up_where_a_program_of_theirs_is_at_work_and_a
     mesh = minijax.make_mesh((2, 1), ("i", "j"), axis_types=(minijax.sharding.AxisType.Auto,) * 2)
     mapped = minijax.shard_map(total, mesh=mesh, in_specs=spec("i"), out_specs=spec())
     stepper = Stepper(Step(recorded(lambda: mapped(jnp.arange(4.0)))))
-    tab = f"[{7} devices]"  # not as it stands in the source, which is shown too
+    tab = f"[{7} devices]"  # split, because the screen also shows this file's source
 
     def pane() -> str:
         return text(stepper, 112, 32).partition(tab)[2]

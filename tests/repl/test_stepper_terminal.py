@@ -1,4 +1,4 @@
-"""The stepper in a real pseudo-terminal, in one session: golden screens, and the terminal given back each time."""
+"""The stepper in a real pseudo-terminal, in one session: golden screens, and a restored terminal each time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SETUP = (
     "def f(x):\ry = sin(x) * 2.\rreturn y - x\r\r",
     "def bad(x): return sin(x) * missing",
     "import time; n = []; x = jnp.arange(3.)",
-    # slow when traced for the first and for the third time
+    # slow at its first and third trace
     "def g(x): n.append(1); print('tracing'); "
     "return [time.sleep(0.01) for _ in range(10**6)] if len(n) in (1, 3) else sin(x)",
 )
@@ -34,15 +34,15 @@ class Stepping:
         self.before = termios.tcgetattr(self.terminal.process.child_fd)
 
     def screen(self) -> str:
-        """What the stepper shows now."""
+        """The stepper's current screen."""
         assert self.terminal.screen.alternate
         return "\n".join(each.rstrip() for each in self.terminal.screen.display)
 
     def keys(self, keys: str, wait_for: str) -> str:
-        """Press keys until the screen shows something; the screen then."""
+        """Press keys, wait until the screen shows ``wait_for``, and return the screen."""
         self.terminal.send(keys)
         self.terminal.wait_for(wait_for)
-        self.terminal.settle()  # it may be shown before the rest of the screen is drawn
+        self.terminal.settle()  # the rest of the screen may be drawn later
         return self.screen()
 
     def open(self, line: str, wait_for: str = "? keys") -> str:
@@ -54,7 +54,7 @@ class Stepping:
             self.terminal.resize(columns, SIZES[columns])
 
     def leave(self, key: str = "q") -> str:
-        """Press a key that ends the stepper; what the prompt shows then. The terminal is as it was before."""
+        """Press a key that ends the stepper, check that the terminal is restored, and return the text at the prompt."""
         self.terminal.send(key)
         self.terminal.wait_for_prompt(self.terminal.number + 1)
         assert not self.terminal.screen.alternate and not self.terminal.screen.cursor.hidden
@@ -67,7 +67,7 @@ class Stepping:
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stepping]:
     stepping = Stepping(str(tmp_path_factory.mktemp("stepper")))
     yield stepping
-    # nothing but bold and reverse video was used
+    # bold and reverse video are the only attributes
     used = {code for codes in re.findall(r"\x1b\[([\d;]+)m", stepping.terminal.raw) for code in codes.split(";")}
     assert used <= {"0", "1", "7"}
     assert stepping.terminal.leave() == 0
@@ -77,7 +77,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stepping]:
 def stepping(session: Stepping) -> Iterator[Stepping]:
     session.resize(80)
     yield session
-    assert "in [1]: def f(x):" in session.terminal.text()  # the scrollback is as it was
+    assert "in [1]: def f(x):" in session.terminal.text()  # the scrollback is unchanged
 
 
 @pytest.mark.parametrize("columns", [80, 200])
@@ -95,7 +95,7 @@ def test_a_session_of_stepping(columns, stepping, golden):
     assert stepping.keys("'a", "8/40") == screens[3]
     assert stepping.keys("b" * 6, " 2/40") == screens[0]
     assert "Array(-2.979985" in stepping.leave()
-    # an error: the stepper opens where it was raised, and steps back from there
+    # an error: the stepper opens where it was raised and steps back from there
     screens.append(stepping.open("%step grad(bad)(3.)", "NameError"))
     stepping.keys("b", "done linearize:1 sin(x)")
     screens.append(stepping.keys("bbb", "into linearize:1 ta"))
@@ -105,7 +105,7 @@ def test_a_session_of_stepping(columns, stepping, golden):
     stepping.open("%step", "was run again")
     stepping.leave()
     text = "\n".join(f"{each}\n{'=' * columns}" for each in screens)
-    # where a rule stands in minijax's own files is not what is tested
+    # hide the line numbers of rules in minijax's own files
     hidden = re.sub(r"(?<=\.py:)\d{2,}|(?<=│ )\d{2,}(?= )", lambda found: "#" * len(found[0]), text)
     golden(f"screens/stepper_{columns}.txt", hidden)
 
@@ -128,7 +128,7 @@ def test_every_way_out_gives_the_terminal_back(stepping):
     for key in (ESCAPE, CTRL_C, CTRL_D):
         stepping.open("%step f(3.)")
         stepping.keys("/", "search:")
-        stepping.keys(CTRL_C, "? keys")  # leaves the question only
+        stepping.keys(CTRL_C, "? keys")  # closes only the question
         stepping.leave(key)
 
 
@@ -137,7 +137,7 @@ def test_ctrl_c_while_it_records_and_while_it_retraces(stepping):
     terminal.send("%step jit(g)(1.)\r")
     terminal.wait_for_last("tracing")
     terminal.send(CTRL_C)
-    assert "KeyboardInterrupt" in stepping.keys("", "? keys")  # what was recorded until then is open at the interrupt
+    assert "KeyboardInterrupt" in stepping.keys("", "? keys")  # it opens at the interrupt, with all until then
     assert "interrupted at <minijax-4>:1" in stepping.leave()
     terminal.enter("h = jit(g); h(1.);")
     stepping.open("%step h(1.)", "came from a cache")
@@ -152,7 +152,7 @@ def test_ctrl_c_while_it_records_and_while_it_retraces(stepping):
     assert "no bookmark" not in stepping.keys("'a", " 1/")
     assert "jit:1 sin" in stepping.keys("Psin\r", "into jit:1 sin")
     stepping.leave()
-    # what the calls printed stands where it was printed, once for each time that they were traced
+    # the output of the calls is in the scrollback, once for each trace
     assert sum(each.endswith("tracing") for each in terminal.lines()) == 4
     assert "]: 4" in terminal.enter("len(n)")
 
@@ -169,7 +169,7 @@ def test_the_mouse_goes_to_a_row_of_the_tree(stepping):
     assert "begins for f" in stepping.screen()
     stepping.terminal.send(f"\x1b[<0;8;{there + 1}M\x1b[<0;8;{there + 1}m")
     stepping.terminal.until(lambda _: ["cos(3.0)" in row for row in marked(stepping.screen())] == [True])
-    # the wheel scrolls the pane that it is over: 65 is a turn down, 64 up
+    # the wheel scrolls the pane under the pointer: 65 turns down, 64 up
     for button, is_there in ((65, False), (64, True)):
         stepping.terminal.send(f"\x1b[<{button};8;{there + 1}M")
         stepping.terminal.until(lambda _, is_there=is_there: ("begins for f" in stepping.screen()) == is_there)

@@ -1,4 +1,4 @@
-"""What the stepper shows where a user would stop: what a value is, and where it comes from, is on each screen."""
+"""The stepper's screen at a user's stopping points: each shows the value's content and its provenance."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ RNN = (
 
 
 def arrived(which: int, name: str, iteration: int = 0) -> Callable[[Stepper], None]:
-    """To where the second part of the cotangent of ``name`` has arrived, in the pass with this number."""
+    """Go to the moment after the second summand of the cotangent of ``name``, in backward pass number ``which``."""
 
     def go(stepper: Stepper) -> None:
         backward = passes_of(stepper.recording)[which]
@@ -85,7 +85,7 @@ STOPS = {
 }
 
 
-# What the user came to see is on the screen at every size.
+# Texts that the screen must have at every size.
 SAID = {
     "mlp_gradient": ("h = tanh(x @ params['w1'] + params['b1'])", "-0.8647 … 0.9387"),
     "nan_backward": ("squared = jnp.sum(d * d)", "a d = [0.0, 0.0]", "gives ct of p and d [nan, nan]", "[inf, inf]"),

@@ -1,4 +1,4 @@
-"""The program in a real pseudo-terminal: one session for what can share one, and starts of their own for its end."""
+"""The program in a real pseudo-terminal: one shared session, and separate ones for tests that end it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SCRIPT = "def f(x): return x * start\nstart = 40\nf(undefined)\nstart = 1\n"
 
 
 def modes(terminal: Terminal) -> list[object]:
-    """The settings of the terminal's line discipline, but for its characters' timing."""
+    """The settings of the terminal's line discipline, without its timing characters."""
     return termios.tcgetattr(terminal.process.child_fd)[:4]
 
 
 def is_undone(terminal: Terminal) -> bool:
-    """Whether bracketed paste and a hidden cursor were undone, and the alternate screen left."""
+    """Whether bracketed paste, the hidden cursor and the alternate screen are all switched off."""
     pairs = (("\x1b[?2004h", "\x1b[?2004l"), ("\x1b[?25l", "\x1b[?25h"), ("\x1b[?1049h", "\x1b[?1049l"))
     return all(terminal.raw.rfind(on) <= terminal.raw.rfind(off) for on, off in pairs)
 
@@ -73,7 +73,7 @@ def test_completion_validation_and_suggestion(terminal):
     terminal.wait_for("unmatched ')'")
     terminal.send(CTRL_C)
     terminal.enter("10 * 7")
-    # what was typed before is offered in grey and taken with the right arrow
+    # an earlier input is suggested in grey; the right arrow accepts it
     terminal.send("10 ")
     terminal.wait_for(f"in [{number + 1}]: 10 * 7")
     assert f"out[{number + 1}]: 71" in terminal.enter("\x1b[C + 1")
@@ -100,13 +100,13 @@ def test_ctrl_c_interrupts_and_loses_nothing(terminal, where):
 
 
 def test_ctrl_c_during_compilation(terminal):
-    """XLA needs seconds for this program and looks at no signal; the prompt is back while it goes on."""
-    # with three times as many operations in a row XLA overflows its stack, which ends the process
+    """XLA compiles this program for seconds and checks no signal; the prompt is back while XLA goes on."""
+    # with three times as many operations XLA overflows its stack, which kills the process
     terminal.enter("def big(x):\rfor i in range(6000): x = sin(x) * (1.0 + i)\rreturn x\r\r")
     terminal.enter("low = jit(big).lower(1.)")
     terminal.enter("from minijax.backend import pjrt; from minijax.repl import interruptible")
     said = "lambda work: interruptible.elsewhere(lambda: (print('at' + ' compiling'), work())[1])"
-    terminal.enter(f"pjrt.run_elsewhere = {said}")  # when XLA's thread is there
+    terminal.enter(f"pjrt.run_elsewhere = {said}")  # XLA's thread has started
     terminal.send("low.compile()\r")
     terminal.wait_for("at compiling")
     terminal.send(CTRL_C)
@@ -117,7 +117,7 @@ def test_ctrl_c_during_compilation(terminal):
 
 
 def test_ctrl_c_keeps_a_recording(terminal):
-    """The stepper opens on what was recorded until then; bare %step opens it again."""
+    """The stepper opens on the recording so far; bare %step opens it again."""
     loop = "x = sin(x)\rif x < 0.1 and not told: told.append(print('at' + ' recording'))"
     terminal.enter(f"def slow(x):\rwhile True:\r{loop}\r\r")
     terminal.enter("told = []")
@@ -125,7 +125,7 @@ def test_ctrl_c_keeps_a_recording(terminal):
     terminal.wait_for("at recording")
     terminal.send(CTRL_C + CTRL_C)
     terminal.wait_for("recorded until then")
-    terminal.wait_for("▶")  # the program's lines are drawn below that
+    terminal.wait_for("▶")  # the program's lines are drawn below this mark
     assert terminal.screen.alternate and "KeyboardInterrupt" in terminal.text()
     terminal.send("q")
     terminal.wait_for_prompt(terminal.number + 1)
@@ -153,7 +153,7 @@ def test_debuggers_start_in_the_users_frame(terminal):
 
 
 def test_ctrl_c_right_after_enter(terminal):
-    """The terminal still makes a key of it, which the prompt reads together with Enter."""
+    """The terminal still turns Ctrl-C into a key, which the prompt reads together with Enter."""
     terminal.send("while True: pass\rlost" + CTRL_C)
     terminal.wait_for("interrupted before it ran")
     assert f"out[{terminal.number}]: 63" in terminal.enter("7 * 9")
@@ -181,7 +181,7 @@ SESSION = (
     "%panels jaxpr time",
     "grad(f)(1.)",
 )
-# After this many inputs the terminal is made wider.
+# After this many inputs the terminal gets wider.
 RESIZED, WIDER = 14, 100
 
 
@@ -195,17 +195,17 @@ def test_the_mock_session(tmp_path, golden):
             screens.append(terminal.text())
             terminal.resize(WIDER, 200)
         terminal.enter(line)
-    # the keys: a panel of the last line in full, folded away, and all of them
+    # keys: show a panel of the last line in full, fold it away, and switch all panels off
     for key, said in (("\x1bOS", "F4 again folds it away"), ("\x1bOS", "jaxpr: folded away"), ("\x1bOQ", "panels off")):
         terminal.send(key)
         terminal.wait_for(said)
     terminal.wait_for_last(f"in [{len(SESSION) + 1}]:")
-    # what was on the screen before the change is cut by the stand-in for a terminal: it is in the first screen
+    # the stand-in terminal cuts rows from before the resize; the first screen has them
     begin = f"in [{RESIZED}]"
     screens.append(begin + terminal.text().partition(begin)[2])
     assert "\x1b[0;34;1m" in terminal.raw or "\x1b[0;1;34m" in terminal.raw  # primitives are bold blue
     assert terminal.leave() == 0
-    # versions and counts of frames without their digits, and as wide
+    # replace digits of versions and frame counts by x, which keeps the width
     hidden = r"(?<=jax )\d+\.\d+\.\d+|\d+(?= frames of minijax)"
     shown = re.sub(hidden, lambda found: "x" * len(found[0]), "\n".join(screens))
     golden("screens/session_40.txt", shown)
@@ -216,11 +216,11 @@ def test_the_mock_session(tmp_path, golden):
 )
 def test_killed_by_a_signal_it_gives_the_terminal_back(tmp_path, number, moment):
     terminal = Terminal(env={"XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)})
-    before = modes(terminal)  # the program has not come so far yet
+    before = modes(terminal)  # the program has not changed the modes yet
     terminal.wait_for_prompt(1)
     assert modes(terminal) != before
     if moment == "prompt":
-        # the compiler's modules are loaded while nobody types; nothing has been decided about devices
+        # the compiler's modules are loaded while the prompt is idle; no device client is started yet
         maps = Path(f"/proc/{terminal.process.pid}/maps")
         end = time.monotonic() + 60
         while "/jaxlib/" not in maps.read_text():
@@ -243,7 +243,7 @@ def test_killed_by_a_signal_it_gives_the_terminal_back(tmp_path, number, moment)
 
 
 def test_suspended_and_resumed_under_a_shell(tmp_path):
-    """Ctrl-Z at the prompt, in the stepper and while something runs; ``fg`` brings the session back."""
+    """Ctrl-Z at the prompt, in the stepper and in running code; ``fg`` brings the session back."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     (tmp_path / "minijax").mkdir()
@@ -257,7 +257,7 @@ def test_suspended_and_resumed_under_a_shell(tmp_path):
         terminal.send(CTRL_Z)
         terminal.until(lambda shown: shown.count("Stopped") > stopped and shown.endswith("shell>"))
         assert not terminal.screen.alternate and not terminal.screen.cursor.hidden
-        # a command of the shell has its terminal line by line, as before
+        # the shell's commands have the line mode again
         terminal.send("[[ $(stty -a) == *' icanon'* ]] && fg\r")
 
     try:
@@ -278,11 +278,11 @@ def test_suspended_and_resumed_under_a_shell(tmp_path):
         assert terminal.screen.display == screen
         terminal.send("q")
         terminal.wait_for_prompt(3)
-        # while something runs, here until somebody writes to the pipe, it is the terminal's own key
+        # code that runs (here it blocks until the pipe is opened for writing) leaves Ctrl-Z to the terminal
         terminal.send("import os; print('at' + ' work', flush=True); open(os.environ['PIPE']).close(); kept\r")
         terminal.wait_for("at work")
         suspend_and_resume()
-        writer = os.open(pipe, os.O_RDWR)  # which waits for no reader
+        writer = os.open(pipe, os.O_RDWR)  # with O_RDWR, open waits for no reader
         terminal.wait_for("out[3]: 42")
         os.close(writer)
         terminal.wait_for_prompt(4)
