@@ -49,7 +49,7 @@ def load(package: str, namespace: dict[str, Any], wanted: str | None = None) -> 
         if wanted in namespace:
             return
         module = importlib.import_module(name)
-        if getattr(module.__spec__, "_initializing", False):  # its import is running, and needs a name of another
+        if getattr(module.__spec__, "_initializing", False):  # its running import needs another one
             complete = False
             continue
         for public in getattr(module, "__all__", ()):

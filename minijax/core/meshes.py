@@ -22,7 +22,7 @@ from minijax.errors import did_you_mean
 
 
 class AxisType(enum.Enum):
-    """The part that decides the sharding over a mesh axis: compiler, types of the program, or the program itself."""
+    """The compiler (Auto), types (Explicit) or the program (Manual) decide the sharding over a mesh axis."""
 
     Auto = enum.auto()
     Explicit = enum.auto()

@@ -25,7 +25,7 @@ class Missed:
       cache: the kind of cache: 'staging', 'body', 'compilation'.
       name: the function's name.
       subject: the function as error messages name it: ``f at file.py:12``.
-      reason: why the cache missed, usually an ``api.differences.Miss``, which has parts besides its text.
+      reason: why the cache missed, usually an ``api.differences.Miss``, a text with attributes.
       place: the user's line that made the call: ``/home/me/file.py:12 (f)``.
       began: when tracing began, by ``time.perf_counter``.
       costs: phase ('trace', 'lower', 'compile') -> seconds, set when the phase ends. Tracing includes the tracing and

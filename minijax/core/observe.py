@@ -39,12 +39,12 @@ on_transfer: Hook = []
 on_custom_rule: Hook = []
 # for observers that only count: see ``Observer.counted``
 on_counted: Hook = []
-# Backward passes: begin of a pass, begin and end of the transposition of an equation, end of the pass.
+# Backward passes: start of a pass, start and end of the transposition of an equation, end of the pass.
 on_backward: Hook = []
 on_transposing: Hook = []
 on_transposed: Hook = []
 on_backward_end: Hook = []
-# The evaluation of an imported program: begin and end.
+# The evaluation of an imported program: start and end.
 on_imported: Hook = []
 on_imported_end: Hook = []
 # The variables of a program that runs under interpreters get values: first its inputs, then each equation's results.

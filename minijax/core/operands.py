@@ -1,4 +1,4 @@
-"""The note on an error that describes the operands of the failed operation at each level of the interpreter stack.
+"""Adds a note to an error: the operands of the failed operation at each level of the interpreter stack.
 
 An operation inside transformations fails on physical shapes, which the user may never have written: ``vmap`` of a
 function of ``f32[3]`` computes on ``f32[8,3]``. The error also tells if a value of minijax reached a function of real

@@ -98,9 +98,9 @@ class Primitive:
             self.multiple_results = True
         # avals (and params) -> output aval(s); see abstract_eval
         self.signatures: dict[Any, Any] = {}
-        # The same -> (function of NumPy values, output aval(s)); None without such a rule: see interpreters.evaluate
+        # The same -> (function of NumPy values, output aval(s)); None without a NumPy rule: see interpreters.evaluate
         self.evaluations: dict[Any, tuple[Callable[..., Any], Any]] | None = None
-        # Signature with tangents -> its jvp rule there, on NumPy values; None likewise: see interpreters.jvp_rules
+        # Signature with tangents -> jvp rule on NumPy values; None if it runs at each call: see interpreters.jvp_rules
         self.pushforwards: dict[Any, Any] | None = None
         # Signature -> its linearization; None if the jvp rule runs at each call: see interpreters.derived
         self.linearizations: dict[Any, Any] | None = None

@@ -91,7 +91,7 @@ def zero_tangent(x: Any) -> Zero:
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, weak_type: bool = False, sharding: Any = None) -> Any:
-    """An array of one repeated ``value``: a scalar constant, broadcast unless ``shape`` is (). For keys, every word."""
+    """An array of one repeated ``value``: a scalar constant, broadcast unless ``shape`` is (). For keys, each word."""
     if is_key(dtype):
         return random_wrap_p.bind(full(shape + dtype.impl.key_shape, value, WORD), impl=dtype.impl)
     number = np.asarray(value, dtype) if dtype != dtypes.float0 else np.zeros((), dtype)

@@ -115,7 +115,7 @@ class Tracer(AnyArray):
     """A value inside a transformation. ``minijax.numpy`` adds operators and methods."""
 
     __slots__ = ("_trace", "__weakref__")
-    # higher than NumPy's, so that NumPy's operators defer to ours (NumPy functions call __array__, which explains)
+    # higher than NumPy's, so that NumPy's operators defer to ours (NumPy functions call __array__, which raises)
     __array_priority__ = 1000
     __hash__ = None  # type: ignore[assignment]
 

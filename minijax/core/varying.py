@@ -152,7 +152,7 @@ def bare(aval: ShapedArray) -> ShapedArray:
 
 
 class _Checked:
-    """A marker among the bound axes, which are cache keys: types have the axes along which values vary."""
+    """A marker among the bound axes, so that cache keys tell whether types have varying axes."""
 
     def __repr__(self) -> str:
         return "check_vma"

@@ -1,4 +1,4 @@
-"""JAX's name for what authors of differentiation rules need.
+"""JAX's interface for authors of differentiation rules.
 
 ``primitive_jvps[p] = rule`` with ``rule(primals, tangents, **params) -> (primal_out, tangent_out)``; a tangent may be a
 symbolic ``Zero``. ``primitive_transposes[p] = rule`` with ``rule(ct, *args, **params)``, where a linear argument is an
@@ -91,16 +91,16 @@ def _depends_on_types(rule: Any) -> bool:
 
 
 def deflinear(primitive: Primitive, transpose_rule: Callable[..., Any]) -> None:
-    """``primitive`` is linear in all its operands; ``transpose_rule(ct, **params)`` gives their cotangents."""
+    """Make ``primitive`` linear in all its operands; ``transpose_rule(ct, **params)`` gives their cotangents."""
     by_types = _depends_on_types(transpose_rule)
     nary.deflinear(primitive, lambda ct, *args, **params: transpose_rule(ct, **params), by_types)
 
 
 def deflinear2(primitive: Primitive, transpose_rule: Callable[..., Any]) -> None:
-    """``primitive`` is linear in all its operands; ``transpose_rule(ct, *args, **params)`` gives their cotangents."""
+    """Make ``primitive`` linear in all its operands; ``transpose_rule(ct, *args, **params)`` gives their cotangents."""
     nary.deflinear(primitive, transpose_rule, _depends_on_types(transpose_rule))
 
 
 def defbilinear(primitive: Primitive, left: Callable[..., Any], right: Callable[..., Any]) -> None:
-    """``primitive`` is linear in each of two operands: ``left(ct, x, y)`` and ``right`` give their cotangents."""
+    """Make ``primitive`` linear in each of two operands: ``left(ct, x, y)`` and ``right`` give their cotangents."""
     nary.defbilinear(primitive, left, right, _depends_on_types(left) and _depends_on_types(right))

@@ -1,4 +1,4 @@
-"""JAX's name for what authors of batching rules need.
+"""JAX's interface for authors of batching rules.
 
 ``primitive_batchers[p] = rule`` with ``rule(args, dims, **params) -> (out, out_dim)``: ``dims`` are the batch axes,
 None (``not_mapped``) for no axis. ``fancy_primitive_batchers[p]`` is ``rule(axis_data, args, dims, **params)``,

@@ -42,7 +42,7 @@ class CachedProgram:
             values = [x._np for x in args if type(x) is not CommittedArray and hasattr(x, "_np")]
             if len(values) == len(args) and not (evaluation_watched and evaluated_singly()):
                 return [*map(Array, self.function(*values), self.out_avals)]
-        elif hasattr(top, "run_program") and top.stack is state.dynamic.stack:  # a dead tracer is refused by ``bind``
+        elif hasattr(top, "run_program") and top.stack is state.dynamic.stack:  # ``bind`` refuses dead tracers
             return top.run_program(self, args)  # type: ignore[no-any-return]
         return self.evaluate(args)
 

@@ -1,8 +1,8 @@
 """The linearization of a primitive, derived from its jvp rule by partial evaluation.
 
 In: a jvp rule and a signature (the operands' types, which have a tangent, the parameters). Out: three programs, already
-batched under vmaps (``interpreters.physical``). The *known* one computes the result and the residuals, the *linear* one
-the result's tangent from residuals and tangents, the *backward* one is its transpose.
+batched under vmaps (``interpreters.physical``). The *known* program computes the result and the residuals. The *linear*
+program computes the result's tangent from residuals and tangents. The *backward* program is its transpose.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Derived:
 
     @functools.cached_property
     def numbered(self) -> list[tuple[Primitive, dict[str, Any], list[Any], list[Any]]]:
-        """The linear equations: (primitive, parameters, operands, results' types, None for the tangent's).
+        """The linear equations: (primitive, parameters, operands, types of results). The tangent's type is None.
 
         Operands are literals or numbers. Constants, residuals, tangents and earlier results are numbered together.
         """

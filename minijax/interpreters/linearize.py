@@ -133,10 +133,10 @@ class LinearizeTrace(Trace):
         self.tape: Tape
         self.on_numpy: bool
         self.notes_lines: bool
-        # Whether values have NumPy values below them: nothing is staged, and all input tracers are of vmaps.
+        # Whether operands are NumPy values below vmaps: nothing is staged, and all input tracers belong to vmaps.
         self.tape, self.on_numpy, self.notes_lines = main.global_data
         self._tangents: TangentTrace | None = None
-        # the bottom of these NumPy values, else None
+        # the level of these NumPy values, or None
         self.bottom: Any = self.tape.bottom
         if self.bottom is None:  # notes lines if a derivative below does
             for below in reversed(state.stack):
@@ -329,7 +329,7 @@ class LinearizeTrace(Trace):
         return values, types, places, kind
 
     def typed_alike(self, x: LinearizeTracer) -> bool:
-        """Whether the tangent of ``x`` is a variable of its type; if not, rules bind other operations than counted."""
+        """Whether the tangent of ``x`` is a variable of its type; if not, the counts of operations are wrong."""
         var = self.tape.variable(x.place)
         return type(var) is Var and var.aval is x.aval.to_tangent_aval()
 

@@ -1,9 +1,8 @@
-"""JAX's name for what authors of lowering rules need.
+"""JAX's interface for authors of lowering rules.
 
-A rule is ``rule(ctx, *values, **params)``: ``ctx`` is a ``LoweringRuleContext``, values are those of MLIR's Python
-bindings, and it returns the list of its results' values. ``mlir.register_lowering(p, rule)`` with ``from
-minijax.extend.mlir.dialects import stablehlo as hlo``; these are loaded at first use. See
-https://docs.jax.dev/en/latest/jax-primitives.html.
+A rule is ``rule(ctx, *values, **params)``: ``ctx`` is a ``LoweringRuleContext``, the values are MLIR values. The rule
+returns the list of its results' values. ``mlir.register_lowering(p, rule)`` registers it. Its operations come from
+``minijax.extend.mlir.dialects``, such as ``stablehlo``. See https://docs.jax.dev/en/latest/jax-primitives.html.
 """
 
 from __future__ import annotations

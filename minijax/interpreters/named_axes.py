@@ -1,4 +1,4 @@
-"""Named axes: which primitives concern an enclosing ``vmap(axis_name=)``, and how their ``bind`` finds it.
+"""Named axes: the primitives that use the axis of an enclosing ``vmap(axis_name=)``, and how ``bind`` finds that vmap.
 
 In: a primitive's parameters. Out: the axis names that it, or a jaxpr in it, leaves free. Invariant: a primitive with a
 free name goes to the innermost vmap of that name, even if no operand is batched.

@@ -1,4 +1,4 @@
-"""Partial evaluation: run what is known now, record what is not as a jaxpr.
+"""Partial evaluation: compute the known values now, and record a jaxpr for the unknown ones.
 
 ``PartialEvalTrace`` gives a function's known results, and equations that compute the others from unknown inputs and
 residuals. ``partial_eval_jaxpr`` splits a jaxpr in two. Invariant: only an equation with an unknown input is recorded;
@@ -48,7 +48,7 @@ class Residual(Var):
 
 
 class PartialEvalTracer(Tracer):
-    """An unknown value: the variable that will hold it."""
+    """An unknown value, represented by its variable."""
 
     __slots__ = ("aval", "variable")
 

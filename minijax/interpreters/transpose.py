@@ -148,7 +148,7 @@ def transpose_program(program: LinearProgram, cts: Sequence[Any]) -> list[Any]:
 
 
 def backward_pass_closed(closed: ClosedJaxpr, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-    """Transpose ``closed`` at ``args``, where ``UndefinedPrimal`` marks linear inputs; None for the known ones."""
+    """Transpose ``closed`` at ``args``; ``UndefinedPrimal`` marks linear inputs. Known inputs get None."""
     jaxpr = closed.jaxpr
     known: dict[Var, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     known.update((v, x) for v, x in zip(jaxpr.invars, args, strict=True) if type(x) is not UndefinedPrimal)
