@@ -20,7 +20,7 @@ SETS = ("user_checks", "float_checks", "all_checks")
 
 @functools.cache
 def functions(name):
-    """Functions with their arguments, for the library ``name``."""
+    """Functions with their arguments, written with the library ``name``."""
     lib, np_, ck = {"jax": (jax, rnp, theirs), "minijax": (minijax, jnp, ours)}[name]
     found = {}
 
@@ -121,7 +121,7 @@ def test_checked_functions_are_transformed():
 
 
 def line_of_cause(raised):
-    """What the program's line says that the cause of an error is from."""
+    """The source line from which the cause of an error was raised."""
     (frame,) = traceback.extract_tb(raised.value.__cause__.__traceback__)
     return frame.line
 

@@ -1,4 +1,4 @@
-"""``jet``, borrowed from JAX, and what it does where JAX has no Taylor rule."""
+"""``jet``, borrowed from JAX, also for primitives without a Taylor rule in JAX."""
 
 import math
 
@@ -16,7 +16,7 @@ from minijax.experimental.jet import jet as ours
 X = np.array([0.3, 0.7], np.float32)
 TERMS = [np.array(t, np.float32) for t in ([1.0, 0.5], [0.2, -0.3], [0.1, 0.4])]
 
-# JAX has no rules for what is in these
+# JAX lacks rules for primitives of these
 OURS_ALONE = {
     "inverse": lambda x: jnp.arcsin(x) + jnp.arctan(x) * jnp.tan(x),
     "loop": lambda x: lax.fori_loop(0, 3, lambda i, c: jnp.sin(c) * x, x),

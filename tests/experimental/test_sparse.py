@@ -1,4 +1,4 @@
-"""``minijax.experimental.sparse``: what is computed with stored elements, beside JAX."""
+"""``minijax.experimental.sparse``: computations with stored elements, compared with JAX."""
 
 import jax
 import numpy as np
@@ -14,7 +14,7 @@ DENSE = np.array([[0, 1, 0, 2], [3, 0, 0, 0], [0, 0, 4, 5]], np.float32)
 ROW = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
 
 
-# functions of a library, its sparse module, and DENSE as a BCOO of that
+# name -> function of (library, its sparse module, DENSE as its BCOO)
 CALLS = {
     "matrix by vector": lambda ns, sp, m: m @ ns.numpy.asarray(ROW),
     "jit": lambda ns, sp, m: ns.jit(lambda m, x: (m @ x, m.T))(m, ns.numpy.asarray(ROW)),
@@ -28,7 +28,7 @@ CALLS = {
 
 
 def parts(lib, out):
-    """The leaves of ``out``, and the classes and shapes of what is sparse in it."""
+    """The leaves of ``out``, and the classes and shapes of its sparse arrays."""
     about = []
     kinds = (sparse.JAXSparse, jax_sparse.JAXSparse)
     for x in lib.tree.leaves(out, is_leaf=lambda x: isinstance(x, kinds)):

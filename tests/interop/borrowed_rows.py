@@ -1,4 +1,4 @@
-"""The table of borrowed primitives: JAX functions, operands, and which primitive of their programs is meant."""
+"""The table of borrowed primitives: JAX functions, their operands, and the primitive to test in each program."""
 
 from functools import partial
 
@@ -9,25 +9,25 @@ from jax._src.lax.linalg import geqrf
 
 
 class Row:
-    """One call of a primitive: ``fun(*args)`` is a program of JAX's that is an equation of it, or holds one."""
+    """One call of a primitive: ``fun(*args)`` is a JAX program that contains its equation."""
 
     def __init__(self, label, primitive, fun, args):
         self.label = label
         self.primitive = primitive
         self.fun = fun
         self.args = list(map(np.asarray, args))
-        # the operands that JAX's rule differentiates by
+        # operands that JAX's rule can differentiate
         self.floats = [i for i in DIFFERENTIATED.get(label, range(len(args))) if inexact(self.args[i])]
 
     def equation(self):
-        """The first equation of the primitive that takes the operands themselves, with its params."""
+        """The first equation of the primitive that takes exactly the operands of the row."""
         found = next(equations(jax.make_jaxpr(self.fun)(*self.args).jaxpr, self.primitive))
         assert [(v.aval.shape, v.aval.dtype) for v in found.invars] == [(x.shape, x.dtype) for x in self.args]
         return found
 
 
 def equations(jaxpr, name):
-    """The equations of the primitive called ``name`` in a jaxpr of JAX's, and in those in it."""
+    """The equations of the primitive ``name`` in a JAX jaxpr and its inner jaxprs."""
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == name:
             yield eqn
@@ -41,12 +41,12 @@ def inexact(x):
     return jax.numpy.issubdtype(x.dtype, np.inexact)
 
 
-# Where JAX has no derivative by some operands: those by which it has one.
+# Operands that JAX can differentiate, where others have no derivative.
 DIFFERENTIATED = {"reduce": (0, 1), "reduce_window": (0,)}
 
 
 def f32(*shape, low=0.2, high=1.0):
-    """Different numbers between ``low`` and ``high``, in no order, the same each time."""
+    """Distinct numbers between ``low`` and ``high``, shuffled in a fixed order."""
     n = int(np.prod(shape))
     order = (np.arange(n) * 7 + 3) % n if n % 7 else (np.arange(n) * 5 + 3) % n
     return np.asarray(low + (high - low) * (order + 0.5) / max(n, 1), np.float32).reshape(shape)
@@ -71,17 +71,17 @@ linalg = lax.linalg
 
 
 def windowed_product(x, init):
-    """A window with a computation of the user's own."""
+    """A window reduction with a user-defined computation."""
     return lax.reduce_window(x, init, lambda a, b: a * b + 0 * a, (2,), (1,), "VALID")
 
 
 def reduced(x, y, zero, one):
-    """A reduction of two operands at once, with a computation of its own."""
+    """A reduction of two operands at once, with a user-defined computation."""
     return lax.reduce((x, y), (zero, one), lambda a, b: (a[0] + b[0] * b[1], a[1] * b[1]), (1,))
 
 
 def rows():
-    """One row for each kind of primitive; the values of every primitive are the business of the oracle."""
+    """One row for each kind of primitive; ``tests/oracle`` tests the values of every primitive."""
     for label, primitive, fun, args in ROWS:
         yield Row(label or primitive, primitive, fun, args)
 

@@ -1,4 +1,4 @@
-"""``minijax-repl --as-jax FILE``: a program written for JAX runs on minijax as Python would run it."""
+"""``minijax-repl --as-jax FILE``: a program written for JAX runs on minijax as under Python."""
 
 import json
 import subprocess

@@ -38,7 +38,7 @@ def direction(x, seed):
     return np.asarray(found + 0.5j * found if np.dtype(x.dtype).kind == "c" else found, x.dtype)
 
 
-# What JAX itself refuses, and so do we: derivatives, those of second order, some axes of vmap.
+# Errors in JAX, and so in minijax: first derivatives, second derivatives, some axes of vmap.
 REFUSED = {
     **dict.fromkeys(("geqrf", "householder_product"), {"first", "second"}),
     "cholesky_update": {"first", "second", "vmap"},
@@ -48,7 +48,7 @@ REFUSED = {
 
 
 class Subject:
-    """What is done with one row: functions of a library's module, of the primitive's call, and of the operands."""
+    """Computations on one row: functions of a library, of the primitive's bind, and of the operands."""
 
     def __init__(self, row):
         eqn = row.equation()
@@ -65,7 +65,7 @@ class Subject:
         return [out] if self.single else list(out)
 
     def of_floats(self, bind, args):
-        """The inexact results as a function of the inexact operands, and those."""
+        """A function from the inexact operands to the inexact results, and these operands."""
 
         def fun(*point):
             full = list(args)
@@ -76,7 +76,7 @@ class Subject:
         return fun, [args[i] for i in self.floats]
 
     def derivatives(self):
-        """The value, and what is differentiated, by name."""
+        """The value and its derivatives, by name."""
         yield "value", lambda lib, bind, args: self.call(bind, *args)
         if self.floats and any(self.outs):
             yield "jvp", lambda lib, bind, args: jvp(lib, *self.of_floats(bind, args))
@@ -88,7 +88,7 @@ class Subject:
         return jvp(lib, lambda *xs: vjp(lib, fun, xs), point)
 
     def in_axes(self):
-        """Every axis of each operand alone, all first axes, and all last ones."""
+        """Each axis of each operand alone, all first axes, and all last ones."""
         for i, x in enumerate(self.args):
             for d in range(x.ndim + 1):
                 yield tuple(d if i == j else None for j in range(len(self.args)))
@@ -116,7 +116,7 @@ class Subject:
 
 
 def another(x):
-    """Other numbers, that are a valid operand too."""
+    """Another valid operand."""
     return np.asarray(x * 1.25, x.dtype) if inexact(x) else np.flip(x)
 
 
@@ -130,7 +130,7 @@ def vjp(lib, fun, point):
 
 
 def check_text(subject):
-    """Its program is printed as JAX prints it, well typed, and read back from that text with all params."""
+    """The primitive's program is well typed, prints as JAX's, and is parsed from that text with all params."""
     closed = mj.make_jaxpr(functools.partial(subject.call, subject.ours))(*subject.args)
     text = str(closed)
     assert text == str(jax.make_jaxpr(functools.partial(subject.call, subject.theirs))(*subject.args))
@@ -143,7 +143,7 @@ def check_text(subject):
     assert missing in ([], [None] * len(missing))
     found, wanted = params_of_jax(read.eqns[0].params), params_of_jax(eqn.params)
     for name in found:
-        # programs are no values, and functions are not in the text
+        # jaxprs have no equality, and functions are not in the text
         assert name in ("jaxpr", "computation") or found[name] == wanted[name]
 
 
@@ -245,7 +245,7 @@ def test_precision_is_that_of_the_call_and_threads_may_share():
 
 
 def third_party(name, **rules):
-    """A primitive that somebody made for JAX: ``scale * x + y``."""
+    """A primitive that a third party defines for JAX: ``scale * x + y``."""
 
     def value(x, y, *, scale, **_):
         return x * float(scale) + y

@@ -1,4 +1,4 @@
-"""Borrowed functions and classes as a user meets them: instances, functions as arguments, warnings, errors, help."""
+"""Borrowed functions and classes in use: instances, functions as arguments, warnings, errors, help."""
 
 import functools
 import inspect

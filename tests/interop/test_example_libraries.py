@@ -1,4 +1,4 @@
-"""What packages take of JAX's to build transformations and small networks with, beside JAX's own."""
+"""Parts of JAX that packages use for transformations and small networks, compared with JAX's own."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""Functions written for JAX, on minijax: values and derivatives beside JAX's own."""
+"""Functions written for JAX run on minijax: values and derivatives match JAX's."""
 
 import functools
 import gc
@@ -61,7 +61,7 @@ PROGRAMS = [decay, factored, branching, custom_rules, checkpointed, own_vjp]
 
 @functools.cache
 def values_of(fun):
-    """What JAX gives at X: the value, the gradient, and those of two points; from one compilation."""
+    """JAX's value and gradient at X, and gradients at two points; from one compilation."""
     return jax.jit(lambda x: (fun(x), jax.grad(fun)(x), jax.vmap(jax.grad(fun))(rnp.stack([x, x + 1]))))(X)
 
 
@@ -80,7 +80,7 @@ def test_values_and_derivatives_are_jaxs(fun):
 
 
 class Layer:
-    """A class that JAX knows as a pytree, and minijax does not; ``act`` is no leaf."""
+    """A class that JAX knows as a pytree and minijax does not; ``act`` is no leaf."""
 
     def __init__(self, w, act):
         self.w, self.act = w, act
@@ -93,7 +93,7 @@ jax.tree_util.register_pytree_node(Layer, lambda x: ((x.w,), x.act), lambda act,
 
 
 def counted(fun):
-    """``fun``, and a list that is one longer each time it runs."""
+    """``fun``, and a list that grows with each run."""
     runs = []
 
     def counting(*args, **kwargs):
@@ -141,14 +141,14 @@ def test_numbers_are_constants_until_they_keep_changing():
     for step in range(50):
         np.testing.assert_allclose(mine(X, 0.5 / (step + 1), 2), X[:2] * np.float32(0.5 / (step + 1)), rtol=1e-6)
     assert len(runs) < 8
-    # a number that must be known stays a constant, and the other is traced all the same
+    # a number that must be known stays a constant; the other one is still traced
     for step in range(20):
         np.testing.assert_allclose(mine(X, 0.25 * step, step % 3 + 1), X[: step % 3 + 1] * np.float32(0.25 * step))
     lengths, before = from_jax(fun), len(runs)
     for n in range(8):
         assert mj.numpy.shape(lengths(np.zeros(9), 1.0, n)) == (n,)
     assert len(runs) - before < 20
-    # what can be traced at one type may not be at another
+    # a number may be traceable for one type of x and not for another
     mixed = from_jax(lambda x, n: x * n if x.ndim == 1 else x[:n])
     for x in (X, np.eye(9, dtype=np.float32), X):
         for n in range(8):
@@ -163,7 +163,7 @@ def test_results_that_are_no_traced_arrays_are_given_as_they_are():
     first, second = mine(X), mine(X)
     assert first[1:5] == (2.5, None, "text", len)
     assert isinstance(first[5], mj.Array)
-    first[0][:] = 7  # the caller's own
+    first[0][:] = 7  # the caller's own array
     np.testing.assert_array_equal(second[0], [0, 1, 2])
 
 
@@ -228,7 +228,7 @@ def test_a_value_that_is_needed_is_said_by_jaxs_error_in_terms_of_the_call(fun):
     assert f"from_jax traced {fun.__name__} at {__file__}" in message
     assert "Python number" in message
     assert "flat" not in message
-    if fun is not needs_a_mask:  # of which JAX says nothing
+    if fun is not needs_a_mask:  # JAX's message does not name the argument
         assert "params['scale']" in message
     assert (__file__, fun.__name__) in [(f.filename, f.name) for f in traceback.extract_tb(caught.value.__traceback__)]
 
@@ -268,5 +268,5 @@ def test_functions_that_are_returned_close_over_what_was_computed():
     np.testing.assert_allclose(through, jax.grad(lambda x: use(make(x), x)[0].sum())(X), rtol=1e-6)
     with pytest.raises(NotImplementedError, match="closes over what is being traced"):
         from_jax(lambda x: jax.jit(lambda y: x + y))(X)
-    pull = from_jax(lambda x: jax.vjp(rnp.sin, x)[1])(X)  # a Partial, whose arrays are leaves
+    pull = from_jax(lambda x: jax.vjp(rnp.sin, x)[1])(X)  # a Partial; its arrays are leaves
     np.testing.assert_allclose(from_jax(lambda pull, ct: pull(ct)[0])(pull, X), np.cos(X) * X, rtol=1e-6)

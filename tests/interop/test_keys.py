@@ -1,4 +1,4 @@
-"""Random keys between JAX and minijax: values, types, parameters, and programs that draw numbers from them."""
+"""Random keys between JAX and minijax: values, types, parameters, and programs that draw random numbers."""
 
 import jax
 import jax.extend.random

@@ -1,6 +1,6 @@
-"""Borrowed names: what JAX's public modules have and ours lack.
+"""Borrowed names: public names of JAX that minijax's modules lack.
 
-``python -m tests.interop.test_names`` prints the table for the JAX that is installed.
+``python -m tests.interop.test_names`` prints the table for the installed JAX.
 """
 
 import importlib
@@ -26,7 +26,7 @@ PUBLIC = known_names()
 
 
 def public_names(module):
-    """The public names of JAX's module: no deprecated one, and of its modules those in the table."""
+    """The public names of JAX's module, without deprecated ones; of its submodules, those in the table."""
     theirs = importlib.import_module(f"jax.{module}")
     found = []
     for name in dir(theirs):

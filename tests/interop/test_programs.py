@@ -1,4 +1,4 @@
-"""Programs of JAX's as programs of ours: the same equations, with the user's lines, or refused with the reason."""
+"""JAX's programs as minijax programs: the same equations on the user's lines, or an error with the reason."""
 
 import functools
 import inspect
@@ -33,7 +33,7 @@ X = np.array([0.5, 1.5, -0.25], np.float32)
 
 
 def equations(jaxpr):
-    """All equations of a program, those inside others too."""
+    """All equations of a program, including those of inner programs."""
     for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         yield eqn
         for inner in subjaxprs(eqn.params):
@@ -102,7 +102,7 @@ def test_lines_are_the_users_and_scopes_are_kept():
     def fun(x):
         with jax.named_scope("inside"):
             y = rnp.sin(x)
-        return rnp.linalg.norm(y)  # the innermost lines of this are JAX's
+        return rnp.linalg.norm(y)  # its innermost lines are JAX's
 
     jaxpr = mj.make_jaxpr(from_jax(fun))(X)
     first = inspect.getsourcelines(fun)[1]
@@ -110,7 +110,7 @@ def test_lines_are_the_users_and_scopes_are_kept():
     assert errors.position(sin.source)[0] == first + 2
     assert errors.position(norm.source)[0] == first + 3
     assert (names_of(sin.source), names_of(norm.source)) == ("inside", "")
-    # an equation of which JAX knows no line of the user's gets that of the call
+    # an equation without a user's line in JAX has the line of the call
     outer = mj.make_jaxpr(from_jax(rnp.sin))(X)
     assert errors.summarize(outer.eqns[0].source).split(":")[0] == __file__
 
@@ -207,7 +207,7 @@ def test_what_cannot_be_taken_over_is_refused_with_the_reason():
 
 
 def checked(x):
-    """What a third party's primitive may be evaluated by: a check in Python, a constraint for several devices."""
+    """A third party's implementation may contain a Python check and a sharding constraint."""
     mesh = jax.make_mesh((1,), ("d",))
     y = jax.lax.with_sharding_constraint(x * 2, jax.sharding.NamedSharding(mesh, jax.P()))
     jax.debug.callback(SEEN.append, y.sum())
@@ -239,6 +239,6 @@ def test_a_lowering_that_calls_python_is_that_of_what_the_primitive_is_evaluated
         np.testing.assert_array_equal(run(x), 2 * x)
         mj.effects_barrier()
         assert list(map(float, SEEN)) == [12.0]
-    # its integer result has no cotangent, and JAX's batching rule gives results without the axis
+    # its integer result has no cotangent, and JAX's batching rule returns unbatched results
     np.testing.assert_array_equal(mj.grad(lambda x: mine(x)[1])(x), [0, 2, 0])
     np.testing.assert_array_equal(mj.vmap(mine, out_axes=None)(np.stack([x, x])), 4 * x)

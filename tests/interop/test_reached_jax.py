@@ -1,4 +1,4 @@
-"""Values of minijax's that reach a function of real JAX: the error says where, and names ``from_jax``."""
+"""minijax values passed to a function of real JAX: the error shows the place and names ``from_jax``."""
 
 import jax
 import jax.numpy as rnp

@@ -1,4 +1,4 @@
-"""``replacing_jax``: packages written on JAX run on minijax, and nobody else notices."""
+"""``replacing_jax``: packages written for JAX run on minijax, and other code still gets JAX."""
 
 import asyncio
 import builtins
@@ -83,7 +83,7 @@ def engines():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder on the path with packages on JAX."""
+    """A folder on the path with packages that use JAX."""
     root = tmp_path_factory.mktemp("packages")
     for name, text in PACKAGE.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -161,7 +161,7 @@ def test_a_block_is_its_threads_and_its_files_own(ours):
         found["task"] = overjax
 
     async def tasks():
-        waiting = asyncio.create_task(beside())  # copies the context as it is before the block
+        waiting = asyncio.create_task(beside())  # copies the context from before the block
         with replacing_jax():
             await asyncio.sleep(0)
             await waiting
@@ -180,7 +180,7 @@ def test_a_block_is_its_threads_and_its_files_own(ours):
     asyncio.run(tasks())
     assert found["thread"] is found["task"] is sys.modules["overjax"] is not ours
     assert found["own"] is ours and base is ours._src.base
-    assert code["onit"].State is ours.State  # imports JAX through another package only
+    assert code["onit"].State is ours.State  # imports JAX only through another package
 
 
 def test_import_errors_name_what_is_missing(folder):
@@ -269,7 +269,7 @@ def test_what_is_missing_says_so_at_use(tmp_path, monkeypatch):
         "import jax.sharding as shd\n"
         "from jax._src import compiler\n"
         "maker = shd.make_single_device_sharding\n"
-        "made = maker(1).spec\n"  # what is made of it while the module is imported
+        "made = maker(1).spec\n"  # it is used while the module is imported
         "class Mine(maker):\n    field: maker | None = None\n"
         "def use(x: maker[int] | None = None):\n    return maker(1)\n"
         "def has(x):\n    return isinstance(x, maker) or isinstance(x, jax.Array | maker)\n"
@@ -316,7 +316,7 @@ def test_somebody_else_replaces_the_import_while_a_block_is_open(folder, monkeyp
         inner = builtins.__import__
         builtins.__import__ = lambda *args, **kwargs: inner(*args, **kwargs)
     others = builtins.__import__
-    with replacing_jax():  # over theirs, under which that of the first block still is
+    with replacing_jax():  # wraps their import function, which wraps the first block's
         import overjax.late as late
     assert late.engines()[0] is minijax.jit and builtins.__import__ is others
 

@@ -1,4 +1,4 @@
-"""Commands on programs that use packages built on JAX: what these make is kept whole, the user's functions are not."""
+"""Commands on programs that use packages built on JAX: minijax keeps the packages' objects whole, not the user's."""
 
 import sys
 
@@ -10,8 +10,8 @@ from minijax.interop import carrier
 from minijax.repl import batch
 from minijax.tools.documents.document import plain
 
-# Of the shape of Flax (objects with methods), Equinox (modules that are pytrees, with functions as leaves; a jit of
-# their own) and Optax (named tuples of functions).
+# Modelled on Flax (objects with methods), Equinox (modules that are pytrees with functions as leaves, and its own jit)
+# and Optax (named tuples of functions).
 PACKAGE = """\
 import dataclasses, functools
 from typing import NamedTuple
@@ -113,7 +113,7 @@ def train(model, x): return jax.tree.map(lambda leaf: leaf * 2 if hasattr(leaf, 
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
-    # a package counts as installed by where it is
+    # a package's location decides whether it is an installed one
     folder = tmp_path_factory.mktemp("installed")
     (folder / "layers_on_jax.py").write_text(PACKAGE)
     folders = (*carrier.foreign_folders(), str(folder))
@@ -173,7 +173,7 @@ def test_every_command_takes_them(session, line, said):
 
 
 def test_why_looks_into_a_librarys_jit(session):
-    """Of which all functions are one function for JAX but for their names."""
+    """For JAX all functions of this jit are one function with different names."""
     session.run_line("a, b = lib.keeping_jit(lambda q: jnp.sin(q)), lib.keeping_jit(lambda q: q)")
     assert "JAX has not traced a while it was watched" in _text(session, "%why a(x)")
     session.run_line("b.__name__ = 'other'")

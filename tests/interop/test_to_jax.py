@@ -1,4 +1,4 @@
-"""Functions of minijax on JAX, and there and back again."""
+"""Functions of minijax run by JAX, and round trips."""
 
 import jax
 import jax.ad_checkpoint

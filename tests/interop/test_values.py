@@ -1,4 +1,4 @@
-"""Values of the one library in the other: arrays, keys, and trees that only JAX was told of."""
+"""Values of one library in the other: arrays, keys, and trees registered with JAX only."""
 
 import dataclasses
 
@@ -21,7 +21,7 @@ X = np.array([0.5, 1.5, -0.25], np.float32)
 
 @jax.tree_util.register_pytree_with_keys_class
 class Layer:
-    """A class that only JAX was told of, with a static part."""
+    """A class registered only with JAX, with a static part."""
 
     def __init__(self, w, b, act):
         self.w, self.b, self.act = w, b, act

@@ -1,9 +1,9 @@
-"""Calls of the primitives of ``ops`` other than the elementwise ones: the lines of ``rows.txt``, as rows.
+"""Calls of the non-elementwise primitives of ``ops``: the lines of ``rows.txt``, as rows.
 
 A line is an expression of ``lax``, ``jnp``, ``np``, the functions ``named`` and arrays. ``{a|b}`` stands for each of
 the texts, ``{*}`` for each dtype of ``EVERY``, ``\\1`` for the choice of the first braces. A name like ``f32_2_3`` is
 an array of this dtype and shape; with ``y`` it is reversed, with ``z`` doubled; others are in ``ARRAYS``. A line that
-ends in ``!d`` is not differentiated, one in ``!v`` not mapped.
+ends in ``!d`` is not differentiated; one that ends in ``!v`` is not vmapped.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ ARRAY = re.compile(rf"(?<![\w.'])(?:({'|'.join(DTYPES)})((?:_\d+)*)([yz]?)|{'|'.
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """``function(ns, *args)``, and whether it is differentiated and mapped."""
+    """``function(ns, *args)``, and whether to differentiate and vmap it."""
 
     name: str
     function: Callable[..., Any]
@@ -88,17 +88,17 @@ def values(*shape: int, dtype: Any = np.float32) -> np.ndarray:
 
 
 def is_float(x: Any) -> bool:
-    """Whether it is differentiated with respect to ``x``."""
+    """Whether ``x`` is differentiated."""
     return np.asarray(x).dtype.kind == "f" or np.asarray(x).dtype == bfloat16
 
 
 def cotangent(x: Any) -> np.ndarray:
-    """Something of the type of the result ``x`` to pull back."""
+    """A cotangent of the type of the result ``x``."""
     return values(*x.shape, dtype=x.dtype)
 
 
 def array(found: re.Match[str]) -> Any:
-    """The array of a name."""
+    """The array for a name."""
     dtype, shape, how = found.groups()
     if dtype is None:
         return ARRAYS[found[0]]
@@ -107,7 +107,7 @@ def array(found: re.Match[str]) -> Any:
 
 
 def named(ns: Any) -> dict[str, Any]:
-    """What an expression names, besides its arrays."""
+    """The names that an expression uses, except arrays."""
     lax = ns.lax
 
     def gather(x: Any, i: Any, sizes: Any, *numbers: Any, mode: str = "fill", **options: Any) -> Any:
@@ -132,7 +132,7 @@ def named(ns: Any) -> dict[str, Any]:
 
 
 def expressions(path: Path = Path(__file__).parent / "rows.txt") -> Iterator[tuple[str, str]]:
-    """Each expression that the lines of a file stand for, and its marks."""
+    """The expressions of each line of a file, with their marks."""
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             continue
@@ -162,11 +162,11 @@ def batched(x: Any, axis: int) -> np.ndarray:
 
 
 def mappings(row: Row) -> Iterator[tuple[Any, ...]]:
-    """The ``in_axes`` to try: all in front, each operand alone, and last axes against first ones."""
+    """The ``in_axes`` to try: all first axes, each operand alone, and last axes with first ones."""
     n = len(row.args)
     yield (0,) * n
     if any(np.asarray(x).dtype not in (np.float32, np.int32, bool) for x in row.args):
-        return  # dtypes make no difference to batching
+        return  # batching does not depend on dtypes
     if n > 1:
         for i in range(n):
             yield tuple(0 if j == i else None for j in range(n))

@@ -1,4 +1,4 @@
-"""Callbacks into Python: they survive every transformation, and fail with the user's own words."""
+"""Callbacks into Python: every transformation keeps them, and their errors have the user's message."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCALAR = minijax.ShapeDtypeStruct((), np.float32)
 
 
 def host_sin(x: Any, method: str | None = "expand_dims") -> Any:
-    """sin on the host, of any shape."""
+    """sin on the host, for any shape."""
     return minijax.pure_callback(np.sin, minijax.ShapeDtypeStruct(jnp.shape(x), np.float32), x, vmap_method=method)
 
 
@@ -47,7 +47,7 @@ def test_pure_callback_plain_jit_and_nested() -> None:
     "method", ["sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized"]
 )
 def test_vmap_methods_are_jaxs(method: str) -> None:
-    """Values, and the shapes that the Python function gets, agree with JAX; so does the jaxpr."""
+    """Values, the shapes that the Python function receives, and the jaxpr agree with JAX."""
 
     def run(ns: Any, wrap: Any) -> tuple[Any, list[Any]]:
         seen: list[Any] = []
@@ -62,7 +62,7 @@ def test_vmap_methods_are_jaxs(method: str) -> None:
         out = wrap(ns.vmap(f, in_axes=(0, None)))(np.ones((2, 3), np.float32), np.float32(2.0))
         return np.asarray(out), sorted(set(seen))
 
-    if method == "legacy_vectorized":  # the unmapped operand is not touched
+    if method == "legacy_vectorized":  # the unmapped operand stays unbatched
         expected = run(jax, lambda f: f)
         assert str(run(minijax, lambda f: f)) == str(expected)
         return
@@ -114,7 +114,7 @@ def test_what_a_callback_raises_comes_once_and_an_interrupt_as_itself(
 
     f = wrap(f)
     x = make(1.0)
-    for _ in range(3):  # the third call of a jitted function takes the shortest way
+    for _ in range(3):  # the third call of a jitted function takes the shortest path
         np.asarray(f(x))
     expected = minijax.errors.JaxRuntimeError if error is OSError else error
     with pytest.raises(expected, match="mine"):
@@ -125,7 +125,7 @@ def test_what_a_callback_raises_comes_once_and_an_interrupt_as_itself(
 
 
 def test_results_of_an_interrupted_program_are_an_error_afterwards() -> None:
-    """The interrupt comes once; who asks again is told that the program failed."""
+    """The interrupt is raised once; later reads of the result raise that the program failed."""
     big = jnp.ones((700, 700))
 
     @minijax.jit
@@ -227,7 +227,7 @@ def test_callbacks_may_use_the_engine_and_take_what_is_no_array() -> None:
     seen: list[Any] = []
 
     def host(x: Any, label: str, *, unit: str) -> None:
-        seen.append((label, float(jnp.sin(x)), unit))  # evaluated, although a jit is being staged when it runs eagerly
+        seen.append((label, float(jnp.sin(x)), unit))  # evaluated, even if it runs while a jit is being staged
 
     minijax.jit(lambda x: debug.callback(host, x, "first", unit="m"))(0.0)
     debug.callback(host, 0.0, "second", unit="s")

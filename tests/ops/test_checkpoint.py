@@ -1,4 +1,4 @@
-"""``checkpoint``: JAX's values, jaxprs and errors; what is saved, what is computed again, and the memory it takes."""
+"""``checkpoint``: JAX's values, jaxprs and errors; saved values, recomputation, and memory."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def barrier(ns: Any, x: Any, y: Any) -> Any:
     return (a * b["y"]).sum()
 
 
-# JAX calls what is known in a jit or a scan, though it hands on an input or nothing is left of it.
+# JAX keeps a call for the known part of a jit or scan, even if it only forwards inputs or is empty.
 OTHER = {"result_of_jit_used_again", "forwards_and_repeats", "integers_and_booleans", "of_cond"}
 OTHER.add("of_scan_that_saves_a_name")
 REVERSE = ("grad", "vmap_of_grad", "grad_of_vmap", "grad_of_grad", "jvp_of_grad")
@@ -161,7 +161,7 @@ def test_same_values(name: str) -> None:
     check_values(CASES[name])
 
 
-# JAX's inner call hands on the residual that it gets
+# in JAX the inner call returns the residual that it receives
 @pytest.mark.parametrize("name", sorted(CASES.keys() - {"nested_with_policies"}))
 def test_same_programs(name: str) -> None:
     check_programs(CASES[name], other=REVERSE if name in OTHER else ())
@@ -176,7 +176,7 @@ def test_same_programs_with_every_policy(policy: Any) -> None:
 
 
 def count(jaxpr: Jaxpr, *names: str) -> int:
-    """How many equations of these primitives are in ``jaxpr`` and all jaxprs inside."""
+    """The number of equations of these primitives in ``jaxpr`` and its inner jaxprs."""
     own = sum(eqn.primitive.name in names for eqn in jaxpr.eqns)
     return own + sum(count(sub, *names) for eqn in jaxpr.eqns for sub in subjaxprs(eqn.params))
 
@@ -193,12 +193,12 @@ def test_the_backward_pass_recomputes() -> None:
     plain = minijax.make_jaxpr(minijax.grad(sines))(1.0).jaxpr
     again = minijax.make_jaxpr(minijax.grad(minijax.checkpoint(sines)))(1.0).jaxpr
     assert (count(plain, "sin"), count(plain, "cos")) == (3, 3)
-    # the forward pass computes the sines alone; the backward pass two of them again, and the cosines
+    # the forward pass computes only the sines; the backward pass computes two of them again, and the cosines
     (backward,) = remat_eqns(minijax.checkpoint(sines), 1.0)
     inside = backward.params["jaxpr"].jaxpr
     assert (count(inside, "sin"), count(inside, "cos")) == (2, 3)
     assert (count(again, "sin"), count(again, "cos")) == (5, 3)
-    # it takes the argument and the cotangent: nothing else was saved
+    # its operands are the arguments and the cotangent: nothing else was saved
     assert len(backward.invars) == 2 and backward.params["differentiated"] is True
 
 
@@ -281,7 +281,7 @@ def temporaries(ns: Any, wrap: Any, length: int) -> float:
 def test_memory_grows_with_the_residuals_and_remat_reduces_it() -> None:
     plain = {n: temporaries(minijax, lambda f: f, n) for n in (16, 32)}
     saved = {n: temporaries(minijax, minijax.checkpoint, n) for n in (16, 32)}
-    # per step: c and the three cosines or their arguments, against c alone
+    # per step: c and the three cosines or their arguments, compared with c alone
     assert round((plain[32] - plain[16]) / 16) == 5
     assert round((saved[32] - saved[16]) / 16) == 1
     assert saved[32] < plain[32] / 3

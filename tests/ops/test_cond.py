@@ -1,7 +1,7 @@
-"""``cond`` and ``switch`` against JAX: printed jaxprs and types; and what only our rules promise.
+"""``cond`` and ``switch`` against JAX: printed jaxprs and types; and promises of minijax's rules.
 
-Programs under every transformation, against JAX's values and jaxprs, are in ``tests.oracle.control_flow``; here are
-those that it does not have.
+``tests.oracle.control_flow`` has programs under every transformation, with JAX's values and jaxprs; this file has
+those that it lacks.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def array_constants(ns: Any) -> Callable[..., Any]:
     return lambda x: ns.lax.cond(x > 0, lambda z: c * z, lambda z: d - z + c, x)
 
 
-# name -> (function of a namespace that makes the program, its arguments)
+# name -> (function from a namespace to the program, its arguments)
 FORMS: dict[str, tuple[Callable[[Any], Callable[..., Any]], tuple[Any, ...]]] = {
     "python_bool": (lambda ns: lambda: ns.lax.cond(True, lambda: 3, lambda: 4), ()),
     "numpy_bool": (lambda ns: lambda: ns.lax.cond(np.bool_(False), lambda: 3, lambda: 4), ()),
@@ -149,12 +149,12 @@ def test_printed_as_by_jax(name: str) -> None:
 
 
 def guarded_root(ns: Any, x: Any) -> Any:
-    """The branch not taken has an infinite derivative, which must not show."""
+    """The branch not taken has an infinite derivative, which must not affect the result."""
     return ns.lax.cond(x > 0, lambda x: ns.numpy.sqrt(x), lambda x: 0.0 * x, x)
 
 
 def residuals_of_several_types(ns: Any, i: Any, x: Any, m: Any) -> Any:
-    """Branches whose residuals differ in number and in type."""
+    """Branches whose residuals differ in number and type."""
 
     def products(x: Any, m: Any) -> Any:
         return (m @ x).sum() * ns.numpy.sin(x[0])
@@ -169,7 +169,7 @@ def residuals_of_several_types(ns: Any, i: Any, x: Any, m: Any) -> Any:
 
 
 def constant_branches(ns: Any, i: Any, x: Any, m: Any) -> Any:
-    """Branches without a tangent, and with that of one operand only."""
+    """Branches without a tangent, and with the tangent of only one operand."""
     return ns.lax.switch(i, [lambda x, m: 1.5, lambda x, m: (m * m).sum(), lambda x, m: (x * x).sum()], x, m)
 
 
@@ -194,7 +194,7 @@ CASES = {
         Case("float_predicate", float_predicate, (np.asarray(0.5), floats(3))),
     )
 }
-# where a branch has no tangent, JAX saves the zero that stands for it, though nobody reads it
+# where a branch has no tangent, JAX saves a zero for it, though nothing reads it
 OTHER = {"residuals_of_several_types": ("grad_of_grad",), "float_predicate": ("grad_of_grad",)}
 OTHER["constant_branches"] = ("grad", "vmap_of_grad")
 
@@ -211,7 +211,7 @@ def test_no_nan_from_branches_not_taken() -> None:
 
 
 def test_one_branch_is_run() -> None:
-    """Both branches are traced, once; only one acts on the world."""
+    """Both branches are traced, once; only the chosen one has its effect."""
     traced: list[str] = []
     happened: list[float] = []
 
@@ -239,7 +239,7 @@ def test_disable_jit_calls_the_function() -> None:
     with subject.disable_jit():
         assert subject.lax.cond(True, lambda: "anything", lambda: 1) == "anything"
         assert subject.lax.switch(7, [lambda: 1, lambda: "last"]) == "last"
-        # a traced predicate is still a cond
+        # a traced predicate still stages a cond
         out = subject.vmap(lambda x: subject.lax.cond(x > 1, lambda: 3, lambda: 4))(np.arange(3))
     assert np.asarray(out).tolist() == [4, 4, 3]
 
@@ -268,7 +268,7 @@ def conds(jaxpr: Any) -> list[Any]:
 
 @only_minijax
 def test_the_same_functions_are_the_same_program() -> None:
-    """Staged, derived and compiled once, however often it is called."""
+    """Staged, derived and compiled once for any number of calls."""
 
     def double(x: Any) -> Any:
         return x * 2.0
@@ -289,7 +289,7 @@ def test_the_same_functions_are_the_same_program() -> None:
 
 @only_minijax
 def test_residuals_of_one_type_share_their_place() -> None:
-    """Of each type there are as many residuals as the greediest branch has, not as all have together."""
+    """For each type, the number of residuals is the maximum over the branches, not the sum."""
     from minijax.ir.typecheck import typecheck_jaxpr
 
     ns = subject.numpy
@@ -307,7 +307,7 @@ def test_residuals_of_one_type_share_their_place() -> None:
         typecheck_jaxpr(jaxpr)
         forward, backward = conds(jaxpr)
         for branch in (*forward.params["branches"], *backward.params["branches"]):
-            # of placeholders there is one for each residual, also where the branch has it
+            # each residual has one placeholder, also where the branch has the residual
             rest = normalise(branch)
             assert len(rest.ops) == len(rest.without_dead_code().ops), "an equation that nobody reads"
         return Counter(v.aval.str_short() for v in forward.outvars[1:])
@@ -382,7 +382,7 @@ def test_lowered_to_case() -> None:
 @only_minijax
 @pytest.mark.parametrize("policy", [None, "everything_saveable", "dots_saveable", "save_only_these_names"])
 def test_checkpoint_looks_into_branches(policy: str | None) -> None:
-    """What the policy saves inside of a branch is a residual; the gradient is the same whatever it saves."""
+    """Values inside a branch that the policy saves are residuals; no policy changes the gradient."""
     policies = subject.checkpoint_policies
     chosen = None if policy is None else getattr(policies, policy)
     if policy == "save_only_these_names":

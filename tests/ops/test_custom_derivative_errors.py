@@ -1,5 +1,5 @@
-"""Derivative rules used wrongly: the errors of ``custom_jvp``, ``custom_vjp`` and their helpers are JAX's in both words
-and types.
+"""Misuse of derivative rules: errors of ``custom_jvp``, ``custom_vjp`` and their helpers have JAX's words and
+types.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def forward(ns: Any, x: Any, y: Any) -> Any:
 
 
 def closing_over(ns: Any, make: Callable[..., Any], active: bool, wrap: str = "") -> Any:
-    """Differentiate in what a custom function closes over."""
+    """Differentiate a custom function with respect to a closed-over value."""
 
     def outer(y):
         return make(ns, y)(y if active else 2.0)
@@ -95,7 +95,7 @@ def symbolic_of_wrong_shape(ns: Any) -> Any:
 
 CLOSED = "Detected differentiation of a custom_vjp function with respect to a closed-over value. That isn't supported"
 FORWARD_MODE = "can't apply forward-mode autodiff (jvp) to a custom_vjp function."
-# how the forward-mode derivative of a custom_vjp function is differentiated once more
+# ways to differentiate the forward-mode derivative of a custom_vjp function once more
 SECOND_ORDER: dict[str, Callable[[Any, Any], Any]] = {
     "grad": lambda n, g: n.grad(g)(ONE),
     "grad of jit": lambda n, g: n.grad(n.jit(g))(ONE),
@@ -103,7 +103,7 @@ SECOND_ORDER: dict[str, Callable[[Any, Any], Any]] = {
     "grad of scan": lambda n, g: n.grad(lambda x: n.lax.scan(lambda c, _: (g(c), None), x, None, length=2)[0])(ONE),
     "grad of cond": lambda n, g: n.grad(lambda x: n.lax.cond(x > 0, g, g, x))(ONE),
 }
-# name -> (what raises in both libraries, JAX's essential words)
+# name -> (program that raises in both libraries, JAX's essential words)
 REFUSED: dict[str, tuple[Callable[[Any], Any], tuple[str, ...]]] = {
     "tangents' shapes": (
         jvp_with(lambda ns, f, p, t: ((f(*p), p[0]), (ns.numpy.ones(3), t[0]))),
@@ -159,7 +159,7 @@ def test_refused_in_jax_words(name: str) -> None:
 
 
 def test_closing_over_in_a_staged_custom_jvp_is_refused_too() -> None:
-    """JAX fails here with "No constant handler"; the derivative would be wrong."""
+    """JAX fails here with "No constant handler"; a derivative would be wrong."""
     with pytest.raises(errors.UnexpectedTracerError, match="custom_jvp function with respect to a closed-over value"):
         closing_over(minijax, scaled_jvp, False, "jit")
     assert issubclass(CustomVJPException, Exception)

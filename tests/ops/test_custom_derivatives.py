@@ -1,7 +1,7 @@
-"""``custom_jvp``, ``custom_vjp`` and their helpers: programs against JAX's values and jaxprs, printing, and what
-only our implementation promises (closures under vmap, nothing kept alive, rules watched).
+"""``custom_jvp``, ``custom_vjp`` and their helpers: programs against JAX's values and jaxprs, printing, and
+promises of minijax alone (closures under vmap, nothing kept alive, observed rules).
 
-Most rules here are wrong on purpose, by a factor: so the tests see whether the rule was used.
+Most rules here are wrong on purpose, by a factor, so the tests detect whether the rule was used.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def nothing_left_on_the_stack() -> Any:
 
 
 def rules(ns: Any) -> Any:
-    """``ns.custom_derivatives``, imported."""
+    """Import ``ns.custom_derivatives``."""
     return importlib.import_module(f"{ns.__name__}.custom_derivatives")
 
 
@@ -65,7 +65,7 @@ def sine_jvp(ns: Any, factor: float = 2.0) -> Callable[..., Any]:
 
 
 def sine_vjp(ns: Any, factor: float = 2.0, call_itself: bool = False) -> Callable[..., Any]:
-    """A forward pass that calls the function has no forward-mode derivative, and so no second derivative by ``jvp``."""
+    """If the forward pass calls the function, it has no forward mode, and so no second derivative by ``jvp``."""
     jnp = ns.numpy
 
     @ns.custom_vjp
@@ -190,7 +190,7 @@ def gradient_of(ns: Any) -> Callable[..., Any]:
 
 
 def converted(ns: Any) -> Callable[..., Any]:
-    """A higher-order function whose argument closes over what is differentiated."""
+    """A higher-order function; its argument closes over a differentiated value."""
 
     @functools.partial(ns.custom_vjp, nondiff_argnums=(0,))
     def run(fun, x, *args):
@@ -218,7 +218,7 @@ def mapped_inside(ns: Any, make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def closing_over_mapped(ns: Any, make: Callable[..., Any]) -> Callable[..., Any]:
-    """The function and its rule close over what two enclosing vmaps map."""
+    """The function and its rule close over values that two enclosing vmaps map."""
     ys = ns.numpy.arange(3.0)
 
     def inner(x):
@@ -227,7 +227,7 @@ def closing_over_mapped(ns: Any, make: Callable[..., Any]) -> Callable[..., Any]
     return lambda x: inner(x).sum()
 
 
-# name -> (program, arguments, whether it has a forward mode)
+# name -> (program, arguments, whether it has forward mode)
 PROGRAMS: dict[str, tuple[Callable[[Any], Callable[..., Any]], tuple[Any, ...], bool]] = {
     "jvp in jit": (lambda ns: ns.jit(sine_jvp(ns)), (VECTOR, SCALAR), True),
     "vjp in jit": (lambda ns: ns.jit(sine_vjp(ns)), (VECTOR, VECTOR), False),
@@ -248,7 +248,7 @@ CASES = [
     Case(name, lambda ns, *args, p=program: p(ns)(*args), args, forward=forward)
     for name, (program, args, forward) in PROGRAMS.items()
 ]
-# JAX has an equation that nobody reads.
+# JAX has an unused equation.
 OTHER = {"custom_gradient": ("value", "vmap"), "closure_convert": ("grad_of_vmap",)}
 
 
@@ -286,7 +286,7 @@ def with_rule(f: Any) -> Any:
 
 
 def scan_of_one_call(ns: Any) -> Callable[..., Any]:
-    """The body is one call of a function with a rule, and so is the known part of the body."""
+    """The body is one call of a function with a rule; so is the known part of the body."""
     f = with_rule(ns.custom_jvp(lambda x: x * x))
     return lambda x: ns.lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0]
 
@@ -355,7 +355,7 @@ def test_staged_once_and_its_rule_once() -> None:
 
 
 def test_second_derivatives_through_scan() -> None:
-    """As in JAX, a custom_vjp function keeps its rule when scan is split, and a custom_jvp function loses it."""
+    """As in JAX, a custom_vjp function keeps its rule when scan is partially evaluated; a custom_jvp one loses it."""
 
     def second(ns: Any, f: Callable[..., Any], scan: bool) -> Any:
         def fun(x):
@@ -375,7 +375,7 @@ def test_second_derivatives_through_scan() -> None:
 
 @pytest.mark.parametrize("make", [sine_jvp, sine_vjp])
 def test_pruned_results_keep_the_rule(make: Callable[..., Any]) -> None:
-    """Dead-code elimination drops a result of the call; the others are still differentiated by the rule."""
+    """Dead-code elimination drops one result of the call; the rule still differentiates the others."""
     two = two_results(make is sine_vjp)
 
     def body(c, a):
@@ -430,7 +430,7 @@ def test_dead_code_elimination(make: Callable[..., Any], used: tuple[bool, ...])
 
 
 def test_a_backward_pass_may_close_over_what_is_mapped() -> None:
-    """It runs when that vmap has ended. JAX calls its tracers escaped then."""
+    """The backward pass runs after that vmap ended; in JAX its tracers have escaped then."""
 
     def scaled(y):
         f = minijax.custom_vjp(lambda x: x * y)
@@ -533,7 +533,7 @@ STAGED = {
 
 @pytest.mark.parametrize("transformed", STAGED.values(), ids=STAGED)
 def test_pythons_residuals_stay_pythons(transformed: Any) -> None:
-    """Libraries keep booleans among the residuals, and ask for no less: also where the forward pass was staged."""
+    """Residuals that are Python booleans stay booleans, as libraries expect, even if the forward pass was staged."""
     found: dict[str, list[Any]] = {}
     for ns in (minijax, jax):
         f = ns.custom_vjp(lambda x: x * 2)
@@ -541,7 +541,7 @@ def test_pythons_residuals_stay_pythons(transformed: Any) -> None:
 
         def backward(residuals: Any, ct: Any, seen: list[Any] = seen) -> Any:
             seen.append([(type(each).__name__, float(each)) for each in residuals[:-1]])
-            assert hasattr(residuals[-1], "shape")  # NumPy's is an array
+            assert hasattr(residuals[-1], "shape")  # NumPy's becomes an array
             return (ct * 6,)
 
         f.defvjp(lambda x: (x * 2, (False, 3, 2.5, True, np.bool_(True))), backward)

@@ -1,4 +1,4 @@
-"""What the primitives say when operands do not fit: JAX's exception type and the essentials of its words."""
+"""Errors of primitives for unsuitable operands: JAX's exception type and the essential words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INTEGERS = np.arange(3, dtype=np.int32)
 
 
 def deleted(ns: Any) -> Any:
-    """An array that was deleted, which is no error to do twice."""
+    """A deleted array; deleting it twice raises no error."""
     x = ns.numpy.arange(3.0)
     assert not x.is_deleted()
     x.delete()
@@ -33,7 +33,7 @@ def deleted(ns: Any) -> Any:
 
 
 def names(ns: Any) -> dict[str, Any]:
-    """What the expressions of ``refused.txt`` name."""
+    """The names that expressions of ``refused.txt`` use."""
     lax = ns.lax
 
     def conv(strides: Any = (1,), padding: Any = "SAME", rhs: Any = (2, 1, 2), dtype: Any = "f4", **params: Any) -> Any:
@@ -70,13 +70,13 @@ def test_calls_are_refused_as_jax_refuses_them(line: str) -> None:
 
 
 def test_reshape_keeps_the_number_of_elements() -> None:
-    """Checked here, in the words of JAX's rule for it; JAX 0.10 leaves it to XLA."""
+    """minijax checks this, with the words of JAX's rule; JAX 0.10 leaves it to XLA."""
     with pytest.raises(TypeError, match="reshape total size must be unchanged, got new_sizes"):
         minijax.lax.reshape(VECTOR, (2, 2))
 
 
 def test_shapes_must_be_known() -> None:
-    """A traced size is not a shape, and the message says what helps."""
+    """A traced size is not a shape, and the message suggests static_argnums."""
     with pytest.raises(TypeError, match="Shapes must be 1D sequences of concrete values of integer type"):
         minijax.jit(lambda n: minijax.lax.full((n,), 0.0))(3)
     with pytest.raises(TypeError, match="static_argnums"):
@@ -99,7 +99,7 @@ def test_reduce_by_a_function_that_does_not_fit() -> None:
 
 @pytest.mark.parametrize("algorithm", ["TF32_TF32_F32", "F16_F16_F32"])
 def test_algorithms_of_accelerators_are_refused(algorithm: str) -> None:
-    """Where the product is compiled, as in JAX; here also where it is evaluated."""
+    """When the product is compiled, as in JAX; minijax also when it is evaluated."""
     for ns, evaluate in ((jax, jax.jit), (minijax, minijax.jit), (minijax, lambda f: f)):
         product = evaluate(lambda x, ns=ns: ns.lax.dot(x, x.T, precision=algorithm))
         with pytest.raises(ValueError, match=f"The precision '{algorithm}' is not supported by dot_general on CPU"):

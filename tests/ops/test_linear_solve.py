@@ -1,4 +1,4 @@
-"""``custom_linear_solve`` and ``custom_root``: solved by anything, differentiated as what they solve."""
+"""``custom_linear_solve`` and ``custom_root``: any solver, with the derivatives of the exact solution."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def stack_is_empty() -> Any:
 
 
 def cramer(ns: Any, matvec: Any, b: Any) -> Any:
-    """Two equations, solved with the columns that ``matvec`` gives."""
+    """Solve two equations with the columns that ``matvec`` gives."""
     one, two = ns.numpy.array([1.0, 0.0], "float32"), ns.numpy.array([0.0, 1.0], "float32")
     p, q = matvec(one), matvec(two)
     det = p[0] * q[1] - q[0] * p[1]
@@ -37,7 +37,7 @@ def cramer(ns: Any, matvec: Any, b: Any) -> Any:
 
 
 def by_diagonal(ns: Any, matvec: Any, b: Any) -> Any:
-    """No solution at all, but one without array constants, whose order among the operands JAX chooses otherwise."""
+    """Not a real solver; it avoids array constants, which JAX orders differently among the operands."""
     return b / matvec(ns.numpy.ones_like(b))
 
 
@@ -84,7 +84,7 @@ def trees(ns: Any, a: Any, b: Any) -> Any:
 
 @case(A, B, second=False)
 def a_loop_and_auxiliary_output(ns: Any, a: Any, b: Any) -> Any:
-    """A loop whose length depends on the data, through which reverse mode does not go."""
+    """The length of the loop depends on the data, so it has no reverse mode."""
 
     def solve(matvec: Any, b: Any) -> Any:
         def step(state: Any) -> Any:
@@ -114,7 +114,7 @@ def cube_roots(ns: Any, a: Any) -> Any:
 
 
 def newton(ns: Any, f: Any, x: Any) -> Any:
-    """Newton's method for each element by itself, in a loop."""
+    """Newton's method, elementwise, in a loop."""
 
     def step(x: Any) -> Any:
         value, slope = ns.jvp(f, (x,), (ns.numpy.ones_like(x),))
@@ -128,10 +128,10 @@ def test_same_values(name: str) -> None:
     check_values(CASES[name])
 
 
-# of array constants JAX chooses another order among the operands
+# JAX orders array constants differently among the operands
 @pytest.mark.parametrize("name", sorted(CASES.keys() - {"a_constant_matrix"}))
 def test_same_programs(name: str) -> None:
-    """JAX shares what both solves run in a mapped gradient."""
+    """JAX shares the common code of both solves in a mapped gradient."""
     check_programs(CASES[name], other=("vmap_of_grad",))
 
 

@@ -1,4 +1,4 @@
-"""Where two features meet, each program beside JAX: effects in loops, the order of operands under transposition,
+"""Combinations of two features, each program against JAX: effects in loops, the order of operands under transposition,
 references in control flow, and sharded operands of custom rules.
 """
 
@@ -26,17 +26,17 @@ XS = floats(5, 3, dtype=np.float32)
 
 
 def outcome(run: Callable[[Any], Any], ns: Any) -> Any:
-    """The result of ``run(ns)``, or the kind of the error."""
+    """The result of ``run(ns)``, or the class name of the error."""
     try:
         return run(ns)
     except (AttributeError, NameError):
-        raise  # a mistake in this file
+        raise  # an error in this file
     except Exception as error:
         return type(error).__name__
 
 
 def assert_outcomes_are_jaxs(run: Callable[[Any], Any]) -> None:
-    """The same results, or refused alike; what JAX has not implemented may work here."""
+    """Check for equal results or equal errors; minijax may also work where JAX raises NotImplementedError."""
     ours, theirs = outcome(run, subject), outcome(run, oracle)
     if not isinstance(theirs, str):
         assert not isinstance(ours, str), ours
@@ -54,7 +54,7 @@ def then(_: Any, value: Any) -> Any:
     return value
 
 
-# name -> function of a namespace, a function that has an effect on a value, and an array
+# name -> function of (namespace, function with an effect on a value, array)
 LOOPS: dict[str, Program] = {
     "scan": lambda ns, effect, x: ns.lax.scan(lambda c, y: then(effect(c), (ns.numpy.sin(c) * y, c)), x, XS),
     "scan with a constant": lambda ns, effect, x: ns.lax.scan(
@@ -87,7 +87,7 @@ LOOPS: dict[str, Program] = {
     )[0],
 }
 
-# How a function of ``x`` is called: name -> function of a namespace and it.
+# Ways to call a function of ``x``: name -> function of (namespace, function).
 WAYS: dict[str, Callable[[Any, Program], Any]] = {
     "plain": lambda ns, f: f(X),
     "jit": lambda ns, f: ns.jit(f)(X),
@@ -106,7 +106,7 @@ def pulled_back(ns: Any, f: Program) -> Any:
 
 
 def effects(ns: Any, loop: Program, way: str, kind: str) -> tuple[list[Any], Any]:
-    """The values the effects were given, and the result. JAX promises an order for ordered effects alone."""
+    """The values that the effects received, and the result. JAX guarantees an order only for ordered effects."""
     seen: list[Any] = []
 
     def host(value: Any) -> None:
@@ -127,8 +127,8 @@ def effects(ns: Any, loop: Program, way: str, kind: str) -> tuple[list[Any], Any
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
 def test_effects_of_loops_happen_as_often_as_in_jax(loop: Program, way: str, kind: str) -> None:
-    """Or as in JAX's plain call: JAX hoists effects of constants out of a differentiated scan, drops those of
-    io_callback there, and drops unordered ones of a jitted loop's condition.
+    """Or as often as in JAX's plain call: JAX hoists effects of constants out of a differentiated scan, drops those of
+    io_callback there, and drops unordered ones in the condition of a jitted loop.
     """
     (ours, out), (theirs, expected) = (effects(ns, loop, way, kind) for ns in (subject, oracle))
     if isinstance(out, str):
@@ -147,7 +147,7 @@ A = floats(3, 3, dtype=np.float32)
 
 
 def scan_of_consts_and_xs(ns: Any, w: Any, c: Any, xs: Any, ys: Any) -> Any:
-    """Linear in ``c`` and ``ys``, which stand behind operands that are not transposed."""
+    """Linear in ``c`` and ``ys``, which come after operands that are not transposed."""
 
     def body(c: Any, each: Any) -> Any:
         x, y = each
@@ -208,7 +208,7 @@ LINEAR += [checkpointed, concatenated]
 
 
 def transposed(ns: Any, f: Program, *argnums: int) -> Any:
-    """The transpose of ``f`` in the arguments of ``argnums`` at a cotangent of irregular values."""
+    """The transpose of ``f`` in the arguments ``argnums`` at a cotangent of irregular values."""
     args = [A, X, XS, XS * 2]
 
     def of_linear(*given: Any) -> Any:
@@ -404,14 +404,14 @@ ROWS = floats(4, 6, dtype=np.float32)
 
 
 def placed(ns: Any, *axes: str | None) -> tuple[Any, Any, Any]:
-    """A mesh of two devices, and two operands: the first sharded, the second on every device."""
+    """A mesh of two devices, and two operands: the first sharded, the second replicated."""
     sharding = ns.sharding
     mesh = sharding.Mesh(np.array(ns.devices("cpu")[:2]), ("d",))
     split, whole = (sharding.NamedSharding(mesh, sharding.PartitionSpec(*each)) for each in (axes, ()))
     return mesh, ns.device_put(ROWS, split), ns.device_put(ROWS[::-1], whole)
 
 
-# name -> function of a namespace, a function of two operands, and the operands
+# name -> function of (namespace, function of two operands, the operands)
 SHARDED_WAYS: dict[str, Callable[..., Any]] = {
     "eager": lambda ns, f, x, y: f(x, y),
     "jit": lambda ns, f, x, y: ns.jit(f)(x, y),
@@ -432,7 +432,7 @@ SHARDED_WAYS: dict[str, Callable[..., Any]] = {
 def test_custom_rules_of_sharded_operands(
     make: Callable[[Any], Program], way: str, axes: tuple[str | None, ...]
 ) -> None:
-    """The values, and how they are sharded."""
+    """Values and their shardings match JAX's."""
 
     def run(ns: Any) -> Any:
         _, x, y = placed(ns, *axes)

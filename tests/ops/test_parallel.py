@@ -25,18 +25,18 @@ N = 4  # instances along the axis 'i'
 
 
 class Row(NamedTuple):
-    """``function(ns, x)`` of one example; ``shape`` of the example; what JAX's jaxpr is compared in."""
+    """``function(ns, x)`` of one example; ``shape`` of the example; how to compare with JAX's jaxpr."""
 
     function: Callable[[Any, Any], Any]
     shape: tuple[int, ...] = (N, 3)
     differentiable: bool = True
-    # False where JAX writes the same in other primitives (its jnp.take)
+    # False where JAX uses other primitives (its jnp.take)
     same_jaxpr: bool = True
     dtype: Any = np.float32
 
 
 def nested(ns: Any, x: Any) -> Any:
-    """Reductions along two axes of which the inner one is vmapped here."""
+    """Reductions along two axes; the inner one is vmapped here."""
     return ns.vmap(lambda row: row + ns.lax.psum(ns.numpy.sin(row), ("i", "j")), axis_name="j")(x)
 
 
@@ -57,7 +57,7 @@ def exchange(split: int, concat: int, tiled: bool = False) -> Callable[[Any, Any
 
 
 def exchange_of_two(ns: Any, x: Any) -> Any:
-    """all_to_all along two axes at once, the inner one mapped here over the leading dimension of ``x``."""
+    """all_to_all along two axes at once; the inner one is mapped here over the leading dimension of ``x``."""
     return ns.vmap(lambda row: ns.lax.all_to_all(row, ("i", "j"), 0, 0, tiled=True), axis_name="j")(x)
 
 
@@ -66,7 +66,7 @@ def exchange_of_two_apart(ns: Any, x: Any) -> Any:
 
 
 def of_one_axis_inside_another(ns: Any, x: Any) -> Any:
-    """Every collective over the outer axis, batched by an inner vmap."""
+    """Each collective over the outer axis, batched by an inner vmap."""
 
     def inner(row: Any) -> Any:
         return (
@@ -117,9 +117,9 @@ ROWS = {
     ),
 }
 
-# Where JAX 0.10.2 itself fails, others of our results are asked for instead: its transpose of all_to_all forgets that
-# the dimensions were arranged already, and an untiled psum_scatter counts a batch axis behind it up instead of down
-# (see ``test_psum_scatter_with_the_batch_axis_behind``).
+# Where JAX 0.10.2 fails, other results of minijax are the reference: JAX's transpose of all_to_all forgets that
+# the dimensions were already arranged, and its untiled psum_scatter counts a batch axis behind the scattered axis up
+# instead of down (see ``test_psum_scatter_with_the_batch_axis_behind``).
 BROKEN_IN_JAX = {("all_to_all 0 1", "vmap of grad"), ("all_to_all 1 0", "vmap of grad")}
 
 
@@ -176,7 +176,7 @@ PAIRS = [
 
 @functools.cache
 def expected(name: str) -> dict[str, Any]:
-    """What JAX says to a row in every context, compiled as one program."""
+    """JAX's results of a row in every context, compiled as one program."""
     row = ROWS[name]
     programs = {c: CONTEXTS[c](jax, row) for n, c in PAIRS if n == name and (n, c) not in BROKEN_IN_JAX}
 
@@ -191,7 +191,7 @@ def assert_close(ours: Any, theirs: Any) -> None:
 
 
 def same(ours: Any, theirs: Any) -> None:
-    """The same tree of arrays: shapes, dtypes, weak types, values."""
+    """Check that two trees have the same shapes, dtypes, weak types and values."""
     flat, tree = minijax.tree_util.tree_flatten(ours)
     expected, expected_tree = jax.tree_util.tree_flatten(theirs)
     assert str(tree) == str(expected_tree)
@@ -209,7 +209,7 @@ def test_as_jax(name: str, context: str) -> None:
     closed = minijax.make_jaxpr(ours)(x)
     typecheck_jaxpr(closed)
     if (name, context) in BROKEN_IN_JAX:
-        # what every instance's loss says about its own slice is what their sum says about all
+        # the gradients of the instances' losses in their own slices are the gradient of the sum of losses
         assert_close(ours(x), CONTEXTS["grad"](minijax, row)[0](x))
         return
     same(ours(x), expected(name)[context])
@@ -223,7 +223,7 @@ def test_as_jax(name: str, context: str) -> None:
 
 
 def test_psum_scatter_with_the_batch_axis_behind() -> None:
-    """A batch together gives the same as its examples one by one."""
+    """A batch gives the same as its examples one by one."""
     x = np.random.default_rng(0).uniform(size=(N, N, 2, 5)).astype(np.float32)
 
     def scatter(v: Any) -> Any:
@@ -235,7 +235,7 @@ def test_psum_scatter_with_the_batch_axis_behind() -> None:
 
 
 def test_pbroadcast() -> None:
-    """JAX's vmap of it fails, so its documented equivalent is asked."""
+    """JAX's vmap of pbroadcast fails, so its documented equivalent is the reference."""
     x = argument(Row(nested))
 
     def masked(v: Any) -> Any:
@@ -255,7 +255,7 @@ def test_pbroadcast() -> None:
 
 
 def test_partial_permutations_fill_with_zeros() -> None:
-    """As documented by JAX, whose vmap refuses them."""
+    """As JAX documents; its vmap refuses them."""
     x = np.arange(1.0, 1 + N, dtype=np.float32)
     found = minijax.vmap(lambda v: minijax.lax.ppermute(v, "i", [(0, 2), (3, 0)]), axis_name="i")(x)
     np.testing.assert_array_equal(np.asarray(found), [4.0, 0.0, 1.0, 0.0])
@@ -267,7 +267,7 @@ def test_partial_permutations_fill_with_zeros() -> None:
 
 @pytest.mark.parametrize("construct", ["cond", "while", "scan", "custom_jvp", "custom_vjp", "checkpoint", "jit"])
 def test_constructs_of_unmapped_values_know_the_axis(construct: str) -> None:
-    """No operand is batched, but the axis is used inside."""
+    """No operand is batched, but the code inside uses the axis."""
 
     def make(ns: Any) -> Any:
         lax = ns.lax

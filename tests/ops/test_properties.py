@@ -1,4 +1,4 @@
-"""Laws for every shape: against NumPy, between a primitive and its rules, and beyond what JAX does."""
+"""Laws that hold for every shape: against NumPy, between a primitive and its rules, and beyond JAX."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_dot_general_is_einsum(product: Any) -> None:
 
 
 def padded(x: np.ndarray, value: float, config: list[tuple[int, int, int]]) -> np.ndarray | None:
-    """``pad`` by its definition: spread out, then add or remove at either end. None if that is impossible."""
+    """The definition of ``pad``: spread out, then add or remove at either end. None if impossible."""
     for axis, (low, high, interior) in enumerate(config):
         n = x.shape[axis]
         shape = list(x.shape)
@@ -92,7 +92,7 @@ def test_pad_is_its_definition(axes: Any) -> None:
 
 
 def test_what_cannot_be_differentiated_raises() -> None:
-    """As in JAX: a derivative that nobody wrote is not zero."""
+    """As in JAX: a missing derivative rule is not zero."""
     with pytest.raises(NotImplementedError, match="Differentiation rule for 'nextafter' not implemented"):
         minijax.grad(lambda x: lax.nextafter(x, 2.0))(1.0)
     with pytest.raises(NotImplementedError, match="Differentiation rule for 'nextafter' not implemented"):
@@ -102,7 +102,7 @@ def test_what_cannot_be_differentiated_raises() -> None:
 
 
 def test_cumlogsumexp_of_other_numbers() -> None:
-    """Complex numbers as in JAX, evaluated and compiled; of integers an OverflowError when it runs, not before."""
+    """Complex numbers as in JAX, evaluated and compiled; integers raise OverflowError at run time, not before."""
     x = np.array([1 + 2j, 0.5 - 1j, -3 + 0.1j, 2j, 1 + 3j], np.complex64)
     for reverse in (False, True):
         wanted = jax.lax.cumlogsumexp(x, reverse=reverse)
@@ -117,7 +117,7 @@ def test_cumlogsumexp_of_other_numbers() -> None:
 
 @pytest.mark.parametrize("name", ["reduce_max", "reduce_min", "cummax", "cummin"])
 def test_extrema_of_zeros_and_of_complex_numbers(name: str) -> None:
-    """0 is more than -0, wherever it stands; complex numbers are compared by real parts, then by imaginary ones."""
+    """0 exceeds -0 in any position; complex numbers compare by real parts, then imaginary parts."""
     x = np.array([[0.0, -0.0], [-0.0, 0.0], [-0.0, -0.0], [-3, -0.0], [3, -0.0]], np.float32)
     z = np.array([[1 + 2j, 1 + 3j], [-3 + 0.1j, 2j], [1 - 1j, 1 - 2j]], np.complex64)
 
@@ -145,7 +145,7 @@ def test_a_result_does_not_follow_its_argument() -> None:
 
 
 def test_results_have_exactly_the_abstract_dtype() -> None:
-    """NumPy would widen small integers in sums and products; what is held must be what the type says."""
+    """NumPy would widen small integers in sums and products; the value must have the dtype of the aval."""
     for dtype in (np.int8, np.uint16, np.float16, bfloat16):
         x = values(2, 3, dtype=dtype)
         outs = [
@@ -201,9 +201,9 @@ OF_FLOATS: dict[str, Any] = {
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])
 def test_long_reductions_are_as_exact_as_in_jax(dtype: Any) -> None:
-    """Along each axis: NumPy adds one by one along all but the last, which loses digits with every term."""
+    """Along each axis: NumPy adds terms one by one except along the last axis, which loses digits with every term."""
     rng = np.random.default_rng(1)
-    # nearly equal terms are rounded in one direction, which is the worst that can happen
+    # nearly equal terms all round in one direction, the worst case
     x, y, z = (
         (0.1 + 1e-3 * rng.random(shape)).astype(dtype)
         for shape in ((LONG, 2), (2, LONG), (3, LONG // 3, 4))
@@ -227,7 +227,7 @@ def test_long_reductions_are_as_exact_as_in_jax(dtype: Any) -> None:
 @pytest.mark.parametrize("dtype", [np.float16, bfloat16])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_small_floats_are_added_in_float32(axis: int, dtype: Any) -> None:
-    """Sums, running sums and products, along either axis: rounded once."""
+    """Sums, running sums and products along either axis are rounded once."""
     x = (values(700, 700) % 1 / 16).astype(dtype)
     exact = x.astype(np.float64)
     sums = {
@@ -244,7 +244,7 @@ def test_small_floats_are_added_in_float32(axis: int, dtype: Any) -> None:
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=3), st.data())
 @settings(max_examples=60)
 def test_sums_in_pieces_are_sums(shape: list[int], data: st.DataObject) -> None:
-    """Whatever the lengths, axes and strides: nothing is left out, and nothing added twice."""
+    """For all lengths, axes and strides: no term is left out or added twice."""
     while np.prod(shape) > 200_000:
         shape = [n // 2 + 1 for n in shape]
     axes = data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))
@@ -257,7 +257,7 @@ def test_sums_in_pieces_are_sums(shape: list[int], data: st.DataObject) -> None:
 
 
 def test_tangents_of_integers_are_float0() -> None:
-    """A conversion to integers or an index ends differentiation: its tangent has no elements to speak of."""
+    """A conversion to integers or an index ends differentiation: its tangent has dtype float0."""
     float0 = np.dtype([("float0", "V")])
     for f in (lambda x: lax.convert_element_type(x, np.int32), lambda x: lax.argmax(x, 0, np.int32)):
         out, tangent = minijax.jvp(f, (values(3),), (values(3),))
@@ -265,7 +265,7 @@ def test_tangents_of_integers_are_float0() -> None:
 
 
 def test_stop_gradient_of_nested_differentiation() -> None:
-    """It stops all of the enclosing differentiations, not only the innermost."""
+    """It stops all enclosing differentiations, not only the innermost."""
     f = minijax.grad(minijax.grad(lambda x: lax.stop_gradient(x) * x * x))
     assert float(f(3.0)) == 6.0
     assert float(minijax.vmap(f)(np.array([3.0], np.float32))[0]) == 6.0

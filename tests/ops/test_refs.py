@@ -1,4 +1,4 @@
-"""Mutable array references beside JAX's: printed programs, values under every transformation, errors; and parsing."""
+"""Mutable array references against JAX's: printed programs, values under every transformation, errors, parsing."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def programs(lib, np_):
 
 
 def whiles(lib, np_):
-    """Reverse mode does not go through a while loop."""
+    """A while loop has no reverse mode."""
 
     def fun(x):
         r = lib.new_ref(x)
@@ -121,7 +121,7 @@ def test_values_and_programs_are_jaxs(ours, theirs):
 
 @pytest.mark.parametrize("ours", [ours for ours in OURS if ours.__name__ != "matrix"], ids=lambda f: f.__name__)
 def test_derivatives(ours):
-    """Against a function without references: what is held, as JAX's ``.at`` has it; and of the jitted function."""
+    """Derivatives match those of the jitted function, and finite differences."""
     gradient = minijax.grad(total(ours))(X)
     v = np.array([1.0, -0.5, 2.0], np.float32)
     _, tangent = minijax.jvp(total(ours), (X,), (v,))
@@ -147,12 +147,12 @@ def test_derivatives_are_jaxs():
     np.testing.assert_allclose(minijax.grad(ours)(x), jax.jit(jax.grad(theirs))(x), rtol=1e-6)
     check(minijax.jvp(ours, (x,), (x,)), jax.jvp(theirs, (x,), (x,)))
     plain = minijax.grad(minijax.grad(lambda x: x * x * (1 + jnp.sin(x))))
-    for _ in range(5):  # until what is derived of the rules is kept
+    for _ in range(5):  # until the derived rules are cached
         np.testing.assert_allclose(minijax.grad(minijax.grad(ours))(x), plain(x), rtol=1e-5)
     np.testing.assert_allclose(minijax.grad(minijax.checkpoint(ours))(x), minijax.grad(ours)(x), rtol=1e-6)
 
 
-# Of a matrix of 3 rows and 4 columns: slices by themselves, and what is out of bounds.
+# Indices of a matrix of 3 rows and 4 columns: lone slices, and indices out of bounds.
 INDICES = {
     "slice from a value": lambda lib: lib.ds(np.int32(1), 2),
     "before the first": lambda lib: -5,
@@ -229,7 +229,7 @@ def test_outer_references_are_written():
     assert repr(r) == "Ref([3. , 4.5, 7. ], dtype=float32)"
     assert [float(x) for x in r] == [3, 4.5, 7]
     other = minijax.new_ref(X)
-    # the condition reads what the body writes, which JAX refuses
+    # the condition reads values that the body writes, which JAX refuses
     double = lambda c: (other.__setitem__(0, other[0] * 2), c + 1)[1]  # noqa: E731
     assert minijax.lax.while_loop(lambda c: other[0] < 5, double, 0) == 4
 
@@ -261,7 +261,7 @@ def test_printed_programs_are_read_back(ours, theirs):
     closed = minijax.make_jaxpr(ours)(X)
     for width in (80, 30):
         assert str(parse_jaxpr(closed.pretty_print(width=width))) == str(closed)
-    if ours.__name__ in ("basic", "loops"):  # in the others steps and constants are not on the page
+    if ours.__name__ in ("basic", "loops"):  # the printed program does not show steps and constants of the others
         read = minijax.extend.core.jaxpr_as_fun(parse_jaxpr(str(closed), closed.consts))
         check(read(X), minijax.tree.leaves(ours(X)))
 
@@ -301,7 +301,7 @@ def test_errors_are_jaxs(name):
 
 
 def test_what_is_frozen_is_refused():
-    """JAX says that it must not be used, and goes on."""
+    """JAX documents that a frozen reference must not be used, but raises no error."""
     r = minijax.new_ref(X)
     np.testing.assert_array_equal(minijax.freeze(r), X)
     with pytest.raises(ValueError, match="was frozen"):
@@ -315,7 +315,7 @@ def test_what_is_frozen_is_refused():
 
 
 def test_cotangents_of_a_swap_are_mapped_along_different_axes():
-    """JAX's vmap takes the second as if it were mapped along the first axis; one by one it gives these values."""
+    """JAX's vmap treats the second as mapped along the first axis; these are the values of single calls."""
 
     def swapped(ns, x, y):
         ref = ns.new_ref(x)

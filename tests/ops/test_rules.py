@@ -30,7 +30,7 @@ def complex_numbers_may_lose_their_imaginary_parts() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", ROWS)
 def test_same_jaxprs(name: str) -> None:
-    """The same equations in the same order, and all well typed."""
+    """The same equations in the same order, all well typed."""
     ours, theirs = transformations(minijax, ROWS[name]), transformations(jax, ROWS[name])
     assert list(ours) == list(theirs)
     for kind, (function, args) in ours.items():
@@ -44,9 +44,9 @@ def test_same_jaxprs(name: str) -> None:
 
 @pytest.mark.parametrize("name", ROWS)
 def test_same_values(name: str) -> None:
-    """Evaluated by NumPy and compiled by XLA, the values, dtypes and weak types of JAX.
+    """Evaluated by NumPy and compiled by XLA: JAX's values, dtypes and weak types.
 
-    One vmap is enough here: that all have JAX's equations is shown above, and compiling is what takes time.
+    One vmap is enough: the test above shows that all have JAX's equations, and compiling takes most of the time.
     """
     ours, theirs = (some(transformations(ns, ROWS[name])) for ns in (minijax, jax))
     wanted, compiled = everything(jax, theirs), everything(minijax, ours)
@@ -56,7 +56,7 @@ def test_same_values(name: str) -> None:
 
 
 def some(made: dict[str, Any]) -> dict[str, Any]:
-    """All of ``made`` but for the vmaps after the first."""
+    """``made`` without the vmaps after the first."""
     later = [kind for kind in made if kind.startswith("vmap")][1:]
     return {kind: each for kind, each in made.items() if kind not in later}
 

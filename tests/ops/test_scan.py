@@ -1,4 +1,4 @@
-"""``scan`` against JAX: programs that ``tests.oracle.control_flow`` lacks; what is saved, and what is compiled."""
+"""``scan`` against JAX: programs that ``tests.oracle.control_flow`` lacks; residuals, and compilation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ N = 5
 
 
 def invariant(ns: Any, w: Any, xs: Any) -> Any:
-    """Work that is the same in each step: its residuals need not be stacked."""
+    """A step with loop-invariant work: its residuals need not be stacked."""
 
     def cell(c: Any, x: Any) -> Any:
         scale = ns.numpy.sin(w) * 2.0
@@ -39,7 +39,7 @@ def invariant(ns: Any, w: Any, xs: Any) -> Any:
 
 
 def swapping(ns: Any, a: Any, b: Any, xs: Any) -> Any:
-    """What one carried value gets reaches the other a step later: the rules must repeat to see it."""
+    """The carried values swap at each step: the rules must iterate to find all active carries."""
 
     def cell(carry: Any, x: Any) -> Any:
         a, b, fixed = carry
@@ -49,7 +49,7 @@ def swapping(ns: Any, a: Any, b: Any, xs: Any) -> Any:
 
 
 def only_late(ns: Any, x: Any, xs: Any) -> Any:
-    """A constant initial carry becomes active through the body alone."""
+    """The initial carry is a constant; the carry becomes active only in the body."""
     return ns.lax.scan(lambda c, y: (c * 0.5 + x * y, None), 0.0, xs)[0]
 
 
@@ -87,7 +87,7 @@ def test_same_values(name: str) -> None:
 
 
 def python_scan(f: Callable[..., Any], init: Any, xs: Any, reverse: bool) -> Any:
-    """What a scan means."""
+    """The definition of a scan as a Python loop."""
     carry, ys = init, []
     order = range(xs.shape[0])
     for i in reversed(order) if reverse else order:
@@ -101,7 +101,7 @@ UNARY = (jnp.sin, jnp.tanh, lambda x: x * 0.5, lambda x: x, lambda x: jnp.zeros_
 
 @st.composite
 def bodies(draw: Any) -> Any:
-    """A random body ``(w, (a, b), x) -> ((a', b'), y)``: each result is an expression of some of the inputs."""
+    """A random body ``(w, (a, b), x) -> ((a', b'), y)``: each result is an expression of some inputs."""
 
     def expression() -> Callable[..., Any]:
         left, right, inner = draw(st.integers(0, 3)), draw(st.integers(0, 3)), draw(st.integers(0, len(UNARY) - 1))
@@ -120,7 +120,7 @@ def bodies(draw: Any) -> Any:
 @given(bodies(), st.booleans())
 @hypothesis.settings(max_examples=40)
 def test_any_body_is_a_python_loop(body: Any, reverse: bool) -> None:
-    """Values, tangents and cotangents, one by one and batched, without XLA."""
+    """Values, tangents and cotangents, single and batched, without XLA."""
 
     def by_scan(w: Any, c: Any, xs: Any) -> Any:
         return minijax.lax.scan(body(w), c, xs, reverse=reverse)
@@ -162,7 +162,7 @@ def scans(closed: Any) -> list[Any]:
 
 
 def test_only_what_changes_is_stacked() -> None:
-    """Residuals of loop-invariant work are computed once; slices of xs are not copied; carried values are stacked."""
+    """Loop-invariant residuals are computed once, slices of xs are not copied, carried values are stacked."""
 
     def loss(w: Any, xs: Any) -> Any:
         return minijax.lax.scan(lambda c, x: (jnp.sin(w) * c * x, None), 1.0, xs)[0]
@@ -194,7 +194,7 @@ def test_unused_results_and_carried_values_are_pruned() -> None:
 
 
 def test_transposing_a_loop_that_is_linear_in_part() -> None:
-    """The counter is run forwards first; the rest backwards."""
+    """The counter runs forward first; the rest runs backwards."""
 
     def f(x: Any) -> Any:
         def cell(carry: Any, _: Any) -> Any:
@@ -209,7 +209,7 @@ def test_transposing_a_loop_that_is_linear_in_part() -> None:
 
 
 def test_values_that_need_no_loop_are_forwarded() -> None:
-    """A constant carried value becomes an operand of every step, and a result that is an input is that input."""
+    """A constant carry becomes an operand of every step, and a result that is an input is forwarded."""
     closed = minijax.make_jaxpr(
         lambda w, xs: minijax.lax.scan(lambda c, x: ((c[0] + x, c[1]), (x, c[1])), (0.0, w), xs)
     )(1.0, X)
@@ -284,7 +284,7 @@ def test_without_jit_the_body_runs_in_python() -> None:
 
 
 def test_dtypes_that_are_not_numpys_and_overflow() -> None:
-    """What NumPy would warn about gives inf or wraps, silently, as on a device."""
+    """Where NumPy would warn, the result silently is inf or wraps around, as on a device."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         carry, ys = minijax.lax.scan(lambda c, x: (c * x, c), jnp.bfloat16(1.5), jnp.full(3, 2, jnp.bfloat16))
