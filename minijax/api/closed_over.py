@@ -189,27 +189,27 @@ def _noted_form(value: Any) -> Any:
     return value if _is_value(value) else _Identity(value)
 
 
-def changes(noted: Noted) -> str:
+def changes(recorded: Noted) -> str:
     """List recorded values that have changed, as text; the cached program uses the old ones."""
-    said = []
-    for entry in itertools.starmap(_Noted, noted):
+    texts = []
+    for entry in itertools.starmap(_Noted, recorded):
         value = _now(entry)
         if value is _MISSING or _agree(entry.value, value) or not _is_read(entry):
             continue
         where = f"{entry.name}.{entry.attribute}" if entry.attribute else entry.name
         if type(entry.value) is not _Identity:
             was, now = _text(entry.value), _text(value)
-            said.append(f"{where} was {was} when it was traced and is {now} now: the program still uses {was}")
+            texts.append(f"{where} was {was} when it was traced and is {now} now: the program still uses {was}")
         else:
-            said.append(f"{where} is another {entry.value.kind} than when it was traced: the program still uses that")
-    return "; ".join(dict.fromkeys(said))
+            texts.append(f"{where} is another {entry.value.kind} than when it was traced: the program still uses that")
+    return "; ".join(dict.fromkeys(texts))
 
 
-def unknowable(noted: Noted) -> tuple[str, ...]:
+def unknowable(recorded: Noted) -> tuple[str, ...]:
     """List the names of mutable values that may have changed undetected: lists, dictionaries, NumPy arrays, ..."""
     names = [
         f"{entry.name}.{entry.attribute}" if entry.attribute else entry.name
-        for entry in itertools.starmap(_Noted, noted)
+        for entry in itertools.starmap(_Noted, recorded)
         if type(entry.value) is _Identity and entry.value.kind in _CHANGE_INSIDE and _is_read(entry)
     ]
     return tuple(dict.fromkeys(names))

@@ -429,15 +429,15 @@ class JitFunction:
         """The sharding parameters of the call. ValueError if a sharding does not fit an array."""
         ins = [UNSPECIFIED] * n_outer + (ins or [UNSPECIFIED] * (len(closed.in_avals) - n_outer - n_refs))
         ins += [UNSPECIFIED] * n_refs
-        said = {"in_shardings": (ins, closed.in_avals), "out_shardings": (outs, closed.out_avals)}
-        for which, (shardings, avals) in said.items():
+        named = {"in_shardings": (ins, closed.in_avals), "out_shardings": (outs, closed.out_avals)}
+        for which, (shardings, avals) in named.items():
             for sharding, aval in zip(shardings, avals, strict=bool(shardings)):
                 if sharding is not UNSPECIFIED:
                     _check_named(sharding, aval, which, self.subject)
         pjrt.note_committed()
         return {
             which: tuple(shardings)
-            for which, (shardings, _) in said.items()
+            for which, (shardings, _) in named.items()
             if any([each is not UNSPECIFIED for each in shardings])
         }
 
@@ -503,13 +503,13 @@ class JitFunction:
 
     def _cache_size(self) -> int:
         """The number of kinds of calls so far: signature and placement of the arguments."""
-        return sum(len({*map(_as_told, staged.met)}) for staged in self.cache.values())
+        return sum(len({*map(_seen_by_jax, staged.met)}) for staged in self.cache.values())
 
     def __repr__(self) -> str:
         return f"<jit of {self.subject}>"
 
 
-def _as_told(call: tuple[tuple[type, ...], tuple[Any, ...]]) -> Any:
+def _seen_by_jax(call: tuple[tuple[type, ...], tuple[Any, ...]]) -> Any:
     """The part of an entry of ``StagedCall.met`` that JAX distinguishes: which leaves are arrays, and their places."""
     kinds, places = call
     return tuple([issubclass(kind, Array) for kind in kinds]), places if any(places) else ()
@@ -533,8 +533,8 @@ def _spread(shardings: Any, full: Any, which: str) -> list[Any]:
     """Broadcast the prefix ``shardings`` to the leaves of ``full``; [] if unspecified."""
     if shardings is UNSPECIFIED:
         return []
-    said = prefix_leaves(shardings, full, name=f"pjit {which}")
-    return [_shardings.as_sharding(each, "jit", which) for each in said]
+    leaves = prefix_leaves(shardings, full, name=f"pjit {which}")
+    return [_shardings.as_sharding(each, "jit", which) for each in leaves]
 
 
 def _check_named(sharding: Any, aval: ShapedArray, which: str, subject: str) -> None:
@@ -641,9 +641,9 @@ def jit(
         del options["fun"]
         return functools.partial(jit, **options)
     check_callable(fun)
-    for which, said in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
-        if said is not UNSPECIFIED:
-            _shardings.check_said(said, "jit", which)
+    for which, given in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
+        if given is not UNSPECIFIED:
+            _shardings.check_said(given, "jit", which)
     numbers, names = _infer(fun, static_argnums, static_argnames, "static")
     donated, donated_names = _infer(fun, donate_argnums, donate_argnames, "donate")
     both = {*map(str, {*numbers} & {*donated}), *({*names} & {*donated_names})}

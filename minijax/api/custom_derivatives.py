@@ -53,7 +53,7 @@ def _real_zero(x: Any) -> Any:
     return zeros(get_aval(x).to_tangent_aval())
 
 
-def told_zero(aval: ShapedArray, symbolic: bool) -> Any:
+def rule_zero(aval: ShapedArray, symbolic: bool) -> Any:
     """Convert a zero (co)tangent for a rule; without ``symbolic``, an integer's has dtype float0."""
     return SymbolicZero(aval) if symbolic else np.zeros(aval.shape, dtypes.float0)
 

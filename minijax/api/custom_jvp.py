@@ -11,8 +11,8 @@ from minijax.api.custom_derivatives import (
     CustomFunction,
     SymbolicZero,
     evaluating,
+    rule_zero,
     same_type,
-    told_zero,
     zero_from_primal,
 )
 from minijax.api.flat import avals_of, check_callable, describe, fun_name, to_value
@@ -97,7 +97,7 @@ class _JVPCall(CustomCall):
         n = len(is_zero)
         primals, given = values[:n], iter(values[n:])
         tangents = [
-            told_zero(get_aval(x).to_tangent_aval(), custom.symbolic_zeros) if zero else next(given)
+            rule_zero(get_aval(x).to_tangent_aval(), custom.symbolic_zeros) if zero else next(given)
             for x, zero in zip(primals, is_zero, strict=True)
         ]
         args = [tree_unflatten(self.in_tree, primals), tree_unflatten(self.in_tree, tangents)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minijax.api.custom_derivatives import CustomCall, CustomFunction, SymbolicZero, evaluating, same_type, told_zero
+from minijax.api.custom_derivatives import CustomCall, CustomFunction, SymbolicZero, evaluating, rule_zero, same_type
 from minijax.api.flat import avals_of, check_callable, describe, fun_name, to_value
 from minijax.core import dtypes
 from minijax.core.array import as_value, get_aval
@@ -166,7 +166,7 @@ class _VJPCall(CustomCall):
         forward, is_zero = side
         given = iter(values[forward.n_res :])
         cts = [
-            told_zero(aval.to_tangent_aval(), custom.symbolic_zeros) if zero else next(given)
+            rule_zero(aval.to_tangent_aval(), custom.symbolic_zeros) if zero else next(given)
             for aval, zero in zip(forward.out_avals, is_zero, strict=True)
         ]
         residuals = tree_unflatten(forward.res_tree, values[: forward.n_res])

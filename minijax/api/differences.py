@@ -287,9 +287,9 @@ def _static_differences(fun: Any, old: Sequence[Any], new: Sequence[Any], reprs:
         before, after = _static_text(was.get(where), reprs), _static_text(now.get(where), reprs)
         kind = _static_kind([pair[1] for pair in (was.get(where), now.get(where)) if pair is not None])
         if before == after and was[where][0] is now[where][0]:
-            told = reprs and kind == "static object"
-            kind = "unequal static" if told else kind
-            after = f"another object that prints as {after}" if told else f"another {after.removeprefix('a ')}"
+            alike = reprs and kind == "static object"
+            kind = "unequal static" if alike else kind
+            after = f"another object that prints as {after}" if alike else f"another {after.removeprefix('a ')}"
         elif before == after:
             before, after = (f"{text} of type {d[where][0].__name__}" for text, d in ((before, was), (after, now)))
         name = where if isinstance(where, str) else _positional_name(fun, where)

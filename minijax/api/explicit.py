@@ -51,8 +51,8 @@ def auto_axes(
 
     @functools.wraps(f)
     def within_auto(*args: Any, **kwargs: Any) -> Any:
-        said = _given(out_sharding, kwargs, "out_sharding")
-        before = _mesh(said, "auto_axes")
+        shardings = _given(out_sharding, kwargs, "out_sharding")
+        before = _mesh(shardings, "auto_axes")
         if before is None:
             return f(*args, **kwargs)
         named = _names(axes, before)
@@ -61,15 +61,15 @@ def auto_axes(
         inside = _retyped(before, named, AxisType.Auto)
         with _within(inside):
             out = f(*tree_map(lambda x: _left(x, inside, before), args), **kwargs)
-        return resharded(out, said, inside)
+        return resharded(out, shardings, inside)
 
     return within_auto
 
 
 def left_to_compiler(name: str, out_sharding: Any, f: Callable[..., Any], *args: Any) -> Any:
     """Call ``f`` with automatic sharding and reshard its results to ``out_sharding``; ``name`` is for messages."""
-    said = meant_sharding(out_sharding, name)
-    return f(*args) if said is None else auto_axes(f, axes=said.mesh.explicit_axes, out_sharding=said)(*args)
+    to = meant_sharding(out_sharding, name)
+    return f(*args) if to is None else auto_axes(f, axes=to.mesh.explicit_axes, out_sharding=to)(*args)
 
 
 def explicit_axes(
@@ -86,7 +86,7 @@ def explicit_axes(
 
     @functools.wraps(f)
     def within_explicit(*args: Any, **kwargs: Any) -> Any:
-        said = _given(in_sharding, kwargs, "in_sharding")
+        shardings = _given(in_sharding, kwargs, "in_sharding")
         before = context.mesh
         if before is None:
             raise ValueError(
@@ -95,15 +95,15 @@ def explicit_axes(
             )
         inside = _retyped(before, _names(axes, before), AxisType.Explicit)
         with _within(inside):
-            out = f(*resharded(args, said, before), **kwargs)
+            out = f(*resharded(args, shardings, before), **kwargs)
         return tree_map(lambda x: _left(x, before, inside), out)
 
     return within_explicit
 
 
-def _given(said: Any, kwargs: dict[str, Any], name: str) -> Any:
-    if said is not None:
-        return said
+def _given(given: Any, kwargs: dict[str, Any], name: str) -> Any:
+    if given is not None:
+        return given
     if name not in kwargs:
         raise TypeError(f"Missing required keyword argument: '{name}'. Give it here, or to each call.")
     return kwargs.pop(name)

@@ -180,8 +180,8 @@ def announce(cache: str, fun: Any, key: Any, found: ClosedJaxpr | None, explain:
 
 def stale(closed: ClosedJaxpr) -> str:
     """List values that changed since a cached program read them during tracing, as text; '' if none."""
-    noted = closed.memo.get("noted")
-    return closed_over.changes(noted) if noted else ""
+    recorded = closed.memo.get("noted")
+    return closed_over.changes(recorded) if recorded else ""
 
 
 def _safely(explain: Explain, key: Any, reprs: bool) -> Miss:

@@ -265,7 +265,7 @@ class ShardMapped:
                 self._show_values(mesh, axes, specs)
             outs = flat(*merge(handed_on, values, fixed))
             out_specs[:] = self._specs(self.out_specs, flat.out_tree, "out_specs")
-            return [self._as_said(out, spec, mesh, axes) for out, spec in zip(outs, out_specs, strict=True)]
+            return [self._cast_to_spec(out, spec, mesh, axes) for out, spec in zip(outs, out_specs, strict=True)]
 
         part.input_names = lambda: partition(handed_on, flat.input_names())[0]  # type: ignore[attr-defined]
         written = mesh.abstract_mesh if self.given_mesh is None else mesh
@@ -366,10 +366,10 @@ class ShardMapped:
                     f"Pad it to a multiple of {count}, or divide it along other axes."
                 )
 
-    def _as_said(self, out: Any, spec: PartitionSpec, mesh: AbstractMesh, axes: frozenset[Any]) -> Any:
+    def _cast_to_spec(self, out: Any, spec: PartitionSpec, mesh: AbstractMesh, axes: frozenset[Any]) -> Any:
         """Cast the output of one device to vary along the axes of its spec. ValueError if it may vary along others."""
         aval = get_aval(out)
-        said = axes_of_spec(spec)
+        along = axes_of_spec(spec)
         if len(spec) > aval.ndim:
             raise ValueError(
                 f"shard_map applied to the function '{fun_name(self.fun)}' was given out_specs which are incompatible "
@@ -387,14 +387,14 @@ class ShardMapped:
                     f"out_specs={spec} and an output of type {aval.str_short()}. Take the sum with lax.psum, cast it "
                     f"with lax.pcast, or say P(..., {word}={set(getattr(aval, word)) or '{}'})."
                 )
-        more = [name for name in mesh.axis_names if name in aval.vma and name in axes and name not in said]
+        more = [name for name in mesh.axis_names if name in aval.vma and name in axes and name not in along]
         if more:
             raise ValueError(
                 f"shard_map applied to the function '{fun_name(self.fun)}' was given out_specs which require "
                 "replication which can't be statically inferred given the mesh:\n\n"
                 f"The mesh given has shape {mesh.axis_sizes} with corresponding axis names {mesh.axis_names}.\n\n"
-                f"out_specs is {spec}, which says that the output varies along {set(said) or '{}'} only, but it may "
+                f"out_specs is {spec}, which says that the output varies along {set(along) or '{}'} only, but it may "
                 f"vary along {set(more)} too. Reduce it along these axes (lax.psum, lax.pmean), name them in "
                 "out_specs, or pass check_vma=False if all devices have the same."
             )
-        return pvary(out, said)
+        return pvary(out, along)

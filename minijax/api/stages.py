@@ -58,10 +58,10 @@ class StagedCall:
 def placement_at(staged: StagedCall, leaves: Sequence[Any], name: str, label: Any) -> Any:
     """The devices and shardings of a call with these leaves; None if it runs on one device."""
     params = staged.params
-    said = params.get("in_shardings", ()), params.get("out_shardings", ()), params.get("keep_unused", False)
+    options = params.get("in_shardings", ()), params.get("out_shardings", ()), params.get("keep_unused", False)
     if not (pjrt.others_in_use or any(isinstance(x, ShapeDtypeStruct) and x.sharding is not None for x in leaves)):
         return None
-    return _partitioned.placement_of(staged.closed, [*staged.outer, *leaves, *staged.refs], name, *said, label)
+    return _partitioned.placement_of(staged.closed, [*staged.outer, *leaves, *staged.refs], name, *options, label)
 
 
 # Beyond this many placements of one signature's arguments, all are dropped.

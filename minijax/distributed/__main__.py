@@ -206,14 +206,14 @@ def _interrupted(number: int, frame: Any) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
     parser = arguments()
-    said = parser.parse_args(argv)
-    command = ["-m", *said.module] if said.module else ["-c", *said.code] if said.code else said.script
+    options = parser.parse_args(argv)
+    command = ["-m", *options.module] if options.module else ["-c", *options.code] if options.code else options.script
     if not command:
         parser.error("say what to run: script.py, -m MODULE or -c CODE")
     # also if the parent ignores them, as a shell does for background processes
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupted)
-    return run(command, said.processes, said.devices_per_process, said.grace)
+    return run(command, options.processes, options.devices_per_process, options.grace)
 
 
 if __name__ == "__main__":

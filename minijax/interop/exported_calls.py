@@ -48,8 +48,8 @@ def export_jit(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     options = {key: eqn.params[key] for key in ("keep_unused", "inline") if eqn.params.get(key)}
     for which in ("in_shardings", "out_shardings"):
         if which in eqn.params:
-            said = [sharding_for_jax(s) if isinstance(s, Sharding) else None for s in eqn.params[which]]
-            options[which] = tuple(said) if which == "in_shardings" else said
+            shardings = [sharding_for_jax(s) if isinstance(s, Sharding) else None for s in eqn.params[which]]
+            options[which] = tuple(shardings) if which == "in_shardings" else shardings
     key = ("jitted by jax", name, *options, eqn.params.get("in_shardings"), eqn.params.get("out_shardings"))
     if key not in closed.memo:
         closed.memo[key] = jax_module().jit(_function(closed, name), **options)

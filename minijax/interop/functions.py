@@ -315,12 +315,12 @@ def _reworded(error: Any, fun: Any, tree: Any, traced: list[int]) -> Any:
     subject = describe(fun)
     args = jax_module("tree_util").tree_unflatten(tree, list(range(tree.num_leaves)))
     names = leaf_names(fun, tree_structure(args))
-    said = str(error.args[0]) if error.args else str(error)
-    said = re.sub(r"the function flat at \S+ for jit", f"the function {subject} for from_jax", said)
-    said = re.sub(r"\bvalues\[(\d+)\]", lambda found: names[traced[int(found[1])]], said)
+    text = str(error.args[0]) if error.args else str(error)
+    text = re.sub(r"the function flat at \S+ for jit", f"the function {subject} for from_jax", text)
+    text = re.sub(r"\bvalues\[(\d+)\]", lambda found: names[traced[int(found[1])]], text)
     advice = (
         f"from_jax traced {subject} to learn its program, so its arrays have no values while it runs. Pass what "
         "it needs the value of as a Python number, which from_jax hands on as it is."
     )
-    error.args = (f"{said}\n{advice}", *error.args[1:])
+    error.args = (f"{text}\n{advice}", *error.args[1:])
     return error

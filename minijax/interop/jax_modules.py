@@ -234,8 +234,8 @@ def check_names(module: JaxModule, names: Iterable[str]) -> None:
     """Raise the error of ``from jax import names`` for a name that ``module`` lacks."""
     for name in names:
         if name != "*" and not hasattr(module, name):
-            said = f"cannot import name {name!r} from {module._name!r}.{near(module._name, name)}"
-            raise ImportError(said, name=module._name)
+            message = f"cannot import name {name!r} from {module._name!r}.{near(module._name, name)}"
+            raise ImportError(message, name=module._name)
 
 
 def _public(module: ModuleType | None) -> list[str]:

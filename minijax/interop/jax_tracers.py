@@ -31,11 +31,11 @@ class Ended:
 def facts(tracer: Any) -> tuple[str, str, str, Any]:
     """A tracer's type, transformation, function, and creation site: ``(code, offset)`` or None."""
     trace = tracer._trace
-    told = getattr(getattr(trace, "frame", None), "debug_info", None)
-    level = getattr(told, "traced_for", "") or _LEVELS.get(type(trace).__name__, type(trace).__name__)
+    info = getattr(getattr(trace, "frame", None), "debug_info", None)
+    level = getattr(info, "traced_for", "") or _LEVELS.get(type(trace).__name__, type(trace).__name__)
     traceback = getattr(getattr(tracer, "_line_info", None), "traceback", None)
     place = None if traceback is None else place_of(traceback)
-    return _type_of(tracer), f"{level} (jax)", getattr(told, "func_src_info", "") or "", place
+    return _type_of(tracer), f"{level} (jax)", getattr(info, "func_src_info", "") or "", place
 
 
 def inside(tracer: Any) -> list[Any]:

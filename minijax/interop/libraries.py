@@ -203,8 +203,8 @@ class Minijax(Library):
             return ValuePart(_place_for_jax(x))
         if isinstance(x, JitFunction):
             options = {name: getattr(x, name) for name in _JIT_OPTIONS if getattr(x, name)}
-            said = {name: getattr(x, name) for name in ("in_shardings", "out_shardings")}
-            options.update((name, value) for name, value in said.items() if value is not UNSPECIFIED)
+            shardings = {name: getattr(x, name) for name in ("in_shardings", "out_shardings")}
+            options.update((name, value) for name, value in shardings.items() if value is not UNSPECIFIED)
             return CallPart("jit", x.fun, options)
         for kind in ("custom_jvp", "custom_vjp"):
             if isinstance(x, getattr(root, kind)):
@@ -305,10 +305,10 @@ class Jax(Library):
         return CallPart("custom_gradient", inspect.getclosurevars(x.fun).nonlocals["fun"], {})
 
     def _jitted(self, x: Any) -> LibraryPart:
-        told = x._jit_info
-        if told.user_specified_in_shardings or told.device is not None or told.backend is not None:
+        info = x._jit_info
+        if info.user_specified_in_shardings or info.device is not None or info.backend is not None:
             raise Unmapped(f"{x.__name__}: its jit says where it runs")
-        options = {name: getattr(told, name) for name in _JIT_OPTIONS if getattr(told, name)}
+        options = {name: getattr(info, name) for name in _JIT_OPTIONS if getattr(info, name)}
         return CallPart("jit", x.__wrapped__, options)
 
     def _transformed(self, fun: types.FunctionType) -> LibraryPart | None:
@@ -326,8 +326,8 @@ class Jax(Library):
         if inner is None:
             return None
         parameters = inspect.signature(public).parameters
-        said = {each: value for each, value in options.items() if not _is_default(value, parameters[each].default)}
-        return CallPart(place + name, inner, said)
+        changed = {each: value for each, value in options.items() if not _is_default(value, parameters[each].default)}
+        return CallPart(place + name, inner, changed)
 
     def node(self, cls: type) -> Node | None:
         registry = jax_module().tree_util.default_registry

@@ -45,9 +45,9 @@ def import_jit(eqn: Any, site: Site) -> Equations:
     closed = import_once(eqn.params["jaxpr"], name)
     params = {"jaxpr": closed, "name": name, "donated_invars": (False,) * len(site.invars)}
     for key in ("in_shardings", "out_shardings"):
-        said = [sharding_of_jax(each) or UNSPECIFIED for each in eqn.params.get(key, ())]
-        if any([each is not UNSPECIFIED for each in said]):
-            params[key] = tuple(said)
+        shardings = [sharding_of_jax(each) or UNSPECIFIED for each in eqn.params.get(key, ())]
+        if any([each is not UNSPECIFIED for each in shardings]):
+            params[key] = tuple(shardings)
             pjrt.note_committed()
     mesh = eqn.params.get("ctx_mesh")
     if mesh is not None and not mesh.empty:

@@ -144,10 +144,10 @@ def _is_of_jax(note: str) -> bool:
 
 def _unknown_value(error: Exception, name: str) -> Exception:
     text = str(error.args[0])
-    said, why = _MORE.split(text, maxsplit=1)[0], _WHY.search(text)
+    sentence, why = _MORE.split(text, maxsplit=1)[0], _WHY.search(text)
     where = errors.source_line()
     parts = [
-        said.strip(),
+        sentence.strip(),
         f"{name} is borrowed from JAX, which traces it without values; it needs {why[1]}." if why else "",
         "" if where == "<unknown>" else f"It happened at {where}.",
         "Pass the value as a static argument (static_argnums of jit), or call the function outside of transformations.",

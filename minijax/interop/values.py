@@ -240,8 +240,8 @@ def _over_mesh(ours: ShapedArray, mesh: AbstractMesh | None) -> dict[str, Any]:
         theirs = theirs.update_axis_types(dict.fromkeys(manual_axes(), of.AxisType.Manual))
     about = {"sharding": of.NamedSharding(theirs, spec_for_jax(whole_spec(ours)))}
     if type(ours) is VaryingArray:
-        said = {"varying": ours.vma, "unreduced": ours.unreduced, "reduced": ours.reduced}
-        about["manual_axis_type"] = of.ManualAxisType(**said)
+        states = {"varying": ours.vma, "unreduced": ours.unreduced, "reduced": ours.reduced}
+        about["manual_axis_type"] = of.ManualAxisType(**states)
     return about
 
 

@@ -45,9 +45,9 @@ def promote_weak(values: Sequence[Any], out_avals: Sequence[ShapedArray]) -> tup
             pairs = ((aval.dtype, True), (out.dtype, out.weak_type))
             dtype, weak = dtypes.result_type(*pairs, x64=x64_enabled())
             x, changed = convert(x, dtype, weak and dtype == aval.dtype), True
-        brought = avals.sharded_if_free(x, out)
-        if brought is not x:
-            x, changed = brought, True
+        sharded = avals.sharded_if_free(x, out)
+        if sharded is not x:
+            x, changed = sharded, True
         promoted.append(x)
     return promoted, changed
 
