@@ -1,14 +1,14 @@
-"""The gallery: whole programs as their authors would write them for JAX, a page each.
+"""The gallery: whole programs as their authors would write them for JAX, one page each.
 
-Every page runs as it stands on both libraries: ``python -m tests.programs.mlp`` on JAX, ``minijax-repl --as-jax
+Every page runs unchanged on both libraries: ``python -m tests.programs.mlp`` on JAX, ``minijax-repl --as-jax
 tests/programs/mlp.py`` on minijax. It has
 
-- ``start()``, the state of the training before the first step, and ``data()``, a tuple of what it learns from;
-- ``step(state, *data)``, which gives the next state and the loss before it;
-- ``loss``, and ``example()``, what it is called with at the first step.
+- ``start()``, the state before the first training step, and ``data()``, a tuple of training data;
+- ``step(state, *data)``, which returns the next state and the loss of the current one;
+- ``loss``, and ``example()``, the arguments of ``loss`` at the first step.
 """
 
-# page -> the libraries that it needs beside JAX
+# page -> the libraries that it needs besides JAX
 PAGES: dict[str, tuple[str, ...]] = {
     "mlp": ("sklearn",),
     "adam": (),

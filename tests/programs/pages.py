@@ -1,4 +1,4 @@
-"""The pages as modules: as they stand, and on minijax."""
+"""The pages as modules, on JAX and on minijax."""
 
 import functools
 import importlib
@@ -12,8 +12,8 @@ def on_jax(page):
 
 @functools.cache
 def on_minijax(page):
-    """Its import statements, and those of the libraries that it imports, mean minijax where they say jax."""
-    names = {}  # code that belongs to no module may replace what it imports
+    """The page on minijax: imports of jax in the page and in its libraries mean minijax."""
+    names = {}  # code outside of any module may replace its imports
     with replacing_jax():
         exec(f"from tests.programs import {page}", names)
     return names[page]

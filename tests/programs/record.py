@@ -1,8 +1,8 @@
-"""The recordings of the gallery, ``%gallery NAME``: ``python -m tests.programs.record [PAGE ...]`` makes those anew
-that are out of date.
+"""The recordings of the gallery, ``%gallery NAME``. ``python -m tests.programs.record [PAGE ...]`` records outdated
+ones again.
 
-One is of the second step of the training, so that nothing is met for the first time, without ``jit``. It holds the text
-of its page; files are called as in the repository, those of libraries by their modules.
+Each is of the second training step, when all caches are warm, without ``jit``. It includes the text of its page. Files
+have their path in the repository or, in a library, their module.
 """
 
 import json
@@ -25,7 +25,7 @@ def file(page):
 
 
 def second_step(page):
-    """The losses of two steps, and the second one recorded."""
+    """The losses of two steps, and a recording of the second."""
     module = on_minijax(page)
     data = module.data()
     state, first = module.step(module.start(), *data)
@@ -34,7 +34,7 @@ def second_step(page):
 
 
 def recorded(page):
-    """The losses of two steps, and the second one with the text of its page and without the folders of this machine."""
+    """The losses of two steps, and a recording of the second with the text of its page and without local folders."""
     losses, recording = second_step(page)
     whole = SourceRecord(file(page), 1, (ROOT / file(page)).read_text(encoding="utf-8"))
     named = without_folders(recording)
@@ -47,17 +47,17 @@ def without_folders(recording):
 
 
 def shortened(text):
-    """``text``, JSON or like it, without the folders of this machine."""
+    """``text``, JSON or similar, without the folders of this machine."""
     for folder in (*site.getsitepackages(), str(ROOT)):
         text = text.replace(json.dumps(f"{folder}/")[1:-1], "")
     return text
 
 
 def outline(recording):
-    """The operations of the step, by interpreters, lines and types: they tell a recording that is out of date.
+    """The operations of the step, by interpreters, lines and types: a difference marks an outdated recording.
 
-    What is inside an operation, and what its rule is called, may be as it was when the recording was made. Values are
-    left out too: they differ in the last digit from machine to machine.
+    It leaves out the inside of operations and the names of rules, which may change. It also leaves out values: their
+    last digits differ between machines.
     """
 
     def of(nodes):
@@ -74,7 +74,7 @@ def outline(recording):
 
 
 def is_current(page, recording):
-    """Whether the file holds what ``recording``, made just now, holds."""
+    """Whether the page's file has the content of ``recording``, which was made just now."""
     if not gallery.path(page).exists():
         return False
     kept = gallery.recording(page)

@@ -1,4 +1,4 @@
-"""Every page of the gallery on both libraries: the same random numbers, the same losses step by step."""
+"""Every page of the gallery on both libraries: equal random numbers, and equal losses step by step."""
 
 import functools
 from pathlib import Path
@@ -20,9 +20,9 @@ from tests.programs.record import is_current, recorded
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 STEPS = 4
-# Of the recording of a page.
+# The largest file of a recording, in bytes.
 LARGEST = 60_000
-# Evaluated operation by operation, the sums of a product of matrices are NumPy's.
+# Relative tolerances. In eager mode NumPy sums the products of matrices.
 COMPILED, EAGER = 1e-6, 1e-5
 
 
@@ -34,7 +34,7 @@ def page_on(library, name):
 
 
 def losses(page, step, steps):
-    """The loss before each step of the training from its beginning."""
+    """The loss before each training step, from the first."""
     state, data, found = page.start(), page.data(), []
     for _ in range(steps):
         state, loss = step(state, *data)
@@ -74,7 +74,7 @@ def test_losses_are_jaxs_without_jit_and_the_recording_is_current(name):
     assert gallery.path(name).stat().st_size <= LARGEST
 
 
-# command line -> what its answer says, of the call of ``loss`` or of its gradient
+# command line -> words of its answer, for a call of ``loss`` or its gradient
 ANSWERS = {
     "%grad loss({})": "gradient",
     "%jaxpr jax.grad(loss)({})": "lambda",
@@ -83,13 +83,13 @@ ANSWERS = {
     "%hlo jax.grad(loss)({})": "func.func public @main",
     "%nan loss({})": "nothing: no operation of loss",
 }
-# which has JAX trace and compile it: each third page
+# JAX traces and compiles the page for this: every third page runs it
 TIMED = {"%time loss({})": "jax"}
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_it_is_watched_as_it_stands(name, monkeypatch):
-    """Typed by somebody who has the page as JAX runs it."""
+    """A user types the lines with the page imported on JAX."""
     monkeypatch.setattr(measure, "_TIMED_SECONDS", 0.0)
     monkeypatch.setattr(measure, "_TRACES", 1)
     page, session = page_on(on_jax, name), batch.new_session({})

@@ -1,4 +1,4 @@
-"""What a stepper shows of programs that every device of a mesh runs, and beside it what JAX's devices have.
+"""The stepper's devices pane for programs that run on every device of a mesh, with JAX's values per device.
 
 ``python -m tests.tools.device_screens`` prints it as JSON; it needs eight devices.
 """
@@ -61,7 +61,7 @@ X = np.arange(128.0, dtype=np.float32).reshape(16, 8) / 7
 
 
 def mapped(m, program):
-    """``program`` on every device, whose results have an axis for the devices in front."""
+    """``program`` on every device; its results get a leading axis of devices."""
     spec = m.sharding.PartitionSpec
 
     def every(x):
@@ -73,7 +73,7 @@ def mapped(m, program):
 
 
 def differences(recording, wanted):
-    """For each variable of the program how far what the devices are shown to have is from what they have."""
+    """The largest difference between the values shown per device and JAX's, for each variable of the program."""
     known = ledger(recording)
     out = {}
     for life in recording.lives:
@@ -88,7 +88,7 @@ def differences(recording, wanted):
 
 
 def screens(recording, width):
-    """The pane of devices at each operation, when it is done."""
+    """The devices pane after each operation."""
     cursor = Cursor(recording)
     for position, moment in enumerate(cursor.moments):
         if moment.kind == LEAVE and isinstance(moment.node, BindRecord):
@@ -103,7 +103,7 @@ def _text(cursor, width):
 
 
 def begins(recording):
-    """The pane where the program of the devices begins."""
+    """The devices pane at the start of the devices' program."""
     cursor = Cursor(recording)
     assert cursor.find(
         lambda moment: moment.kind == ENTER and getattr(moment.node, "level", "").startswith("shard_map")
@@ -112,8 +112,8 @@ def begins(recording):
 
 
 def changed_in_files(recording):
-    """The moments at which the pane says something else once the recording was in a file, of either form: with the
-    first device and another one. And whether it says that there are no other iterations.
+    """The moments at which the pane changes when the recording is loaded from a file of either format, for the first
+    device and another one. And whether the pane says that only first iterations are there.
     """
     kept = with_devices(recording)
     text = json.dumps(storage.to_json(kept))

@@ -1,4 +1,4 @@
-"""Programs to record, of varied transformations, and a recording as text that is the same in every run.
+"""Programs to record, of varied transformations, and a recording as text that is equal in every run.
 
 Line numbers of this file are part of the golden texts: put new programs at its end.
 """
@@ -128,12 +128,12 @@ def recording_of(name):
 def without_places(text):
     """``text`` without times, folders and addresses."""
     text = text.replace(HERE, "")
-    # of a message, a recording may cut the path
+    # a recording may cut the path in a message
     text = re.sub(r"The rule is (\w+) at \S+", r"The rule is \1 at ...", text)
     text = re.sub(r"took [\d.]+ .?s", "took ...", text)
     return re.sub(r"0x[0-9a-f]+", "0x...", text) + "\n"
 
 
 def as_text(recording):
-    """What ``%log --verbose`` shows of a recording, without times, folders and addresses."""
+    """The text of ``%log --verbose`` for a recording, without times, folders and addresses."""
     return without_places(plain(log_document(recording, most=10_000, verbose=True), 10_000))

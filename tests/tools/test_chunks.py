@@ -1,4 +1,4 @@
-"""Recordings in files of chunks: they show what the recording shows, and little is loaded of a long one."""
+"""Chunked recording files: they show the same as the recording, and of a long one only the parts on screen load."""
 
 import functools
 import json
@@ -28,7 +28,7 @@ def through(recording):
 
 @pytest.fixture(autouse=True)
 def values_left_out(monkeypatch):
-    """Values live in the process that recorded them: everything else is in the file."""
+    """Without values, which stay in the recording process; the file has everything else."""
     monkeypatch.setattr(Ledger, "glance", lambda *about: None)
     monkeypatch.setattr(Ledger, "loops", lambda *about: ())
     monkeypatch.setattr(Ledger, "_staged", lambda *about: ELSEWHERE)
@@ -50,7 +50,7 @@ def screen(cursor):
 
 @functools.cache
 def long():
-    """5,000 events of a gradient, with infinities in it."""
+    """5,000 events of a gradient that makes infinities."""
 
     def chain(x):
         for _ in range(160):
@@ -65,7 +65,7 @@ def test_a_file_shows_at_every_moment_what_one_shows_that_is_loaded_as_a_whole(n
     recording = recording_of(name)
     loaded = through(recording)
     assert storage.to_json(loaded) == storage.to_json(recording) and as_text(loaded) == as_text(recording)
-    # values are kept in the process only
+    # a loaded recording has no values
     mine, theirs = Cursor(storage.from_json(storage.to_json(recording))), Cursor(loaded)
     assert len(mine.moments) == len(theirs.moments)
     for position in range(len(mine.moments)):
@@ -75,7 +75,7 @@ def test_a_file_shows_at_every_moment_what_one_shows_that_is_loaded_as_a_whole(n
 
 
 def test_of_a_long_recording_little_is_loaded(tmp_path, monkeypatch):
-    # of more records side by side a tree compares none
+    # the tree compares no longer runs of siblings
     monkeypatch.setattr(repeats, "MOST_SIBLINGS", 100)
     recording = storage.from_json(storage.to_json(long()))
     storage.save(recording, tmp_path / "it.rec")
@@ -83,7 +83,7 @@ def test_of_a_long_recording_little_is_loaded(tmp_path, monkeypatch):
     assert recording.events > 4_500 and size < 40 * recording.events
     cursor = Cursor(storage.load(tmp_path / "it.rec"))
     store = cursor.moments.nodes
-    assert (store.unpacked, store.records_made) == (1, 1)  # the recording itself
+    assert (store.unpacked, store.records_made) == (1, 1)  # the root record
     first = screen(cursor)
     assert store.unpacked <= 10 and store.records_made < 400
     for position in random.Random(0).sample(range(len(cursor.moments)), 10):
@@ -125,7 +125,7 @@ def test_what_was_cut_off_or_damaged_is_refused_when_it_is_opened(tmp_path):
 
 
 def opened(data):
-    """The parts of a file, unpacked, its directory, and where in that it is said where they are."""
+    """The unpacked parts of a file, its directory, and the directory's address entries."""
     begin, length, *_ = chunks._END.unpack_from(data, len(data) - chunks._END.size - 4)
     directory = json.loads(zlib.decompress(data[begin : begin + length]))
     addresses = [*directory["chunks"], *[directory[name] for name in ("documents", "names", "signs")]]
@@ -134,7 +134,7 @@ def opened(data):
 
 
 def rebuilt(parts, directory, addresses, size=-1):
-    """A file of these parts, as somebody would write it who wants to do harm; the first says that it has ``size``."""
+    """A file with these parts, as an attacker could write it; its first part claims the given ``size``."""
     out = bytearray(chunks.MAGIC)
     for part, address in zip(parts, addresses, strict=True):
         packed = zlib.compress(part)

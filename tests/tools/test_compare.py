@@ -1,4 +1,4 @@
-"""``%time`` and ``%compare``: programs carried over to real JAX, and what is said when they cannot be."""
+"""``%time`` and ``%compare``: programs carried over to real JAX, and messages for those that cannot be."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""The microscope over programs of the whole jaxpr language: loops, branches, custom rules, callbacks, scopes."""
+"""The tools on programs with every kind of equation: loops, branches, custom rules, callbacks, named scopes."""
 
 import pytest
 
@@ -38,17 +38,17 @@ def shown(session, line):
     return plain(outcome.shown, 400) + "\n" + plain(outcome.summary, 400)
 
 
-# line -> what it shows, and what it must not
+# (line, texts that it shows, texts that it must not show)
 LINES = [
-    # arguments that no transformation takes are part of the function
+    # an argument that cannot be an input is part of the function
     ("%jaxpr lax.scan(step, 1.0, xs)", ("lambda ; a:f32[] b:f32[4].", "= scan[", "length=4"), ()),
     ("%jaxpr lax.cond(y > 0, sin, cos, f32[])", ("branches=(", "] 1:i32[] a"), ()),
-    # a call is differentiated by its first argument of float type
+    # %grad differentiates by the first float argument
     ("%grad fo(3, y)", ("gradient x", "33."), ()),
     ("%grad fo(3, 2)", ("%grad needs an argument to differentiate by",), ("value_and_grad",)),
     # named scopes
     ("%jaxpr scoped(y) --scopes", ("# [outer]",), ()),
-    # brief, and in the user's words
+    # short, and with the user's names
     (
         "%log --verbose jvp(sq, (3.0,), (1.0,))",
         ("fun=sq jvp=sq_rule", "by jvp rule", "  sq_rule"),
@@ -94,7 +94,7 @@ def test_the_outermost_programs_are_shown_first(session, monkeypatch):
     titles = [row.split("·")[0].strip() for row in text.splitlines() if row.startswith(" jaxpr ")]
     assert len(titles) == 2 and "jaxpr    <lambda> staged" in titles, titles
     assert "more (%panels --all)" in text and "reverse=True" in shown(session, "%panels --all")
-    # and are kept where not all are
+    # all jaxprs are kept even if the panel drops some
     monkeypatch.setattr("minijax.tools.recording.summary.MOST_JAXPRS", 2)
     session.run_line(line.format("sinh"))
     assert "reverse=True" in shown(session, "%panels --all")

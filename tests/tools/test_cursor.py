@@ -33,7 +33,7 @@ def gradient():
 
 
 def at(cursor):
-    """What the cursor is at, in brief."""
+    """The kind of the cursor's moment, and its primitive or level."""
     node = cursor.moment.node
     return cursor.moment.kind, getattr(node, "primitive", "") or getattr(node, "level", "")
 
@@ -44,13 +44,13 @@ def test_into_over_out_and_back():
     assert cursor.into() and at(cursor) == (ENTER, "linearize:1")
     assert cursor.into() and at(cursor) == (ENTER, "sin")
     assert cursor.over() and at(cursor) == (LEAVE, "sin")
-    assert cursor.over() and at(cursor) == (ENTER, "mul")  # of a moment without an inside: to the next
+    assert cursor.over() and at(cursor) == (ENTER, "mul")  # over a moment without an inside is into
     assert cursor.into() and cursor.moment.depth == 2
     assert cursor.out() and at(cursor) == (LEAVE, "mul") and cursor.moment.depth == 1
     assert cursor.back_over() and at(cursor) == (ENTER, "mul")
     assert cursor.back() and at(cursor) == (LEAVE, "sin")
     assert cursor.back_out() and at(cursor) == (ENTER, "linearize:1")
-    assert cursor.out() and cursor.moment.kind == END  # what encloses the one just entered
+    assert cursor.out() and cursor.moment.kind == END  # out of the operation around the one just entered
     assert not cursor.into() and not cursor.over() and not cursor.out()
     assert cursor.first() and cursor.position == 0
     assert cursor.go(10_000) and cursor.moment.kind == END
@@ -92,7 +92,7 @@ def test_to_an_error_and_back_out_of_it():
 
 def test_search_both_ways():
     cursor = Cursor(gradient())
-    assert cursor.search("LINEARIZE:1 COS") is False  # a record's texts, and its line with names
+    assert cursor.search("LINEARIZE:1 COS") is False  # search reads a record's texts and its line with names
     assert cursor.search("COS(") and cursor.first()
     assert cursor.search("Cos")
     assert cursor.moment.node.primitive == "cos"

@@ -1,5 +1,5 @@
-"""The stepper inside a ``shard_map`` over eight devices, which a process of its own has: their values beside JAX's, and
-what the pane of devices shows.
+"""The stepper inside a ``shard_map`` over eight devices, in a process of its own: values beside JAX's, and the devices
+pane.
 """
 
 import functools
@@ -13,7 +13,7 @@ VARIABLES = {"sent": {"a", "b", "c", "d", "e"}, "turns": {"z"}, "chosen": {"r", 
 
 @functools.cache
 def shown_there():
-    """What ``device_screens`` prints."""
+    """The output of ``device_screens``."""
     found = printed("-m", "tests.tools.device_screens", quickly=True)
     return found
 
@@ -22,20 +22,20 @@ def shown_there():
 def test_each_device_is_shown_to_have_what_it_has_in_jax(program):
     differences = shown_there()[program]
     assert differences.keys() == VARIABLES[program]
-    # sums of eight floats, in another order
+    # sums of eight floats, added in another order
     assert max(differences.values()) < 1e-4
 
 
 @pytest.mark.parametrize("program, primitive", [("sent", "all_to_all"), ("turns", "ppermute")])
 def test_devices_side_by_side(program, primitive, golden):
-    # of a derivative the last is the backward pass's
+    # in a derivative, the last one is in the backward pass
     lines = [lines for name, lines in shown_there()[f"screens of {program}"] if name == primitive][-1]
     golden(f"stepper/devices_{program}_{primitive}.txt", "\n".join(lines))
 
 
 @pytest.mark.parametrize("program", VARIABLES)
 def test_a_recording_that_was_in_a_file_shows_what_devices_have(program):
-    # of a loop there is the first iteration, and it says so
+    # a file has only the first iteration of a loop, and the pane says so
     assert shown_there()[f"changed {program}"] == [[], program == "turns"]
 
 

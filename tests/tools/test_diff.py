@@ -1,4 +1,4 @@
-"""``%diff``: what is paired, what is marked, and the passes of a gradient."""
+"""``%diff``: pairing, marks, and the passes of a gradient."""
 
 import re
 
@@ -31,13 +31,13 @@ def test_a_gradient_beside_its_function_at_120_columns_and_at_40(session, golden
     golden("diff.txt", "\n".join(plain(outcome.shown, width) for width in (120, 40)))
 
 
-# The first and the last argument have the same name on the other side, if nobody takes care.
+# The first and the last argument need new names: the other side uses theirs.
 UNEQUAL = "%diff (lambda u, v, w: g(w) * u.sum())(v, v, v) --with g(v)"
 
 
 @pytest.mark.parametrize("line", ["%diff g(v) --by vmap", "%compare grad(g)(v)", "%compare g(v)", UNEQUAL])
 def test_every_name_in_one_column_is_bound(session, line):
-    """Each program, read off its own lines and those common to both, defines what it reads, and nothing twice."""
+    """Each side's program, its own lines with the common ones, binds each name once and before its use."""
     session.run_line("from minijax import *")
     session.run_line("def g(x): return jnp.linalg.norm(jnp.tanh(x) * x) + jnp.insert(x, 1, 2.0).sum()")
     (columns,) = [block for block in session.run_line(line).shown.blocks if isinstance(block, Columns)]
@@ -75,7 +75,7 @@ def test_renamed_variables_are_no_difference_and_rewired_ones_are(session):
     session.run_line("def left(x, y): return sin(x) - cos(y)")
     session.run_line("def right(x, y): return sin(y) - cos(x)")
     found = marks(session, "%diff left(1.0, 2.0) --with right(1.0, 2.0)")
-    # both read 'c = sin ...' and 'd = cos ...': of other variables
+    # both read 'c = sin ...' and 'd = cos ...', of other variables
     assert [mark for mark, left, _ in found if "sin" in left or "cos" in left] == ["~", "~"]
     assert ("the same" in plain(session.run_line("%diff f(3.0) --with f(4.0)").shown)) is True
 

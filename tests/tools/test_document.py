@@ -1,4 +1,4 @@
-"""Documents: layout and themes, folding for terminals, ANSI and HTML that nothing can escape from."""
+"""Documents: layout, themes and folding in terminals; ANSI and HTML with every text escaped."""
 
 import re
 from html.parser import HTMLParser
@@ -52,7 +52,7 @@ def test_the_last_column_of_a_table_goes_on_below_its_own_beginning():
     rows = ((("", "panels"), ("", "stack tracers jaxpr hlo".replace(" ", "\xa0")), ("", "those shown after a line")),)
     lines = plain(document(Table(("name", "value", ""), rows)), 50).split("\n")
     assert lines[1:] == ["panels  stack tracers jaxpr hlo  those shown after", " " * 33 + "a line"]
-    # where there is no room for words beside the others
+    # too narrow for words beside the other columns
     assert plain(document(Table(("name", "value", ""), rows)), 40).split("\n")[2] == "    shown after a line"
 
 

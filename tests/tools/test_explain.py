@@ -50,7 +50,7 @@ def test_what_a_transformation_makes_of_a_program_is_no_recompilation_the_first_
     grad(square)(jnp.ones(3).sum())
     found = recompiles(miss_log.since(first))
     assert found is not None and found.title.startswith("1 recompile, ")
-    assert float(found.title.split()[2]) > 1.0 and found.title.endswith(" ms")  # what was compiled, not only the trace
+    assert float(found.title.split()[2]) > 1.0 and found.title.endswith(" ms")  # the compilation, not only the trace
     assert len(found.reasons) == 1 and "weak_type" in found.reasons[0]
 
 
@@ -64,7 +64,7 @@ def test_a_retrace_raises_with_the_explanation():
     assert lines[-1].startswith("Pad x to one shape")
     (difference,) = raised.value.reason.differences
     assert difference == ("shape", "x", "f32[3]", "f32[4]")
-    # nothing was traced: it is still new
+    # the guard prevented the trace: the shape is still new
     assert not explain_cache_miss(F, np.ones(4, np.float32), 2.0)
 
 
@@ -98,7 +98,7 @@ def test_blocks_nest_and_are_reentrant():
     with block, block:
         with pytest.raises(RecompilationError):
             jit(lambda x: x)(1.0)
-        with pytest.raises(RecompilationError), no_recompile(allow=5):  # the outer block objects
+        with pytest.raises(RecompilationError), no_recompile(allow=5):  # the outer block raises
             jit(lambda x: x)(1.0)
         assert len(guards) == 2
     jit(lambda x: x).trace(1.0)
@@ -185,7 +185,7 @@ def test_why_shows_repeated_misses_once(session):
 
 
 def recompiled(number):
-    """A recording with this number of misses, each of another shape, dtype or function."""
+    """A recording with ``number`` misses, each with another shape, dtype or function."""
     reasons = [(f"f{i % 7}", f"x: f32[{i}] became {'f32' if i % 3 else 'i32'}[{i + 1}]") for i in range(number)]
     misses = [CacheRecord(i, "staging", name, False, reason, "Pad x.") for i, (name, reason) in enumerate(reasons)]
     return Recording("summary", caches=tuple(misses))
@@ -240,7 +240,7 @@ def test_why_explains_a_trace_of_real_jax(caplog):
     assert "whether JAX would trace this call of f" in text and "f32[3] became f32[4]" in text
     session.run_line("g = jax.jit(lambda x: x)")
     assert "JAX has not traced g while it was watched" in shown(session, "%why g(2.0)")
-    # what a command traced is not the last line's, and what JAX logs is the user's to switch on
+    # a command's traces do not count as the last line's; JAX's own log stays off unless the user enables it
     assert "JAX" not in shown(session, "%log jit(jnp.cos)(1.0)", "%why") and not caplog.records
     jax = session.namespace["jax"]
     with jax.explain_cache_misses(True):

@@ -1,4 +1,4 @@
-"""``%keys``: which random keys a program uses more than once, in every transformation, and what it says."""
+"""``%keys``: the random keys that a program uses more than once, under every transformation, and the report."""
 
 import jax as real_jax
 import numpy as np
@@ -61,7 +61,7 @@ def checkpointed(key):
 
 
 def rows_in_while(key):
-    """Elements of a batched loop that are over go on with the keys that they have used."""
+    """Finished elements of a batched loop go on with keys that they have used."""
 
     def turn(carry):
         i, key = carry
@@ -71,7 +71,7 @@ def rows_in_while(key):
     return vmap(lambda n, k: lax.while_loop(lambda c: c[0] < n, turn, (0, k)))(jnp.arange(1, 4), random.split(key, 3))
 
 
-# function of a key: (keys used, uses of each that is used too often: their functions)
+# function of a key: (number of keys, for each reused key the functions that use it)
 CASES = {
     twice: (1, [["normal", "uniform"]]),
     jit(twice): (1, [["normal", "uniform"]]),
@@ -107,7 +107,7 @@ def test_each_element_of_a_batch_is_a_key():
 
 
 def test_a_split_and_a_fold_that_give_one_key():
-    """JAX makes the same key of ``split(key)[1]`` and ``fold_in(key, 1)``."""
+    """JAX makes the same key for ``split(key)[1]`` and ``fold_in(key, 1)``."""
     search = find_reused(
         lambda key: random.normal(random.split(key)[1]) + random.normal(random.fold_in(key, 1)), (random.key(0),), {}
     )
@@ -142,5 +142,5 @@ def test_what_is_shown():
 def test_keys_past_the_bound_are_counted(monkeypatch):
     monkeypatch.setattr(keys, "MOST_KEYS", 2)
     search = find_reused(lambda key: vmap(random.normal)(random.split(key, 3)), (random.key(4),), {})
-    assert search.unseen == 2  # the first two keys are the one that is split, and the first that it gives
+    assert search.unseen == 2  # the first two keys are the one that is split and its first child
     assert "that is of the first 2 keys: 2 uses of later keys were not seen" in plain(keys_document(search, "it"), 100)

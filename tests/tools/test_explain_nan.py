@@ -1,4 +1,4 @@
-"""``%nan``: the first operation that made a NaN or infinity, wherever it is."""
+"""``%nan``: the first operation that makes a NaN or infinity, wherever it is."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ A = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 class Case(NamedTuple):
-    """A call, and the operation in it that makes the first NaN (or infinity, where ``what`` says so)."""
+    """A call, and the operation in it that makes the first NaN (or infinity, if ``what`` says so)."""
 
     function: Callable[..., Any]
     argument: Any
@@ -155,7 +155,7 @@ def test_the_infinity_before_the_nan_is_shown_too():
 
 @pytest.mark.parametrize("run", [lambda f: f, jit, lambda f: lambda x: f(x) if bool(x[0] < 9) else x])
 def test_one_that_no_operation_made(run):
-    """It is written in the program: staged, inside of a call, and where Python looks at values."""
+    """The NaN is a literal: in a staged program, inside a call, and in Python that branches on values."""
     search = find_nonfinite(run(lambda x: jnp.sin(x) * np.float32("nan") + 1.0), (XS,), {})
     assert search.nan is None and search.bad_result and search.read is not None and search.read.primitive == "mul"
     text = " ".join(plain(search_document(search, "f(x)", False), 120).split())
@@ -163,7 +163,7 @@ def test_one_that_no_operation_made(run):
     assert text.endswith("result not finite")
     infinite = find_nonfinite(run(lambda x: jnp.sin(x) + np.float32("inf")), (XS,), {})
     assert infinite.inf is None and infinite.read is not None and infinite.read.what == "inf"
-    # a NaN that `where` drops is mentioned, with the line of the call where the inner program has none
+    # a NaN that `where` drops is mentioned, with the line of the call if the inner program has none
     chosen = find_nonfinite(run(lambda x: jnp.where(x < -100.0, np.float32("nan"), x)), (XS,), {})
     text = " ".join(plain(search_document(chosen, "f(x)", False), 200).split())
     assert "first NaN" not in text and "result finite: the NaN did not reach it the NaN is written in the" in text
@@ -178,13 +178,13 @@ def test_arguments_that_are_bad_to_begin_with():
     assert search.nan is None and search.bad_result
     text = plain(search_document(search, "f(x)", False), 120)
     assert "tree['k'] f32[3]  is not finite to begin with:  min 1  max inf  at [1]: nan" in text
-    # what goes wrong besides is found all the same
+    # an operation that makes another NaN is found too
     again = find_nonfinite(lambda x, y: jnp.log(y) + x, (x, np.float32(-1.0)), {}).nan
     assert again is not None and again.primitive == "log"
 
 
 def test_an_infinity_beside_a_nan_is_not_the_first_problem():
-    """The operation reads a NaN and makes an infinity of another element: the NaN came first."""
+    """The operation reads a NaN and makes an infinity in another element: the NaN came first."""
     search = find_nonfinite(lambda x: 1.0 / x, (np.array([np.nan, 0.0], np.float32),), {})
     assert search.nan is None and search.inf is None and search.bad_result
     (given,) = search.given

@@ -1,4 +1,4 @@
-"""The recordings that come with minijax: they are loaded, and shown, without the programs and their libraries."""
+"""The recordings that minijax ships load and show without the programs and their libraries."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Graphs of jaxprs: what is joined to what, drawn in text and as SVG that nothing can escape from."""
+"""Graphs of jaxprs: edges, and drawing as text and as SVG with every text escaped."""
 
 import xml.etree.ElementTree as ET
 
@@ -80,7 +80,7 @@ def test_a_file_is_written_and_not_written_over(tmp_path):
     session.run_line("def f(x): return jnp.sin(x) * 2.0 - x")
     path = tmp_path / "a picture.svg"
     command = f"%graph f(3.0) --file {str(path)!r}"
-    # a name with a space goes into quotes, as in Python
+    # a name with a space needs quotes, as in Python
     assert "written" in plain(session.run_line(command).shown)
     assert ET.parse(path).getroot().tag == f"{SVG}svg"
     path.write_text("mine")

@@ -1,4 +1,4 @@
-"""The lexers: the printer's roles for jaxprs, no character lost, and StableHLO that is read as what it is."""
+"""The lexers: jaxprs get the printer's roles, no character is lost, and StableHLO gets roles of its own."""
 
 import re
 import subprocess
@@ -22,7 +22,7 @@ GOLDEN = sorted((Path(__file__).parent.parent / "golden").glob("jaxpr_*.txt"))[:
 
 
 def roles(segments):
-    """(character, role) for every character that is no white space."""
+    """(character, role) for every character except white space."""
     return [(c, role) for role, piece in segments for c in piece if not c.isspace()]
 
 

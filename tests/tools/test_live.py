@@ -1,4 +1,4 @@
-"""The live stack: %push and %pop of every transformation, in any order, against the transformation of a function."""
+"""The live stack: %push and %pop of every transformation, in any order, compared with transformed functions."""
 
 import gc
 import threading
@@ -28,7 +28,7 @@ def session():
 
 
 def run(session, *lines):
-    """Run lines that must not fail; the outcome of the last."""
+    """Run lines that must succeed; the outcome of the last."""
     for each in lines:
         outcome = session.run_line(each)
         assert outcome.error is None, f"{each}\n{plain(outcome.shown)}"
@@ -66,7 +66,7 @@ def test_jvp_carries_tangents(session):
     )
     two = minijax.jvp(lambda x, y: {"a": x * y, "b": x}, (3.0, 4.0), (1.0, 0.5))
     same(closed(session, "%push jvp dy=0.5 x=3. y=4.", "{'a': x * y, 'b': x}"), two)
-    # a tangent for a whole array, a tree as a primal, an integer
+    # a tangent for a whole array, a pytree as a primal, an integer
     same(closed(session, "%push jvp x=jnp.ones(3) dx=2.")[1], 2.0 * (jnp.cos(1.0) + jnp.sin(1.0)) * jnp.ones(3))
     value, tangent = closed(session, "%push jvp p=(1., {'w': jnp.ones(2)}) n=3", "p[0] * p[1]['w'] * n")
     same((value, tangent), (3.0 * jnp.ones(2), 6.0 * jnp.ones(2)))
@@ -82,7 +82,7 @@ def test_vmap_maps_axes(session):
     dot = minijax.vmap(jnp.dot, in_axes=(0, None))(rows, rows[0])
     same(closed(session, "%push vmap r=rows w=rows[0] --axis 0,None", "jnp.dot(r, w)"), dot)
     same(closed(session, "%push vmap r=rows w=rows[0] --axis w=None", "jnp.dot(r, w)"), dot)
-    # a value that does not depend on the mapped names is the same for all
+    # a value that does not depend on a mapped name is broadcast
     same(closed(session, "%push vmap r=rows", "jnp.float32(1.0)"), jnp.ones(2))
 
 
@@ -103,7 +103,7 @@ def test_jaxpr_records_line_by_line(session):
     shown = text(run(session, "v = w + k"))
     assert "4 equations, 2 new" in shown and shown.count("new\n") == 2
     shown = text(run(session, "3 + 4"))
-    assert "jaxpr" not in shown  # Python's numbers are no equations
+    assert "jaxpr" not in shown  # Python's arithmetic adds no equations
     assert "z is a tracer, and only an array lies somewhere" in str(session.run_line("%shards z").error)
     value = run(session, "%pop (v, w)").value
     assert isinstance(value, ClosedJaxpr)
@@ -123,7 +123,7 @@ def test_everything_is_recorded_at_a_recording_level(session):
         "d = c * 2.",
     )
     assert isinstance(session.namespace["d"], Tracer)
-    # showing arrays that were there before records nothing
+    # showing existing arrays records nothing
     before = len(session.levels[0].program().jaxpr.eqns)
     run(session, "made", "compiled", "repr(made), str(made), f'{compiled:.2f}', float(compiled), made.tolist()")
     run(session, "%stack", "%tracers", "%tracers --all", "%help push", "%history")
@@ -151,7 +151,7 @@ def test_by_the_tutorials_way_two_levels_are_pushed(session):
         shown = text(run(session, "y = sin(x)"))
         assert "grad:2 so far · 1 equation, 1 new · tangent of x is a" in shown and "# tangent of y, new" in shown
         assert "unknown a" in text(run(session, "%tracers")) and "partial_eval:1  " in text(run(session, "%stack"))
-    # a level is closed as it was opened
+    # a level closes in the mode in which it opened
     assert float(run(session, "%pop y").value) == pytest.approx(np.cos(3.0))
 
 
@@ -169,7 +169,7 @@ def test_transformations_of_what_was_recorded(session, kind):
     same(closed(session, f"%push {kind} x=[3., 1.]"), STAGED[kind](jnp.array([3.0, 1.0])))
 
 
-# transformation -> (what to push, given the outer name; what is taken on, of the result _; the same of functions)
+# transformation -> (%push arguments, %pop expression that continues from _, the same as a function transformation)
 NEST = {
     "jvp": ("{inner}={outer} d{inner}=one", "_[1]", lambda g: lambda x: minijax.jvp(g, (x,), (jnp.float32(1.0),))[1]),
     "vmap": (
@@ -191,7 +191,7 @@ def evaluated(closed, x):
 
 
 def nested(session, kinds):
-    """Push ``kinds`` in turn, each on the name of the one before; pop all; compare with nested functions."""
+    """Push ``kinds`` in turn, each on the previous name; pop all; compare with nested functions."""
     run(session, "x0 = jnp.float32(0.7); one = jnp.float32(1.0)")
     session.namespace["evaluated"] = evaluated
     for i, kind in enumerate(kinds):
@@ -240,7 +240,7 @@ def test_names_that_were_covered_come_back_and_others_hold_what_they_are_worth(s
     assert names["x"] == "mine" and float(names["y"]) == 6.0 and float(names["new"]) == 1.0
     assert float(names["t"][0]) == float(names["t"][1]["k"]) == 6.0 and names["t"][2] == 5
     assert names["both"] is names["keep"] and float(names["keep"][1]) == 6.0
-    assert float(session.outputs[6]) == 6.0  # what was shown
+    assert float(session.outputs[6]) == 6.0  # the shown value
     assert "new, y  now the primal" in shown
     assert "x  what it was before %push" in shown and "now with the primal inside" in shown
     assert not isinstance(names["__"], Tracer)
@@ -251,7 +251,7 @@ def test_variables_of_a_closed_jaxpr_go_with_it(session):
     shown = text(run(session, "%pop w"))
     assert "w, z  gone: worth nothing outside jaxpr:1" in shown or "z, w  gone" in shown
     assert "w" not in session.namespace and "z" not in session.namespace
-    # where it cannot be taken away it is a dead tracer, which says so
+    # a tracer inside a container stays as a dead tracer, with its own error
     error = session.run_line("box[0] + 1.").error
     assert isinstance(error, minijax.errors.UnexpectedTracerError) and "%push jaxpr z" in str(error)
 
@@ -264,7 +264,7 @@ def test_pop_alone_takes_what_was_last_assigned_or_shown(session):
     assert float(run(session, "%pop").value[0]) == 12.0
     run(session, "%push jvp x=3.", "y = 1.", "y += x;")
     assert float(run(session, "%pop").value[0]) == 4.0
-    # what closing an inner level gave; after a jaxpr, which cannot be taken out, what it was before
+    # the value of a closed inner level; after a jaxpr, which gives no value of this level, the value before it
     run(session, "%push jvp x=3.", "%push vmap v=[1., 2.]", "w = v * x", "%pop", "%push jaxpr z=x", "%pop z")
     same(run(session, "%pop").value, (jnp.array([3.0, 6.0]), jnp.array([1.0, 2.0])))
     run(session, "%push jvp x=3.", "y = x * 7.", "%push jvp z=x", "%pop --drop")
@@ -335,7 +335,7 @@ def test_commands_under_levels(session):
     run(session, "def f(x): return sin(x) * x", "%push jvp x=3.", "%push jaxpr z=f32[]")
     program = text(run(session, "%jaxpr f(z)"))
     assert "sin a" in program and "mul" in program
-    assert not session.levels[-1].program().jaxpr.eqns  # %jaxpr is a level of its own, for a moment
+    assert not session.levels[-1].program().jaxpr.eqns  # %jaxpr pushes a level of its own while it runs
     run(session, "%grad f(z)", "%jvp f(x)", "%log f(x)", "%vmap f(jnp.ones(2))")
     for line in ("%jit f(z)", "%jit f(1.)"):
         error = session.run_line(line).error

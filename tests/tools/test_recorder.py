@@ -1,4 +1,4 @@
-"""What the recorder keeps, what it must not keep, and what it costs."""
+"""What the recorder keeps alive, what it must release, and its cost."""
 
 import gc
 import threading
@@ -44,8 +44,7 @@ def watched(fun, level="summary"):
 
 @pytest.mark.parametrize("level", ["summary", "full"])
 def test_user_objects_are_not_kept_alive(level):
-    """Tracers, arrays and functions die as if nobody had watched, though the recording lives: but for the constants of
-    programs, which a full one keeps."""
+    """A recording keeps no tracers, arrays or functions alive, except a full one's constants of programs."""
     seen = []
 
     def run():
@@ -149,7 +148,7 @@ def binds(recording):
 
 
 def cached_and_not(recording):
-    """The functions whose traces came from caches, and how many scopes of staging there were."""
+    """The functions with cached traces, and the number of staging scopes."""
     cached = [bind.cached for bind in binds(recording) if bind.cached]
     staged = sum(record.kind == "staged" for record in recording.jaxprs)
     return cached, staged
@@ -170,7 +169,7 @@ def test_a_cached_trace_is_marked_and_can_be_retraced():
         g(1.0)
         g(1.0)
     assert len(traced) == 2
-    assert cached_and_not(recorder.recording) == (["g"], 1)  # the second call in the block finds the first one's
+    assert cached_and_not(recorder.recording) == (["g"], 1)  # the second call in the block hits the cache of the first
     miss, hit = recorder.recording.caches
     assert not miss.hit and miss.reason == "traced anew for the recording" and hit.hit
     g(1.0)
@@ -219,7 +218,7 @@ on_two = minijax.pmap(halved)
 
 
 def test_nesting_is_right_when_recording_stops_inside(monkeypatch):
-    """Operations that begin after the bound, inside of ones that began before it, do not close those."""
+    """Operations past the bound, inside operations before it, do not close the outer ones."""
     for most in (1, 2, 3, 5, 8, 13, 21, 34):
         monkeypatch.setattr(recorder_summary, "MOST_EVENTS", most)
         recording = watched(lambda: minijax.vmap(minijax.grad(minijax.grad(jnp.sin)))(jnp.ones(2)), "full")
@@ -287,7 +286,7 @@ def test_constants_of_programs_count_once_and_have_a_bound(monkeypatch):
 
 
 def test_a_thousand_values_sharing_a_tangent_are_compared_fast():
-    """To compare each with each would take half a minute."""
+    """Comparing all pairs would take half a minute."""
 
     def shifted(x):
         y = x * 3.0
@@ -299,12 +298,12 @@ def test_a_thousand_values_sharing_a_tangent_are_compared_fast():
     rows = rows_at(known, known.recording.events, -1).shown
     assert len(rows) == MOST_ROWS and {row.shared for row in rows if row.named.name == "x"} == {"x"}
     first = named_values(known)[0].number
-    # what arrives at any of the others arrives at the first, which is used once more
+    # the cotangent of each other value also reaches the first, which has one more use
     assert len(known.naming.sharing(first)) == 1001 and shared_with(known, first) == ""
 
 
 class Forced(observe.Observer):
-    """What ``forced_by`` says of each operation."""
+    """The result of ``forced_by`` for each operation."""
 
     def __init__(self):
         self.seen = []

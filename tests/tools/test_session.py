@@ -1,4 +1,4 @@
-"""Running lines: values, names, errors, interrupts, and what is left behind by none of them."""
+"""Running lines: values, names, errors and interrupts, and a clean state after each."""
 
 import numpy as np
 import pytest
@@ -89,7 +89,7 @@ def test_errors_show_user_frames_and_the_message(session):
 def test_unknown_names_are_searched_in_the_last_recordings(session, line, said):
     session.run_line("def outer(x): inner = jnp.sin(x) * 2.0; return inner + x")
     session.run_line("%log outer(2.0)")
-    session.run_line("%log outer()")  # fails before anything happens, and so leaves no recording
+    session.run_line("%log outer()")  # fails before the engine runs, so it leaves no recording
     before = list(session.recordings)
     outcome = session.run_line(line)
     assert said in shown(outcome) and session.recordings == before and stack_depth() == 0

@@ -1,4 +1,4 @@
-"""Settings: what each takes, the file they are kept in, and that nothing in that file can stop a session."""
+"""Settings: accepted values, their file, and that no content of that file stops a session."""
 
 import os
 import stat
@@ -32,7 +32,7 @@ def test_a_setting_takes(name, written, value):
     settings = Settings()
     settings.set(name, written)
     assert getattr(settings, name) == value
-    settings.set(name, shown(value))  # what %config shows can be given back
+    settings.set(name, shown(value))  # set accepts the text that %config shows
     assert getattr(settings, name) == value
 
 
@@ -93,7 +93,7 @@ def test_saving_keeps_what_else_is_there(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert os.listdir(path.parent) == ["config.toml"]
     again = Settings()
-    assert len(load(again, path)) == 2  # the two names that are not ours
+    assert len(load(again, path)) == 2  # the two unknown names
     assert again.changed() == settings.changed()
 
 

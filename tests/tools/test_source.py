@@ -1,4 +1,4 @@
-"""When an input is complete, how files split into inputs, and ``%doc`` of what was typed at a prompt."""
+"""When an input is complete, how files split into inputs, and ``%doc`` of a function typed at a prompt."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a stepper's panes say, from recordings of real calls; no terminal is needed for any of it."""
+"""The text of a stepper's panes for recordings of real calls, without a terminal."""
 
 import pytest
 
@@ -59,7 +59,7 @@ def lines(document):
 
 
 def at(recording, kind, primitive, level):
-    """A cursor where the first such operation, not of tangents, is entered or left."""
+    """A cursor at the start or end of the first such operation whose arguments are no tangents."""
     cursor = Cursor(recording)
     assert cursor.to_bind(primitive=primitive, level=level)
     while "tangent" in "".join(cursor.moment.node.args):
@@ -87,17 +87,17 @@ def test_equal_steps_are_one_row_that_opens_where_the_cursor_is():
         return [each.partition("  +")[0] for each in shown]
 
     assert rows() == [" begin", f"{MARK}for _ in range(steps) ×6", " exp(w)", " end"]
-    # into the first step: it is open, and those after it are one row
+    # into the first step: it opens, and the later ones are one row
     cursor.into()
     opened = rows()
     assert opened[1].startswith(" linearize:1 begins") and opened[-3] == " for _ in range(steps) ×5"
     assert any(each.startswith(" w = sub(w, ") for each in opened)
-    # in the third, there are some before it
+    # in the third step, the earlier ones are one row too
     starts = repeats_of(cursor.recording, cursor.moments).under(-1)[1][0].starts
     cursor.go(starts[2] + 3)
     shown = rows()
     assert shown[1] == " for _ in range(steps) ×2" and shown[-3] == " for _ in range(steps) ×3"
-    # where a step begins, the row stands for it and those after it; the key over leaves them all behind
+    # at the start of a step one row stands for it and all later ones; the key over passes them all
     cursor.go(starts[2])
     assert rows()[1:3] == [" for _ in range(steps) ×2", f"{MARK}for _ in range(steps) ×4"]
     stepper = Stepper(Step(cursor.recording, starts[2]))
@@ -174,7 +174,7 @@ def test_a_line_that_failed_is_run_again_and_stepped_from_its_exception(session)
         cursor = Cursor(*place(outcome.step))
         said = stepping.moment_line(cursor.moment, naming_of(cursor.recording))
         assert "AttributeError" in plain(document(Text((said,))))
-        # it is the last full recording now: nothing runs a third time
+        # it is now the last full recording: the line does not run a third time
         again = session.run_line("%step")
         assert again.step is not None and again.step.recording is outcome.step.recording
         assert again.step.position == outcome.step.position and len(session.namespace["ran"]) == 1
@@ -183,7 +183,7 @@ def test_a_line_that_failed_is_run_again_and_stepped_from_its_exception(session)
     after = session.run_line("%step").step
     assert after is not None and after.recording is not older and after.position == 2
     assert after.recording.source == "grad(f)(3.0)" and "failed before the engine did anything" in after.note
-    # a failure that does not come back is reported
+    # a failure that does not happen again is reported
     session.run_line("def once(x): ran.append(1); return jnp.sin(x).nothing if len(ran) == 1 else jnp.cos(x)")
     session.namespace["ran"].clear()
     session.run_line("grad(once)(3.0)")

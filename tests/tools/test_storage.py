@@ -1,4 +1,4 @@
-"""Recordings as files: what is loaded is what was saved, and no file does any harm."""
+"""Recordings as files: a loaded recording equals the saved one, and hostile files are refused."""
 
 import functools
 import json
@@ -168,7 +168,7 @@ def test_a_file_that_is_a_giant_or_unpacks_to_one_is_refused(tmp_path):
         storage.load(bomb)
     giant = tmp_path / "giant.json"
     with giant.open("wb") as file:
-        file.truncate(1_000_000_001)  # of which nothing is on the disk
+        file.truncate(1_000_000_001)  # a sparse file, which takes no disk space
     with pytest.raises(ValueError, match="it has more than the 1,000,000,000 bytes that a recording can"):
         storage.load(giant)
 

@@ -1,8 +1,8 @@
-"""What a command works on: expressions as functions with arguments, static ones fixed, staged."""
+"""A command's target: an expression as a function with arguments, with static ones fixed, and its staging."""
 
 import ast
 
-import jax  # noqa: F401  (once it is there, arguments are looked through for models of its libraries)
+import jax  # noqa: F401  (with jax imported, targets look through arguments for its libraries' models)
 import pytest
 
 from minijax.pytree import tree_leaves
@@ -55,7 +55,7 @@ def staged(session, text, static=None):
     ],
 )
 def test_static_arguments_are_no_inputs(session, call, names):
-    """Else an argument would have the name of the one before it."""
+    """Otherwise an argument would get the name of the one before it."""
     target = targets.from_expression(session, "passes", call)
     assert targets.input_names(target) == names
     leaves = tree_leaves((target.args, target.kwargs))
@@ -101,7 +101,7 @@ def test_bool_is_a_type_where_it_is_subscribed_and_python_s_elsewhere(session):
     node = ast.parse("(bool[2], bool(1), (lambda bool: bool[0])([5]))", mode="eval").body
     kind, flag, item = session.evaluate(node, {})
     assert (kind.shape, kind.dtype.name, flag, item) == ((2,), "bool", True, 5)
-    assert ast.unparse(node).startswith("(bool[2]")  # as the caller gave it
+    assert ast.unparse(node).startswith("(bool[2]")  # the caller's node is unchanged
     assert session.run_line("bool is type(True)").value is True
     session.run_line("bool = {2: 7.0}")
     assert session.evaluate(ast.parse("bool[2]", mode="eval").body, {}) == 7.0
@@ -109,7 +109,7 @@ def test_bool_is_a_type_where_it_is_subscribed_and_python_s_elsewhere(session):
 
 
 def test_values_that_hold_themselves_are_no_trees(session):
-    """``Out`` holds itself once it has been shown; a container that only stands in two places does not."""
+    """``Out`` contains itself after it was shown; a container in two places does not contain itself."""
     for line in ("d = {}; d['d'] = d", "l = [[1.0]]; l.append((l,))", "Out", "twice = [v, v, [v, (v,)]] * 3"):
         assert session.run_line(line).error is None
     names = session.namespace

@@ -1,4 +1,4 @@
-"""The widget's markup and data; what it does in a browser is tested in tests/browser."""
+"""The widget's markup and data; tests/browser tests its behaviour in a browser."""
 
 import json
 import re
@@ -30,7 +30,7 @@ def short(x):
 
 
 class _Elements(HTMLParser):
-    """Elements counted, and whether they are closed in order; scripts and styles are no markup, as in a browser."""
+    """Counts elements and checks their nesting; the text of scripts and styles is no markup, as in a browser."""
 
     def __init__(self):
         super().__init__()
@@ -63,7 +63,7 @@ def test_a_recording_that_was_saved_shows_the_same(monkeypatch):
     _, recording = record(vmap(grad(short)), jnp.ones((2, 3)))
     loaded = storage.from_json(json.loads(json.dumps(storage.to_json(recording))))
     here = strings(payload(recording, highlight))
-    # but for values, which live in the process that recorded them
+    # the same without values, which stay in the recording process
     monkeypatch.setattr(page_part, "at_hand", lambda recording: None)
     told = payload(recording, highlight)
     assert payload(loaded, highlight) == told

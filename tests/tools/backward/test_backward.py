@@ -1,4 +1,4 @@
-"""The backward pass as it is recorded and shown: cotangents by name, at every moment."""
+"""The recorded backward pass and its view: cotangents by name, at every moment."""
 
 import functools
 
@@ -39,7 +39,7 @@ def test_cotangents_are_what_jax_finds(name):
             before = sums.get(part.variable)
             if before is None:
                 assert total.number == part.number
-            else:  # what has arrived so far, and what arrives now
+            else:  # the sum before this step, plus the new part
                 close(array(total.number), np.asarray(array(before.number)) + np.asarray(array(part.number)))
             sums[total.variable] = total
     compared = 0
@@ -75,7 +75,7 @@ def rnn_of_jax(w, xs, added_a, added_h):
 
 
 def last_sums(backward):
-    """Name -> the number of the last sum."""
+    """The number of the last sum for each name."""
     record = backward.record
     found = {total.variable: total.number for total in record.begins}
     found |= {total.variable: total.number for step in record.steps for total in step.sums}
@@ -89,7 +89,7 @@ def worth(recording, number):
 
 
 def test_a_scan_is_gone_back_over_by_iteration():
-    """The cotangents of what a step computes, in each iteration, are what JAX finds by what is added to it there."""
+    """In each iteration, cotangents in a scan's step are JAX's gradients by a term added at the same place."""
     xs = np.linspace(-0.4, 0.8, 4, dtype=np.float32)
     _, recording = record(minijax.grad(rnn), 0.3, xs)
     body = passes_of(recording)[1]

@@ -1,4 +1,4 @@
-"""Wrong answers to each exercise, each with words of the hint that belongs to that mistake."""
+"""Wrong answers to each exercise, each with words of the hint that its mistake must get."""
 
 _JVP = "def sinmul_jvp(primals, tangents):\n    x, y = primals\n    dx, dy = map(ad.instantiate_zeros, tangents)\n"
 _JVP_RETURN = _JVP + "    return sinmul(x, y), "

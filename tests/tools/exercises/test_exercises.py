@@ -1,4 +1,4 @@
-"""Exercises: what is right is accepted, what is wrong gets the hint that belongs to it, and the names come back."""
+"""Exercises accept right answers, give the matching hint for wrong ones, and restore the user's names."""
 
 import re
 
@@ -23,7 +23,7 @@ BY_NAME = {each.name: each for each in EXERCISES}
 
 @pytest.fixture(autouse=True)
 def no_primitives_left():
-    """Other tests look at all primitives that there are."""
+    """Exercises define primitives, and other tests look at all primitives."""
     before = known_primitives()
     yield
     left = [each for each in known_primitives() if each not in before]
@@ -32,7 +32,7 @@ def no_primitives_left():
 
 
 def begun(exercise, *codes):
-    """The names after the start code and ``codes``, as a prompt would have them."""
+    """The namespace after the start code and ``codes``, as at a prompt."""
     names = {**batch.new_session({}).namespace, **given_names(exercise)}
     for code in (exercise.start, *codes):
         exec(compile(code, f"<{exercise.name}>", "exec"), names)
@@ -102,7 +102,7 @@ def test_names_of_the_user_are_set_aside_and_what_was_written_is_kept():
     assert page(session, "grow(1)") == "'mine'"
     assert "What you had written is back" in page(session, "%tour ex 2")
     assert "2 ✓ right." in page(session, "%tour check")
-    # opening the open one shows it again, and keeps what stands there
+    # opening the open exercise shows it again and keeps the answer
     assert "Exercise 2 of 11: A loop that is one equation ✓" in page(session, "%tour ex 2")
     assert "2 ✓ right." in page(session, "%tour check")
     page(session, "%tour again")
@@ -125,12 +125,12 @@ def test_an_exception_of_the_answer_keeps_its_traceback():
     assert outcome.error is not None and "raised an exception when it was tried" in said
     assert "in sinmul_jvp" in said and "jnp.ones(3) + jnp.ones(2)" in said
     assert stack_depth() == 0 and session.run_line("%tour check").error is not None
-    # one that says what is wrong, with the traceback of the place
+    # a message that names the mistake, with a traceback into the answer
     page(session, "%tour ex 5")
     session.run_line("def overlap_batch(args, dims): return jnp.sum(args[0] * args[1], axis=1), len(dims[7:9]) / 0")
     said = page(session, "%tour check")
     assert "For in_axes (0, 0), with f32[2,3] and f32[2,3], overlap_batch raised" in said and "ZeroDivision" in said
-    # the primitives go with the exercises
+    # closing the exercises removes their primitives
     assert known_primitives() != before
     page(session, "%tour stop")
     assert known_primitives() == before
@@ -158,7 +158,7 @@ def test_what_there_is_so_far_comes_to_the_prompt_to_be_changed():
     )  # fmt: skip
     assert [each for each in typed.inputs if "suspect" in each] == ['suspect = "cash"', 'suspect = "cache"']
     assert "Did you mean cache?" in typed.printed and "8  ✓ right." in typed.printed
-    # Enter alone goes on with the tour only
+    # only in the tour does Enter alone go on
     assert "%tour next" not in typed.inputs
 
 

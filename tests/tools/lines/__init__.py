@@ -1,13 +1,12 @@
-"""Command lines for every row of the table, good and bad, with what each must say in every front end.
+"""Command lines for every row of the table, good and bad, with texts that each must show in every front end.
 
-Each area's lines stand in a file of their own, which has the name of the commands' module of that area; those of
-``rules`` and ``compare`` are in ``programs``, those of ``panels`` in ``recording``. Programs of the real JAX are an
-area of their own.
+Each area's lines are in the file named after the area's module of commands. The lines of ``rules`` and ``compare`` are
+in ``programs``, those of ``panels`` in ``recording``. Programs of the real JAX are an area of their own.
 """
 
 from importlib import import_module
 
-# What every session has run before: names the lines below use.
+# Every session runs these lines first; they define the names below.
 SETUP = (
     "import minijax",
     "import minijax.numpy as jnp",
@@ -27,5 +26,5 @@ STORIES = {name: area.GOOD for name, area in AREAS.items()}
 
 GOOD = tuple(row for area in AREAS.values() for row in area.GOOD)
 
-# (line, what the usage error must say)
+# (line, text of the usage error)
 BAD = tuple(row for area in AREAS.values() for row in area.BAD)

@@ -1,1 +1,1 @@
-"""What stands below the program: where a call spends its time, and the page of what XLA made of it."""
+"""Tests of the views below the jaxpr: where a call spends its time, and the page of XLA's compilation stages."""

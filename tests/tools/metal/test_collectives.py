@@ -1,4 +1,4 @@
-"""``%hlo --partitioned``: groups are read in each of XLA's spellings, and what is shown is what the program does."""
+"""``%hlo --partitioned``: every spelling of replica groups is parsed, and the collectives are those of the program."""
 
 import re
 
@@ -30,7 +30,7 @@ def test_groups_are_read_in_every_spelling(written, axes):
 
 
 def test_groups_along_a_factor_of_an_axis_of_devices_in_another_order():
-    """As XLA writes the all-to-all with which a value goes from P('x', 'y') to P('y', 'x') over 4 times 2 devices."""
+    """XLA's spelling of the all-to-all that reshards a value from P('x', 'y') to P('y', 'x') on 4 by 2 devices."""
     mesh = "mesh['axis_0'=2,'axis_1'=4], device_ids=([2,2,2]T(0,2,1)) {'axis_1':(2)2}"
     assert _groups(f"all-to-all(%a, %b), replica_groups={mesh}") == [[0, 2], [1, 3], [4, 6], [5, 7]]
 
@@ -156,7 +156,7 @@ TRANSPOSED = [
     ("collective-permute", "^transpose of ppermute "),
 ]
 OF_PVARY = ("all-reduce", "^transpose of pvary: what is the same along y ")
-# Why the collectives of each program above are there.
+# The reason of each collective in the programs above.
 REASONS = {
     "constraint": [("all-gather", r"result of sin .* otherwise along x than with_sharding_constraint \(L\d+\) wants")],
     "out_shardings": [("all-gather", "result of sin .* the program's result is to be")],
@@ -174,7 +174,7 @@ def test_collectives_of_the_partitioner_belong_to_the_equations_they_are_for():
     ((kind, size, axes, count, primitive, reason),) = found["product"]
     assert (kind, size, axes, count, primitive) == ("all-reduce", 2, ["y"], 2 * 8 * 4, "dot_general")
     assert "along y" in reason
-    # a branch is no loop; within a loop it is run once a turn, if at all
+    # a branch is no loop; a collective within a loop runs once per iteration
     said, inside, _ = found["chosen"]
     assert {"branch"} <= {*inside} <= {"branch", ""} and said.endswith(" a call, and all branches")
     said, inside, times = found["turned"]

@@ -1,4 +1,4 @@
-"""The page of a call's stages without a browser: how large it is, and what is there where scripts are off."""
+"""The page of a call's stages without a browser: its size, and its content without scripts."""
 
 import base64
 import json
@@ -53,11 +53,11 @@ def test_a_page_is_no_larger_than_a_notebook_keeps_and_says_what_is_cut():
             assert cut.startswith(f"{len(stage.lines) - count} more line") and "--kernel" in cut
         elif stage is not None:
             assert cut == "" and count == len(stage.lines)
-    # a short program is there whole
+    # a short program is complete
     short = of(lambda x: jnp.sin(x) * 2, V)
     listed = data(stages_html(short))["stages"]
     assert not any(cut for *_, cut, _ in listed)
-    # each pass with what it took, where that is known
+    # each pass shows its time, if known
     passes = [detail for _, _, kind, detail, *_ in listed if kind == "pass"]
     assert [detail.partition(" · ")[2] for detail in passes] == [each.time for each in short.descent.passes]
     assert any(each.time for each in short.descent.passes)

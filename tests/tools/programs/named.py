@@ -1,10 +1,10 @@
-"""Programs whose operations have names, one for each way in which a value can come into a variable, and for each
+"""Programs whose operations have names: one program for each way to assign a value to a variable, and one for each
 construct of the engine.
 
-What is told of them is in tests/golden/names, without line numbers: the names are read against the source beside them.
+Their golden texts are in tests/golden/names, without line numbers: read the names against the source beside them.
 """
 
-# ruff: noqa: F841 - variables that nobody reads have names too
+# ruff: noqa: F841 - variables that no code reads have names too
 
 from inspect import isfunction, signature
 from types import ModuleType, SimpleNamespace
@@ -229,7 +229,7 @@ PROGRAMS = {name: each for name, each in vars().items() if isfunction(each) and 
 
 
 def named_operations(program):
-    """The operations that the lines of ``program`` asked for, with their names, under the lines."""
+    """The operations of each line of ``program``, with their names, below the line."""
     recorder = Recorder("full", program.__name__, True)
     error = ""
     try:
@@ -243,7 +243,7 @@ def named_operations(program):
     last = ""
     for bind, _ in operations(recording):
         if not bind.expression:
-            continue  # of the engine's, over equations
+            continue  # the engine's own, from an equation
         if bind.place != last:
             last = bind.place
             file, line, function = place_parts(last)
@@ -281,7 +281,7 @@ def _recurrent(w, xs):
 
 
 _PARAMS = [(jnp.ones((3, 4)), jnp.zeros(4)), (jnp.ones((4, 2)), jnp.zeros(2))]
-# what is staged, with what, by name
+# name -> (function to stage, its arguments)
 STAGED = {
     "gradient of mlp": (minijax.grad(_loss), (_PARAMS, jnp.ones(3))),
     "scan of jit": (_recurrent, (jnp.float32(0.5), jnp.ones((3, 2)))),

@@ -1,4 +1,4 @@
-"""After an error or Ctrl-C: a bare %step opens at the line that raised, recordings last, %debug finds the frame."""
+"""After an error or Ctrl-C: a bare %step opens at the line that raised, the recording stays, %debug has the frame."""
 
 import signal
 
@@ -35,7 +35,7 @@ SETUP = (
     "def forced(x):\n    y = sin(x)\n    return y if y > 0 else x",
 )
 
-# input -> the line that the source pane marks at the opening
+# input -> the line that the source pane marks when the stepper opens
 FAILING = {
     "vmap(grad(inside))(jnp.ones((3, 4)))": "z = jnp.dot(y, jnp.ones(7))",
     "jit(forced)(1.)": "return y if y > 0 else x",
@@ -64,7 +64,7 @@ def session():
 
 
 def marked(session):
-    """The line that the source pane marks where a bare %step opens."""
+    """The line that the source pane marks when a bare %step opens."""
     step = session.run_line("%step").step
     assert step is not None
     source = plain(panes.source_pane(Cursor(step.recording, step.position)))
@@ -79,7 +79,7 @@ def test_a_bare_step_opens_at_the_line_that_raised(session, code, tmp_path, monk
     assert outcome.error is not None
     assert session.hint(outcome).startswith("%step") != (outcome.step is not None)
     assert marked(session) == FAILING[code]
-    # and what was under way has its values: the variables of the levels that stood there
+    # the open levels and their variables are there, with values
     step = session.run_line("%step").step
     assert step is not None
     cursor = Cursor(step.recording, step.position)
@@ -121,7 +121,7 @@ def test_an_interrupt_keeps_what_was_recorded(session, code):
     counts = {name: count for name, count in recording.binds}
     assert max(counts.values()) >= 13
     said = plain(outcome.shown, 100)
-    # the line of the loop that ran then
+    # the line of the loop that was running
     assert ":9; recorded until then" in said and "\ninterrupted at <minijax-9>:9" in said
     assert outcome.step is None or "interrupted at <minijax-9>:9" in outcome.step.note
     assert marked(session) == "signal.raise_signal(signal.SIGINT)"
@@ -131,7 +131,7 @@ def test_an_interrupt_keeps_what_was_recorded(session, code):
 
 
 def test_a_second_interrupt_does_not_take_the_recording(session, monkeypatch):
-    """Not while the recording is being finished, whose end an interrupt waits for; nor in an observer's own work."""
+    """An interrupt is deferred while the recorder finishes the recording, or runs its own code."""
     session.run_line(STOPS)
     finish = full.Full.finish
 
@@ -142,7 +142,7 @@ def test_a_second_interrupt_does_not_take_the_recording(session, monkeypatch):
     monkeypatch.setattr(full.Full, "finish", interrupted)
     outcome = session.run_line("%step grad(stops)(1.)")
     assert outcome.recording is not None and outcome.recording.tree and outcome.step is not None
-    # the first one, while a call that has ended is being finished, is heard after that
+    # an interrupt while the recorder finishes a complete call is raised afterwards
     recorder = Recorder("full")
     with pytest.raises(KeyboardInterrupt), recorder:
         pass

@@ -1,4 +1,4 @@
-"""Key trees: what becomes one, what a leaf says of its numbers, folding, hostile keys, and printing beside JAX's."""
+"""Key trees: which values become one, the numbers at a leaf, folding, hostile keys, and printing beside JAX's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Config:
 
 
 class Boxed:
-    """A registered node whose children have no names."""
+    """A registered pytree node whose children have no names."""
 
     def __init__(self, *parts):
         self.parts = parts
@@ -44,7 +44,7 @@ tree_util.register_pytree_node(Boxed, lambda box: (box.parts, None), lambda _, p
 
 
 class Broken:
-    """One that cannot be taken apart."""
+    """A registered pytree node whose flattening fails."""
 
 
 def _fails(broken):
@@ -66,8 +66,8 @@ PARAMS = {f"l{i}": {"w": jnp.ones((4, 8)) * i, "b": jnp.zeros(8)} for i in range
     [
         ({"a": jnp.array(1.0)}, False),
         ((jnp.ones(3), 2.0), False),
-        (jnp.ones((40, 40)), False),  # an array is printed as NumPy prints it
-        ([list(range(20))] * 20, False),  # no arrays in it
+        (jnp.ones((40, 40)), False),  # NumPy prints an array
+        ([list(range(20))] * 20, False),  # no arrays inside
         (PARAMS, True),
         ([jnp.array(1.0)] * 200, True),
         (Moments(jnp.array(3), PARAMS), True),
@@ -130,7 +130,7 @@ def test_folding_counts_what_it_hides_and_names_the_command():
     assert len(lines) <= MOST_LINES + 2
     assert lines[0] == "dict of 3 · 42 arrays, 300 elements, 1.2 kB"
     assert "  ['b']  list of 30 · 30 arrays, 60 elements" in lines
-    assert any(line.startswith("  ['c']['d']['e']") for line in lines)  # one step where nothing branches
+    assert any(line.startswith("  ['c']['d']['e']") for line in lines)  # a chain without branches is one step
     assert lines[-1].endswith("folded: %tree _ shows them")
     assert "folded" not in shown(tree, most=100)
     wide = shown([jnp.ones(2)] * 1000, name="_").split("\n")
@@ -163,11 +163,11 @@ def test_what_is_not_finite_is_told_of_folded_branches_too():
 def test_a_page_folds_every_branch_and_escapes_keys():
     hostile = {"<script>alert(1)</script>": PARAMS, "\x1b[2J\u202e": PARAMS, "k" * 5000: PARAMS}
     page = to_html(document(key_tree(Tree(taken_apart(hostile)))))
-    # the whole, branches, and behind its line each array of some size
+    # the root, each branch, and each array of some size, behind its line
     assert page.count("<details") == 1 + 3 * 4 + 3 * 6 and "<script" not in page
     assert "[2., 2., 2., 2., 2., 2., 2., 2.]" in page
     large = to_html(document(key_tree(Tree(taken_apart({"a": jnp.ones(2000), "b": jnp.ones(2000)})))))
-    assert large.count("<details") == 2 and "[1., 1., 1., ..., 1., 1., 1.]" in large  # no more than there is room for
+    assert large.count("<details") == 2 and "[1., 1., 1., ..., 1., 1., 1.]" in large  # no longer than the space allows
     assert "\x1b" not in page and "\u202e" not in page and "k" * 60 not in page
     text = shown(hostile)
     assert "\\x1b[2J\\u202e" in text and max(map(len, text.split("\n"))) <= 80
@@ -184,7 +184,7 @@ def test_paths_lead_to_parts():
 
 
 def test_large_arrays_are_sampled_and_say_so():
-    large = np.broadcast_to(np.float32(2.0), (10_000, 10_000))  # which takes no memory, and would if it were copied
+    large = np.broadcast_to(np.float32(2.0), (10_000, 10_000))  # a broadcast view: it takes no memory unless copied
     begin = time.process_time()
     text = shown({"large": large, "other": jnp.ones(8)})
     assert time.process_time() - begin < 1.0
@@ -239,7 +239,7 @@ def test_arrays_are_printed_as_jax_prints_them(options):
         for text in ARRAYS:
             ours, theirs = eval(f"jnp.{text}"), eval(f"jax.numpy.{text}")
             assert repr(ours) == repr(theirs) and str(ours) == str(theirs), text
-            # in a terminal the type goes below, not beyond the edge
+            # in a narrow terminal the dtype is on the next line
             with np.printoptions(linewidth=min(50, np.get_printoptions()["linewidth"])):
                 narrow = repr(theirs).replace(",      dtype=", ",\n      dtype=")
             assert printed(ours, 50) == narrow, text

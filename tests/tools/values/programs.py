@@ -1,6 +1,6 @@
-"""Programs to replay, written for a namespace ``m`` that is minijax or JAX; each with its arguments.
+"""Programs to replay, written for a namespace ``m`` that is minijax or JAX, each with its arguments.
 
-Cotangents are those of ones; a program that reverse mode refuses says so.
+The cotangents of outputs are ones; ``reverse`` is False for a program that reverse mode refuses.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def checkpoint(m):
 
 
 def derivative(m):
-    """What is replayed here is a backward pass."""
+    """The replayed program is a backward pass."""
 
     def loss(w, x):
         def body(h, a):
@@ -141,7 +141,7 @@ def derivative(m):
 
 
 def backward_rules(m):
-    """Programs in which what users wrote as derivative rules has been staged."""
+    """Staged calls of users' derivative rules."""
     f, g = custom_vjp(m), custom_jvp(m)
     return lambda x, y: (m.grad(f, (0, 1))(x, y), m.jvp(g, (x, y), (y, x)))
 

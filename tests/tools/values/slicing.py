@@ -1,4 +1,4 @@
-"""The slices of a recording's results beside what dead-code elimination leaves of the jaxpr for each result."""
+"""Compare the slice of each recorded result with the jaxpr that dead-code elimination keeps for that result."""
 
 import re
 from collections import Counter
@@ -32,11 +32,11 @@ def equations(jaxpr):
 
 
 def check_slices(fun, staged, args):
-    """Each result of ``fun`` reaches the arguments and the operations that it needs in the jaxpr of ``staged``; how
-    many results there are.
+    """Check that each result of ``fun`` reaches the arguments and operations that it needs in the jaxpr of ``staged``;
+    return the number of results.
     """
     jaxpr = minijax.make_jaxpr(staged)(*args).jaxpr
-    # of these DCE keeps more, such as branches that are not taken; a run has other operations in place of references
+    # for these DCE keeps more, such as branches not taken; a run replaces operations on references
     exact = not re.search(r"= (cond|while|custom_\w+)\[|<-", str(jaxpr))
     recorder = Recorder("full")
     with recorder:

@@ -1,4 +1,4 @@
-"""Programs over eight devices, which need a process of their own: what each device has, and why one compiles again."""
+"""Programs over eight devices, in a process of their own: the values on each device, and the reason of a recompile."""
 
 import functools
 
@@ -103,7 +103,7 @@ print(json.dumps(found))
 
 @functools.cache
 def shown_there():
-    """What the program prints."""
+    """The output of ``PROGRAM``."""
     return printed("-c", PROGRAM, quickly=True)
 
 
@@ -130,7 +130,7 @@ def test_a_nan_is_found_on_the_device_that_makes_it():
 def test_an_origin_goes_through_the_program_of_the_devices():
     lines = [" ".join(line.split()) for line in shown_there()["origin"].splitlines()]
     row = next(line for line in lines if "y = log(" in line)
-    # of all devices: log of 1 to log of 16
+    # over all devices: log of 1 to log of 16
     assert "f32[2]{V:i} 0.0 … 2.773" in row, row
     assert lines[0].endswith("5 of 5 operations · 1 of 1 argument"), lines[0]
 

@@ -1,4 +1,4 @@
-"""The primals, tangents and cotangents of variables beside those that JAX prints in the same program."""
+"""The primals, tangents and cotangents of variables, compared with those that JAX prints in the same program."""
 
 import itertools
 from collections import defaultdict
@@ -24,7 +24,7 @@ OTHER_NAMES = {"res", "primals[0]", "tangents[0]", "start.speed"}
 
 
 def printed(name, column):
-    """The primal, tangent or cotangent of each variable in JAX, for each example and each time that its line runs."""
+    """JAX's primal, tangent or cotangent of each variable, for each example and each time that its line runs."""
     seen = defaultdict(list)
 
     def show(variable, leaf):
@@ -67,7 +67,7 @@ def record(name):
 
 
 def every_value(known, named, column="primal"):
-    """What the table shows of a value in every iteration and for every example; nothing where it says why not."""
+    """The table's values of a variable in every iteration and for every example; none if it gives a reason instead."""
     known.iterations = {}
     if not isinstance(getattr(known, column)(named.number), Worth):
         return []
@@ -95,7 +95,7 @@ def _rows(values):
 
 
 def agree(recording, expected, column="primal"):
-    """Every variable that JAX prints is shown, with the values that JAX prints and no others."""
+    """The table shows every variable that JAX prints, with the same set of values."""
     known = Ledger(recording)
     shown = defaultdict(list)
     for named in named_values(known):

@@ -1,4 +1,4 @@
-"""Where values come from: the slices of recordings beside dead-code elimination of the staged jaxpr."""
+"""The origins of values: slices of recordings beside dead-code elimination of the staged jaxpr."""
 
 import re
 

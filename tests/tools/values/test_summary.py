@@ -1,4 +1,4 @@
-"""Summaries of values beside what NumPy says of them."""
+"""Summaries of values, compared with NumPy."""
 
 import numpy as np
 import pytest

@@ -1,6 +1,6 @@
-"""Programs whose variables are compared with JAX: each is a function of the library (minijax or JAX) and its NumPy.
+"""Programs whose variables are compared with JAX: functions of the library (minijax or JAX) and its NumPy.
 
-``reported`` runs the same source on JAX, with each variable reported.
+``reported`` runs the same source on JAX and reports each variable.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def state_in_a_named_tuple(lib, np_):
 PROGRAMS = {name: each for name, each in vars().items() if inspect.isfunction(each) and each.__module__ == __name__}
 # Programs that are also run as programs written for JAX.
 FOR_JAX = ("gradient", "scan_in_vmap_in_jit", "while_loop")
-# Programs of one derivative: what arrives at each of their variables is compared with JAX, too.
+# Programs with one derivative: the tangents or cotangents of their variables are compared with JAX, too.
 FORWARD = ("forward", "custom_jvp")
 REVERSE = (
     "gradient",
@@ -214,7 +214,7 @@ REVERSE = (
 
 
 class _Reporting(ast.NodeTransformer):
-    """Puts ``x = _report_("x", x)`` behind each assignment, and at the beginning for each argument."""
+    """Inserts ``x = _report_("x", x)`` after each assignment, and at the beginning for each argument."""
 
     def visit_FunctionDef(self, node):
         self.generic_visit(node)
