@@ -28,12 +28,8 @@ def jet(
       factorial_scaled: whether these, and the results, are derivatives; otherwise they are coefficients of Taylor
         polynomials, which are smaller by the factorial of the order.
 
-    Returns:
-      ``(out, derivatives)``: the value of ``fun`` at the point, and a pytree like it of lists: the derivatives of the
-      outputs along the curve, of order 1, 2, ...
-
-    Raises:
-      ValueError: the arguments have different numbers of terms, or one is no array.
+    Returns ``(out, derivatives)``: the value of ``fun`` at the point, and a pytree like it of lists: the derivatives of
+    the outputs along the curve, of order 1, 2, ... ValueError: different numbers of terms, or an argument is no array.
 
     >>> f0, (f1, f2) = jet(jnp.sin, (0.125,), ((0.75, 3.0),))  # doctest: +SKIP
     """

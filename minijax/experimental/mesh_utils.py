@@ -30,13 +30,9 @@ def create_hybrid_device_mesh(
 
     Devices are near if they have the same ``slice_index``, or with ``process_is_granule=True`` the same process. Each
     group is a mesh of ``mesh_shape``, and the groups, sorted unless ``should_sort_granules_by_key`` is false, form a
-    mesh of ``dcn_mesh_shape``.
+    mesh of ``dcn_mesh_shape``. The result's shape is the product of the two, dimension by dimension.
 
-    Returns:
-      An array of devices whose shape is the product of the two, dimension by dimension.
-
-    Raises:
-      ValueError: devices do not name their group, or the numbers of groups and of devices do not fit.
+    ValueError: devices do not name their group, or the numbers of groups and of devices do not fit.
     """
     found = all_devices() if devices is None else devices
     theirs = jax_module("experimental.mesh_utils").create_hybrid_device_mesh

@@ -39,9 +39,8 @@ def _of_all(x: np.ndarray) -> np.ndarray:
 def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     """Collect ``in_tree``, a tree of arrays with the same shapes everywhere, from all processes.
 
-    Returns:
-      The tree with NumPy arrays, of all processes along a new leading axis; with ``tiled`` along the existing first
-      axis. Numbers always get a new axis, unless there is only one process.
+    The tree has NumPy arrays, joined along a new leading axis; with ``tiled`` along the existing first axis. Numbers
+    always get a new axis, unless there is only one process.
     """
 
     def gather(leaf: Any) -> np.ndarray:

@@ -607,10 +607,7 @@ def check_custom_rules(fun: CustomFunction, *example_args: Any) -> RulesReport:
 
     A jvp rule is compared with finite differences of the function itself, and reverse mode with the rule by inner
     products. ``bwd`` is compared with finite differences, and the value from ``fwd`` with a plain call. All of them are
-    also mapped and compiled.
-
-    Returns:
-      A ``RulesReport``, like ``check_rules``.
+    also mapped and compiled. Returns a ``RulesReport``, like ``check_rules``.
     """
     args = fun._resolve(example_args, {})
     subject = FunctionSubject(fun, args, fun._static(args))

@@ -44,8 +44,7 @@ def cond(
       pred: a boolean scalar, or a real number (true if nonzero).
       true_fun, false_fun: functions of the operands whose results have the same tree, shapes and dtypes. Both are
         traced, one runs. Closed-over values are operands too, also for differentiation.
-      operands: pytrees of arrays.
-      operand: a single operand, by keyword.
+      operands, operand: pytrees of arrays; or a single one, by keyword.
 
     The older form ``cond(pred, true_operand, true_fun, false_operand, false_fun)`` works too. Under ``vmap`` with a
     ``pred`` that differs between elements, both branches run and ``select`` picks the result.
@@ -53,8 +52,6 @@ def cond(
     Raises:
       TypeError: ``pred`` is no such scalar, a function cannot be called, an operand has a non-array leaf, or
         the results differ in tree or types.
-
-    Source: https://docs.jax.dev/en/latest/_autosummary/jax.lax.cond.html
     """
     if not (callable(true_fun) and callable(false_fun)):
         if callable(false_fun) and len(operands) == 2 and callable(operands[1]):
@@ -82,15 +79,12 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
       index: an integer scalar.
       branches: functions of the operands whose results have the same tree, shapes and dtypes. All are traced, one
         runs; a single one is just called.
-      operands: pytrees of arrays.
-      operand: a single operand, by keyword.
+      operands, operand: pytrees of arrays; or a single one, by keyword.
 
     Raises:
       TypeError: ``index`` is no integer scalar, a branch cannot be called, an operand has a non-array leaf, or
         the results differ in tree or types.
       ValueError: there is no branch.
-
-    Source: https://docs.jax.dev/en/latest/_autosummary/jax.lax.switch.html
     """
     branches = tuple(branches)
     for i, branch in enumerate(branches):

@@ -39,8 +39,6 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     Raises:
       TypeError: an argument is not callable, ``init_val`` has a non-array leaf, ``cond_fun`` does not return a
         boolean scalar, or the carry changes its tree or types.
-
-    Source: https://docs.jax.dev/en/latest/_autosummary/jax.lax.while_loop.html
     """
     if not (callable(cond_fun) and callable(body_fun)):
         raise TypeError(
@@ -124,8 +122,6 @@ def fori_loop(
     Raises:
       TypeError: ``body_fun`` is not callable, the bounds have different dtypes, or the carry changes its tree or types.
       ValueError: ``unroll`` with traced bounds.
-
-    Source: https://docs.jax.dev/en/latest/_autosummary/jax.lax.fori_loop.html
     """
     if not callable(body_fun):
         raise TypeError(f"lax.fori_loop: body_fun argument should be callable, got {body_fun!r}.")

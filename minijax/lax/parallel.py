@@ -97,16 +97,13 @@ def _scalar_like(example: Any, value: int) -> Any:
 
 
 def psum(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] | None = None) -> Any:
-    """The sum of ``x`` over the mapped axis ``axis_name``.
+    """The sum of ``x`` over the mapped axis ``axis_name``, with the shapes and dtypes of ``x``, not weakly typed.
 
     Args:
       x: an array or pytree of arrays; booleans are summed as int32. An untraced value is the same in all instances, so
         its sum is a multiplication; ``psum(1, name)`` is the axis size as a Python int.
       axis_name: a name, or a tuple of names. An int in the tuple is an axis of ``x`` itself.
       axis_index_groups: lists of indices along the axis; each group has its own sum. Not under vmap.
-
-    Returns:
-      Arrays of the shapes and dtypes of ``x``, not weakly typed.
 
     Raises:
       NameError: no enclosing ``vmap`` or ``pmap`` has that axis name. ValueError: groups that do not cover the axis.

@@ -156,8 +156,6 @@ def scan(
     Raises:
       TypeError: ``f`` returns no pair, or its carry has another structure or type than ``init``.
       ValueError: ``xs`` and ``length`` do not give one number of steps, or ``unroll`` is negative.
-
-    Source: https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html
     """
     if not callable(f):
         raise TypeError(f"lax.scan: f argument should be a callable, got {f!r}.")
@@ -358,18 +356,13 @@ def _between(x: Any, start: int, stop: int) -> Any:
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
-    """All prefixes of ``elems`` along ``axis``, combined by the associative ``fn``, in about 2 log2(n) steps.
+    """Combine the elements up to k, for each k along ``axis``, by the associative ``fn``, in about 2 log2(n) steps.
 
     Args:
       fn: combines two pytrees like ``elems``, elementwise along ``axis``; ``fn(a, fn(b, c)) == fn(fn(a, b), c)``.
       elems: a pytree of arrays, of one size along ``axis``.
       reverse: combine suffixes instead, from the end.
       axis: the axis of the scan.
-
-    Returns:
-      A pytree like ``elems``. Element k combines the elements up to k.
-
-    Source: https://docs.jax.dev/en/latest/_autosummary/jax.lax.associative_scan.html
     """
     if not callable(fn):
         raise TypeError(f"lax.associative_scan: fn argument should be callable, got {fn!r}.")

@@ -42,10 +42,7 @@ def custom_linear_solve(
       solve: ``solve(matvec, b) -> x``, where x has the structure and shapes of b. Need not be differentiable.
       transpose_solve: ``transpose_solve(vecmat, b) -> x`` for the transposed equation: reverse mode needs it.
       symmetric: ``matvec`` is its own transpose, so ``solve`` also solves the transposed equation.
-      has_aux: both solvers return ``(x, auxiliary_data)``; the latter has no derivative.
-
-    Returns:
-      x; ``(x, auxiliary_data)`` with ``has_aux``.
+      has_aux: both solvers and this function return ``(x, auxiliary_data)``; the latter has no derivative.
 
     Raises:
       TypeError: a function's output has another structure than b. ValueError: other shapes, or no auxiliary output.
@@ -114,10 +111,7 @@ def custom_root(
       solve: ``solve(f, initial_guess) -> x``. Need not be differentiable.
       tangent_solve: ``tangent_solve(g, y) -> x`` with ``g(x) = y``, for linear g: f linearized at its root. For
         scalars, ``lambda g, y: y / g(1.0)``.
-      has_aux: ``solve`` returns ``(x, auxiliary_data)``; the latter has no derivative.
-
-    Returns:
-      x; ``(x, auxiliary_data)`` with ``has_aux``.
+      has_aux: ``solve`` and this function return ``(x, auxiliary_data)``; the latter has no derivative.
 
     Raises:
       TypeError: a function's output has another structure than ``initial_guess``. ValueError: no auxiliary output.
