@@ -1,7 +1,7 @@
-"""What is asked of ``minijax.numpy`` and of ``jax.numpy`` alike: the expressions of ``expressions.txt``, and a call
-of each elementwise function, found where it is made.
+"""Inputs for both ``minijax.numpy`` and ``jax.numpy``: the expressions of ``expressions.txt``, and a call of each
+elementwise function, found by its module.
 
-``jnp`` is either library's, ``nn`` its functions for networks, ``np`` NumPy. The other names are arrays:
+``jnp`` is either library's, ``nn`` its neural network functions, ``np`` NumPy. The other names are arrays:
 see ``operands``.
 """
 
@@ -60,7 +60,7 @@ CONSTANTS = {"np": np, "MASK": MASK, "MASKS": np.arange(12).reshape(3, 4) % 3 ==
 
 
 def expressions() -> list[str]:
-    """Every expression of ``expressions.txt``, between `` | `` (a bitwise or has no spaces), and ``calls()``."""
+    """The expressions of ``expressions.txt``, separated by `` | `` (a bitwise or has no spaces), and ``calls()``."""
     lines = (Path(__file__).parent / "expressions.txt").read_text(encoding="utf-8").splitlines()
     found = [part.strip() for line in lines if not line.startswith("#") for part in line.split(" | ")]
     found += calls()
@@ -69,7 +69,7 @@ def expressions() -> list[str]:
 
 
 def calls() -> list[str]:
-    """Each function of ``minijax.numpy.ufuncs``, at numbers in and out of its domain; those of bits at integers."""
+    """Calls of each function of ``minijax.numpy.ufuncs``, in and out of its domain; bitwise ones at integers."""
     found = []
     for name in ufuncs.__all__:
         bits = "bitwise" in name or "shift" in name or name == "invert"
@@ -79,10 +79,10 @@ def calls() -> list[str]:
 
 
 def evaluate(expression: str, library: Any, arrays: dict[str, Any]) -> Any:
-    """The value of ``expression`` with the ``numpy`` and ``nn`` of ``library``, and the arrays."""
+    """The value of ``expression`` with ``library``'s ``numpy`` and ``nn``, and the arrays."""
     return eval(expression, {"jnp": library.numpy, "nn": library.nn, **CONSTANTS, **arrays})
 
 
 def names_in(expression: str) -> list[str]:
-    """The arrays that ``expression`` uses."""
+    """The names of the arrays that ``expression`` uses."""
     return [name for name in operands() if re.search(rf"(?<![\w.]){name}\b", expression)]

@@ -1,8 +1,8 @@
-"""What each kind of value means as an argument: NumPy's odd arrays, what is no array, Python integers of any size.
+"""Each kind of value as an argument: unusual NumPy arrays, other objects, Python integers of any size.
 
-Every entry point is given every kind in both libraries. JAX is asked by staging, for the types of the results or of the
-error: evaluating compiles its operators one by one, which takes minutes. minijax is asked when staging and when
-evaluating. The values of what is accepted are compared with those of one program of JAX's for each kind.
+Every entry point receives every kind in both libraries. JAX only stages, for the types of the results or the error:
+its evaluation compiles each operator, which takes minutes. minijax stages and evaluates.
+Values of accepted arguments are compared with one JAX program per kind.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ for name in ("numpy", "nn", "lax"):
 
 
 class OnlyArray:
-    """Can be converted by NumPy, and by nothing else."""
+    """Only NumPy can convert it."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.arange(3, dtype=np.float32)
 
 
 class WithAval:
-    """Has what arrays and tracers have, and is neither."""
+    """Has an attribute of arrays and tracers, but is neither."""
 
     aval = 5
 
 
 class Subclass(np.ndarray):
-    """NumPy's own way to make arrays of other classes."""
+    """A NumPy array of another class."""
 
 
 class Number(enum.IntEnum):
@@ -60,7 +60,7 @@ def read_only() -> np.ndarray:
     return out
 
 
-# The arrays of the entries, besides their argument.
+# The arrays of the entry points, besides their argument.
 ARRAYS = {
     "F": np.array([0.5, -2.0, 1.25], np.float32),
     "I": np.array([3, -4, 7], np.int32),
@@ -69,7 +69,7 @@ ARRAYS = {
     "C": np.array([1 + 2j, -0.5 - 1j, 0.25j], np.complex64),
 }
 
-# Made anew for each test: JAX remembers the type of a NumPy array, whatever mode it is in later.
+# Created again for each test: JAX caches the type of a NumPy array across modes.
 KINDS: dict[str, Callable[[], Any]] = {
     "not contiguous": lambda: np.arange(6.0)[::2],
     "reversed": lambda: np.arange(3)[::-1],
@@ -121,19 +121,19 @@ KINDS: dict[str, Callable[[], Any]] = {
 
 ENTRIES = (Path(__file__).parent / "arguments.txt").read_text(encoding="utf-8")
 
-# (entry, kind) -> (what JAX does, what minijax does), where they differ.
+# (entry, kind) -> (JAX's result, minijax's result), where they differ.
 Deviations = dict[tuple[str, str], tuple[str, str]]
 
 
 def each(kinds: str, found: str, theirs: str, ours: str) -> Deviations:
-    """``theirs`` and ``ours`` at every one of these entries and kinds."""
+    """``theirs`` and ``ours`` for each of these entries and kinds."""
     return {(entry, kind): (theirs, ours) for entry in entries(found) for kind in kinds.split(" | ")}
 
 
 def deviations() -> Deviations:
-    """The places where minijax does not do what JAX does, by the reason."""
+    """The differences between minijax and JAX, by reason."""
     return {
-        # refused all the same, but found out by another test
+        # both raise, but from different checks
         **each("longdouble scalar | timedelta", "jnp.add(a, 1) | jnp.where(True, a, 0) | F + a | a + F | F * a | F == a"
                " | F < a | jnp.clip(F, a) | jnp.outer(F, a)", "ValueError", "TypeError"),
         **each("timedelta", "jnp.sum(a)", "ValueError", "TypeError"),
@@ -142,12 +142,12 @@ def deviations() -> Deviations:
         **each("None", "lax.convert_element_type(a, 'float32') | lax.full((2,), a)", "ValueError", "TypeError"),
         **each("no dimension | integer of no dimension | NumPy bool | JAX's weak scalar",
                "lax.scan(lambda c, x: (c, x), 0.0, a)", "IndexError", "ValueError"),
-        # JAX drops the mask without a word
+        # JAX silently drops the mask
         **each("masked", "jnp.asarray([a])", "FLOAT[1, 3]", "ValueError"),
         **each("masked", "jnp.array([a, a])", "FLOAT[2, 3]", "ValueError"),
-        # JAX finds out when it compiles
+        # JAX raises when it compiles
         **each("complex", "jnp.argmax(a)", "INT[]", "TypeError"),
-        # JAX keeps the rank of a matrix, which cannot have another; here it is an array first
+        # JAX keeps the rank of a matrix, which cannot have another; minijax converts it to an array first
         **each("matrix", "jnp.reshape(a, (-1,))", "FLOAT[1, 4]", "FLOAT[4]"),
         # JAX fails on an assertion
         **each("NumPy bool", "F[a]", "AssertionError", "float32[1, 3]"),
@@ -193,7 +193,7 @@ def evaluated(entry: str, names: dict[str, Any]) -> str:
 
 
 def differences(answers: dict[tuple[str, str], tuple[str, ...]], known: Deviations, mode: str) -> Iterator[str]:
-    """One line for each entry where the answers, JAX's first, are not those of the table."""
+    """One line for each entry where the results (JAX's, minijax's) are not those of the table."""
     for (entry, kind), (theirs, *ours) in answers.items():
         wanted = known.get((entry, kind), (theirs, theirs))
         wanted = [text.replace("FLOAT", f"float{mode}").replace("INT", f"int{mode}") for text in wanted]
@@ -229,19 +229,19 @@ def test_every_kind_of_argument(kind: str, mode: str) -> None:
             assert_same(eval(entry, namespace(minijax, **names)), value)
 
 
-# What Python integers meet: each line is asked with every value, by itself and under vmap and jvp of its arrays.
+# Expressions with Python integers: each takes every value, directly and under vmap and jvp of its arrays.
 OF_INTEGERS = (Path(__file__).parent / "integers.txt").read_text(encoding="utf-8")
-# Where JAX takes a large integer modulo the range of its type without a word: the wrong element, or a wrong number.
+# JAX silently wraps a large integer to the range of its type: the wrong element, or a wrong number.
 WRAPS_IN_JAX = ("jnp.power(n, 2)", "I.at[n].set(1)", "I.at[n].get(mode='clip')", "I.sum(initial=n)")
 INTEGERS = (2**31, -(2**31) - 1, 2**40, 300, -1, 2**63, 10**400)
-# To a negative index among arrays JAX adds the size first, which brings it in range.
+# JAX adds the size to a negative index in an array first, which brings it in range.
 BY_THE_WAY: Deviations = {
     ("jnp.ones((2, 3))[n, [0]]", str(-(2**31) - 1)): ("FLOAT[1]", "OverflowError"),
 }
 
 
 def batched(ns: Any, entry: str, n: int) -> str:
-    """Under vmap of the arrays, where every entry has one."""
+    """Under vmap of the arrays, if every entry has one."""
     space = namespace(ns, n=n)
     arrays = {name: ns.numpy.stack([space[name]] * 2) for name in ARRAYS}
     program = ns.vmap(lambda given: eval(entry, {**space, **given}))
@@ -258,7 +258,7 @@ def differentiated(ns: Any, entry: str, n: int) -> str:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("n", INTEGERS, ids=lambda n: str(n)[:22])
 def test_integers_of_any_size(n: int, mode: str) -> None:
-    """What a type cannot hold is an OverflowError where it is one in JAX."""
+    """An integer that its type cannot hold is an OverflowError where JAX raises one."""
     names = {"n": n}
     with x64_mode(mode):
         answers: dict[tuple[str, str], tuple[str, ...]] = {
@@ -275,20 +275,20 @@ def test_integers_of_any_size(n: int, mode: str) -> None:
 
 
 def test_integers_that_jax_wraps() -> None:
-    """In 32-bit mode an OverflowError here, wherever the integer does not fit."""
+    """In 32-bit mode minijax raises an OverflowError for each integer that does not fit."""
     for entry in WRAPS_IN_JAX:
         assert "[" in staged(jax, entry, {"n": 2**40}), entry
         assert {staged(minijax, entry, {"n": 2**40}), evaluated(entry, {"n": 2**40})} == {"OverflowError"}, entry
 
 
-# what looks at types alone, or hands on what it is given
+# these use only types, or return the argument
 ASKS_FOR_NO_VALUE = """
 jnp.full(3, a) | jnp.zeros_like(a) | jnp.full_like(a, 2) | F == a | F[a] | lax.cond(True, lambda x: x, lambda x: x, a)
 """
 
 
 def test_a_type_is_no_value() -> None:
-    """TypeError where a ``ShapeDtypeStruct`` would be computed with, evaluated and compiled, as in JAX."""
+    """TypeError for computing with a ``ShapeDtypeStruct``, evaluated and compiled, as in JAX."""
     names = {"a": minijax.ShapeDtypeStruct((3,), np.float32)}
     for entry in [e for e in entries(ENTRIES) if e not in entries(ASKS_FOR_NO_VALUE)]:
         space = namespace(minijax, **names)

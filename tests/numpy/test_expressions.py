@@ -17,14 +17,14 @@ from .expressions import evaluate, expressions, names_in, operands
 
 importlib.import_module("minijax.nn")
 
-# XLA's older emitter, which is the quicker one, knows no fusions of complex numbers.
+# XLA's older emitter is quicker, but has no fusions of complex numbers.
 OPTIONS = {**QUICKLY, "xla_cpu_use_fusion_emitters": True}
 COMPLEX = {e for e in expressions() if "c" in names_in(e) or any(word in e for word in ("complex", "fft", "1j"))}
 
 
 @cache
 def expected(mode: str) -> dict[str, Any]:
-    """What JAX answers to all expressions: two programs, as compiling dominates."""
+    """JAX's values of all expressions: two programs, because compiling dominates."""
     answers: dict[str, Any] = {}
     with x64_mode(mode):
         for chosen, options in ((set(expressions()) - COMPLEX, QUICKLY), (COMPLEX, OPTIONS)):
@@ -39,16 +39,16 @@ def arguments(mode: str) -> dict[str, Any]:
     return {name: minijax.numpy.asarray(array) for name, array in operands().items()}
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, outside a function's domain
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's warning outside a function's domain
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("expression", expressions())
 def test_value(expression: str, mode: str) -> None:
-    """Evaluated, with JAX's dtypes and weak types."""
+    """The evaluated result has JAX's dtype and weak type."""
     with x64_mode(mode):
         assert_same(evaluate(expression, minijax, arguments(mode)), expected(mode)[expression])
 
 
-# Where JAX's text differs: it has equations that nobody reads, or in another order.
+# JAX's program has unused equations, or another order.
 OTHER_TEXTS = ("x ** i", "x.clip(-1.0, 1.0)", "jnp.isinf(c)", "jnp.power(x, i[0])")
 BRANCH_FOR_TPU = ("jnp.diag(k)",)
 
@@ -56,7 +56,7 @@ BRANCH_FOR_TPU = ("jnp.diag(k)",)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("expression", [e for e in expressions() if e not in BRANCH_FOR_TPU])
 def test_jaxpr(expression: str, mode: str) -> None:
-    """Printed as JAX prints it; where not, the same live equations, JAX's internal jits inlined."""
+    """Prints as JAX's; otherwise the same live equations, with JAX's internal jits inlined."""
     arrays = {name: operands()[name] for name in names_in(expression)}
     with x64_mode(mode):
         ours, theirs = (
@@ -72,7 +72,7 @@ def test_jaxpr(expression: str, mode: str) -> None:
 @pytest.mark.parametrize("trim", ["fb", "F", "b", ""])
 @pytest.mark.parametrize("axis", [None, 0, -1, (0, 1)])
 def test_trim_zeros(trim: str, axis: Any) -> None:
-    """Its value decides its shape, so it is neither staged nor in the table."""
+    """The value of x decides the result's shape, so this is neither staged nor in the table."""
 
     def trimmed(library: Any, x: Any) -> Any:
         return library.value_and_grad(lambda x: (library.numpy.trim_zeros(x, trim, axis) ** 2).sum())(x)

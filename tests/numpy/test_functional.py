@@ -1,4 +1,4 @@
-"""NumPy's functions that take functions, and ``ravel_pytree``: values, programs and errors beside JAX's."""
+"""NumPy's functions that take functions, and ``ravel_pytree``: values, programs and errors against JAX's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TREE = {"a": X, "b": np.ones(2, np.int32), "c": 1.0}
 
 
 def outcome(text: str, mine: bool) -> tuple[str, str]:
-    """What an expression of numpy ``n``, flatten_util ``u``, ``x`` and ``tree`` gives, or what it raises."""
+    """The result or error of an expression of numpy ``n``, flatten_util ``u``, ``x`` and ``tree``."""
     scope = {"n": jnp if mine else rnp, "u": flatten_util if mine else theirs_flatten, "x": X, "tree": TREE, "np": np}
     try:
         found = eval(text, scope)

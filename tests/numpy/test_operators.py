@@ -1,4 +1,4 @@
-"""What operators, conversions and functions refuse, and how: JAX's exception classes and essential words."""
+"""Errors of operators, conversions and functions: JAX's exception classes and essential words."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def test_an_abstract_tracer_is_no_python_value(name: str) -> None:
 
 
 def test_a_tracer_over_a_concrete_value_converts() -> None:
-    """Differentiating an eager function, Python may branch on values, as in JAX."""
+    """In the derivative of an eager function, Python may branch on values, as in JAX."""
 
     def f(x: Any) -> Any:
         assert int(x) == 2 and bool(x > 1)
-        for kind in (float, complex):  # would lose the derivative without a word
+        for kind in (float, complex):  # would silently lose the derivative
             with pytest.raises(minijax.errors.ConcretizationTypeError, match=f"`{kind.__name__}` function"):
                 kind(x)
         assert [10, 20, 30][(x * 0 + 1).astype(int)] == 20
@@ -59,7 +59,7 @@ def test_a_tracer_over_a_concrete_value_converts() -> None:
 
 
 class Own:
-    """A class with its own idea of arithmetic."""
+    """A class that defines its own arithmetic."""
 
     def __radd__(self, other: Any) -> str:
         return "own"
@@ -143,11 +143,11 @@ def test_types_meet_strictly_where_that_is_asked_for(case: str) -> None:
         try:
             found = PROMOTED[case](ns)
         except ValueError as error:
-            what, _, _ = str(error).partition("=strict")  # the types are named in any order
+            what, _, _ = str(error).partition("=strict")  # the order of the types may vary
             return type(error).__name__, sorted(re.findall(r"\w+", what))
         return str(getattr(found, "dtype", found)), np.asarray(getattr(found, "dtype", None) and found).tolist()
 
-    usual = outcome(minijax)  # what is kept of it may not count for the strict one
+    usual = outcome(minijax)  # the cached lenient result must not serve the strict call
     assert usual == outcome(jax)
     with minijax.numpy_dtype_promotion("strict"), jax.numpy_dtype_promotion("strict"):
         assert outcome(minijax) == outcome(jax)

@@ -1,6 +1,6 @@
-"""Every elementwise primitive at zeros of both signs, infinities, nan, halves and extremes: what JAX computes.
+"""Every elementwise primitive at zeros of both signs, infinities, nan, halves and extremes, against JAX.
 
-Subnormal numbers are left out: XLA takes them for zero on processors, NumPy and accelerators do not.
+Subnormal numbers are left out: XLA flushes them to zero on CPUs; NumPy and accelerators do not.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ..oracle.subject import QUICKLY
 from .table import bfloat16
 
 DTYPES = (np.float32, np.float16, bfloat16, np.complex64, np.int32, np.int8, np.uint8, bool)
-# names of lax's functions that are not the primitive's
+# primitives whose function in lax has another name
 FUNCTIONS = {"not": "bitwise_not", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}
-# relative error of which XLA's own values are not free
+# relative error that XLA's own values have
 ROUNDING = {"float32": 4e-6, "float16": 2e-3, "bfloat16": 1.6e-2, "complex64": 2e-5}
-# XLA is less exact than evaluation: it forms powers of two by exp of a rounded product, and lgamma and polygamma by
+# XLA is less exact than evaluation. It computes powers of two by exp of a rounded product, and lgamma and polygamma by
 # series that lose digits near lgamma's zeros and at high orders. Where a part of a complex quotient or square cancels,
-# a product and a sum rounded at once leave another remainder.
+# a fused multiply-add leaves another remainder.
 INEXACT_IN_XLA = {
     ("exp2", "bfloat16"): 0.35,
     ("exp2", "float16"): 4e-3,
@@ -36,23 +36,23 @@ INEXACT_IN_XLA = {
     ("div", "complex64"): 2e-5,
     ("square", "complex64"): 2e-5,
 }
-# Complex primitives that agree everywhere. The others are compared at moderate operands of all signs of zeros: inside a
-# formula of several steps infinities, nan and overflow become what the order of the steps makes of them.
+# Complex primitives that agree everywhere. The others are compared at moderate operands of all signs of zeros: in a
+# formula of several steps the order of the steps decides what infinities, nan and overflow become.
 COMPLEX_EVERYWHERE = ("abs", "complex", "conj", "eq", "max", "min", "ne", "neg", "real", "imag", "add", "sub", "sign")
-# Complex primitives that are not compared, as XLA's formula goes by way of an angle or a logarithm: a zero part becomes
+# Complex primitives that are not compared: XLA's formula uses an angle or a logarithm, so a zero part becomes
 # a rounding error of the other part, and 0 to a power nan.
 COMPLEX_BY_ANGLES = ("atan2", "pow", "rsqrt")
-SMALL = 1e-5  # beside which the absolute error of such a series counts
+SMALL = 1e-5  # the scale at which the absolute error of such a series matters
 
 
 def elementwise_names() -> list[str]:
-    """The primitives made by rows of the table of which JAX has a function."""
+    """The primitives of the elementwise table for which JAX has a function."""
     rows = [p.name for p in elementwise_primitives if p.name != "add_any"]
     return sorted(name for name in rows if hasattr(jax.lax, FUNCTIONS.get(name, name)))
 
 
 def specials(dtype: Any) -> np.ndarray:
-    """The values of one dtype at which functions are special."""
+    """The values of one dtype where functions are special."""
     dtype = np.dtype(dtype)
     kind = dtypes.kind(dtype)
     if kind == "b":
@@ -73,7 +73,7 @@ def specials(dtype: Any) -> np.ndarray:
 
 
 def pairs(dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Each special value with each; of the complex ones every fifth."""
+    """All pairs of special values; for complex dtypes, of every fifth."""
     values = specials(dtype)[:: 5 if np.dtype(dtype).kind == "c" else 1]
     x, y = np.meshgrid(values, values)
     return x.ravel(), y.ravel()
@@ -110,21 +110,21 @@ def rows(dtype: Any) -> dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ..
 
 
 def compiled(ns: Any, table: Any, **options: Any) -> dict[str, np.ndarray]:
-    """All values, by one program."""
+    """All values, computed by one program."""
     operands = {name: args for name, (_, args) in table.items()}
     program = ns.jit(lambda given: {name: table[name][0](ns, *args) for name, args in given.items()}, **options)
     return {name: np.asarray(out) for name, out in program(operands).items()}
 
 
 def differences(found: np.ndarray, wanted: np.ndarray, rtol: float, atol: float) -> np.ndarray:
-    """Where two arrays are not the same: zeros by their signs, nan with nan, others but for rounding."""
+    """Where two arrays differ: zeros by their signs, nan equals nan, others up to rounding."""
     if dtypes.is_complex(found.dtype):
         return differences(found.real, wanted.real, rtol, atol) | differences(found.imag, wanted.imag, rtol, atol)
     if not dtypes.is_float(found.dtype):
         return found != wanted
     least = 256 * float(ml_dtypes.finfo(found.dtype).tiny)
     a, b = found.astype(np.float64), wanted.astype(np.float64)
-    # what XLA takes for zero
+    # XLA treats these as zero
     a, b = (np.where(np.abs(x) < least, np.copysign(0, x), x) for x in (a, b))
     with np.errstate(invalid="ignore"):
         finite, distance = np.isfinite(a) & np.isfinite(b), np.abs(a - b)
@@ -138,7 +138,7 @@ def _inexact(name: str, dtype: str) -> float:
 
 
 def complaints(name: str, args: Any, found: np.ndarray, wanted: np.ndarray, exact: bool) -> list[str]:
-    """What is not as in JAX in one row; ``exact``: by the same compiler."""
+    """The differences from JAX in one row; ``exact``: both by the same compiler."""
     assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
     loose = 0.0 if exact else _inexact(name.split()[0], str(found.dtype))
     rtol = max(ROUNDING.get(str(found.dtype), 0.0), loose)
@@ -149,17 +149,17 @@ def complaints(name: str, args: Any, found: np.ndarray, wanted: np.ndarray, exac
 
 
 def moderate(name: str, args: Any) -> np.ndarray:
-    """Where complex operands are far from overflow, and nothing is divided by zero."""
+    """Where complex operands are far from overflow, and no division is by zero."""
     kept = np.all([np.isfinite(x) & (np.abs(x) < 1e3) for x in args], axis=0)
     return kept & (args[0] != 0) if name.startswith("integer_pow -") else kept
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(np.dtype(dtype)))
 def test_special_values(dtype: Any) -> None:
-    """By NumPy, and by XLA from our lowering: JAX's values."""
+    """NumPy's evaluation and XLA's of minijax's lowering both give JAX's values."""
     table = rows(dtype)
     is_complex = np.dtype(dtype).kind == "c"
-    # where products of complex numbers overflow XLA's optimisations make a difference
+    # where products of complex numbers overflow, XLA's optimisations change results
     options = {} if is_complex else {"compiler_options": QUICKLY}
     wanted, ours = compiled(jax, table, **options), compiled(minijax, table)
     wrong: list[str] = []

@@ -3,17 +3,17 @@
     python -m tests.oracle.beside_jax                     # all programs, compiled: some minutes
     python -m tests.oracle.beside_jax --lowered scan      # without compiling, those with "scan" in their names
 
-The programs are every function of ``functions`` and ``control_flow`` under every transformation of ``transforms`` that
-it has, and every construct of ``tests.ir.constructs`` but ``LEFT_OUT``. What is compared:
+The programs are every function of ``functions`` and ``control_flow`` under each of its ``transforms``, and every
+construct of ``tests.ir.constructs`` except ``LEFT_OUT``. The comparison covers:
 
-* how often each operation stands in the StableHLO module, a function's as often as it is called. Not counted are calls
-  themselves, since JAX's library is made of functions that it jits, returns, and constants: JAX writes one for each
-  use, we write one for each value, and XLA merges them;
-* how often each instruction stands in the optimised HLO, parameters and constants apart;
-* the flops that XLA estimates for that.
+* how often each operation occurs in the StableHLO module, with a function's operations once per call. Excluded are
+  calls themselves (JAX's library jits many of its functions), returns, and constants: JAX writes one for each use,
+  minijax one for each value, and XLA merges them;
+* how often each instruction occurs in the optimised HLO, except parameters and constants;
+* the flops that XLA estimates for it.
 
-Modules of the same text but for names, equal operations merged (``canonical``), are compiled once: XLA merges them too.
-``--each`` compiles every one, and fails if two that are the same become different programs.
+Modules with equal text up to names and common subexpressions (``canonical``) are compiled once: XLA merges them too.
+``--each`` compiles every one, and fails if two equal modules become different programs.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from .functions import CASES
 from .subject import x64_mode
 from .transforms import build
 
-# the package's attribute of this name is the object
+# import the module: the package has an object with this name
 settings = importlib.import_module("minijax.config")
 
-# Callbacks carry addresses of Python functions.
+# Their texts contain addresses of Python functions.
 LEFT_OUT = ("debug_callback", "pure_callback")
 
 COLUMNS = ("StableHLO", "optimised HLO", "flops")
@@ -62,7 +62,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Difference:
-    """What differs in one column: counts (ours less JAX's), or nothing but that it does."""
+    """A difference in one column: counts (minijax's minus JAX's), or no counts."""
 
     program: str
     column: str
@@ -73,7 +73,7 @@ class Difference:
 
 
 def all_programs() -> Iterator[Program]:
-    """The programs, by the rule above."""
+    """The programs that the module docstring lists."""
     for table in (CASES, PROGRAMS):
         for case in table.values():
             ours, theirs = build(minijax, case), build(jax, case)
@@ -90,7 +90,7 @@ def all_programs() -> Iterator[Program]:
 
 
 def inner_jaxprs(jaxpr: Any, of: Sequence[str] | None = None) -> Iterator[Any]:
-    """The jaxprs in the equations of one of either library, and in theirs; with ``of``, of these primitives only."""
+    """All inner jaxprs of a jaxpr of either library; with ``of``, only those in equations of these primitives."""
     for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         for value in eqn.params.values():
             for each in value if isinstance(value, tuple) else (value,):
@@ -101,7 +101,7 @@ def inner_jaxprs(jaxpr: Any, of: Sequence[str] | None = None) -> Iterator[Any]:
 
 
 def operations(module: Any) -> Counter[str]:
-    """How often each operation is in a StableHLO module of MLIR's bindings, calls replaced by what they call."""
+    """How often each operation occurs in a StableHLO module (MLIR bindings), with the callee for each call."""
     functions = {_symbol(each.operation): each for each in module.body.operations if _name(each) == "func.func"}
     known: dict[str, Counter[str]] = {}
 
@@ -134,7 +134,7 @@ def _symbol(op: Any) -> str:
 
 
 def instructions(text: str) -> Counter[str]:
-    """How often each instruction is in an optimised program, those of fusions and loops included."""
+    """How often each instruction occurs in an optimised program, including those in fusions and loops."""
     found = Counter(each.opcode for each in hlo.instructions(text.split("\n")).values())
     for name in NO_INSTRUCTION:
         found.pop(name, None)
@@ -150,12 +150,12 @@ def _less(ours: Counter[str], theirs: Counter[str]) -> Counter[str]:
     return counts
 
 
-# What a module's name and attributes are, and JAX's names of results. All programs here run on one device.
+# A module's name and attributes, and JAX's result names. All programs here run on one device.
 _NAMES = re.compile(r'\Amodule @\S+ attributes \{[^}]*\}| \{jax\.result_info = "[^"]*"\}')
 
 
 def canonical(text: str, context: Any) -> str:
-    """The text of a module without the names of itself, of results and of functions, equal operations merged."""
+    """The text of a module without its name and names of results and functions, after CSE."""
     with context:
         module = bindings.ir().Module.parse(_NAMES.sub(lambda found: "module" * found[0].startswith("module"), text))
         PassManager.parse("builtin.module(symbol-dce,cse)").run(module.operation)
@@ -167,7 +167,7 @@ def canonical(text: str, context: Any) -> str:
 
 
 class Compiler:
-    """Instructions and flops of modules, each of which is compiled once, or with ``each`` as often as asked for."""
+    """Instructions and flops of modules; compiles equal modules once, or with ``each`` every time."""
 
     def __init__(self, context: Any, each: bool) -> None:
         self.context = context
@@ -176,7 +176,7 @@ class Compiler:
         self.asked = self.ran = 0
 
     def __call__(self, lowered: Any) -> tuple[Counter[str], int]:
-        """The optimised instructions of a lowered program of either library, and its flops."""
+        """The optimised instructions and the flops of a lowered program of either library."""
         self.asked += 1
         key = canonical(lowered.as_text(), self.context)
         if self.each or key not in self.known:
@@ -190,7 +190,7 @@ class Compiler:
 
 
 def compare_lowered(program: Program, compiler: Compiler | None) -> Iterator[Difference]:
-    """The differences between the lowered programs, and with a ``compiler`` between the optimised ones."""
+    """The differences between the lowered programs, and with ``compiler`` also between the optimised ones."""
     (f, a), (g, b) = program.ours, program.theirs
     ours, theirs = minijax.jit(f).lower(*a), jax.jit(g).lower(*b)
     with bindings.make_context() as context:

@@ -1,7 +1,7 @@
-"""What a row of the table is: a function of a namespace and arguments, and how to derive its variations.
+"""A row of the table is a ``Case``: a function of a namespace, its arguments, and ways to derive variations.
 
-Arguments are float64 and int64 NumPy arrays unless a row says otherwise, so that in 32-bit mode each call
-also shows that wide inputs are narrowed as JAX narrows them.
+Arguments are float64 and int64 NumPy arrays unless a row says otherwise, so in 32-bit mode each call
+also shows that wide inputs are narrowed as in JAX.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ def ints(*shape: int, low: int = -5, high: int = 9, dtype: Any = np.int64) -> np
 
 
 def bools(*shape: int) -> np.ndarray:
-    """Irregular truth values."""
+    """Irregular booleans."""
     return (np.arange(int(np.prod(shape))) * 5 % 3 == 0).reshape(shape)
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One row: ``function(ns, *args)``, and what cannot be asked of it.
+    """One row: ``function(ns, *args)``, and which transformations it supports.
 
-    ``grads=False``: not differentiated at all; ``reverse=False``: no floating point result, so only pushed
-    forward; ``forward=False``: its rule is for reverse mode only; ``second=False``: JAX has no second derivative;
-    ``vmap=False``: JAX cannot batch it as it stands. ``scale`` widens the tolerance, for functions that
-    libraries approximate differently; ``coarse`` is a dtype whose tolerance holds, for rows in half precision.
+    ``grads=False``: not differentiated at all; ``reverse=False``: no floating point result, so only forward
+    mode; ``forward=False``: its rule is for reverse mode only; ``second=False``: JAX has no second derivative;
+    ``vmap=False``: JAX cannot batch it. ``scale`` widens the tolerance, for functions that
+    libraries approximate differently; ``coarse`` is the dtype that sets the tolerance, for rows in half precision.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Case:
     coarse: str | None = None
 
     def argnums(self) -> tuple[int, ...]:
-        """The positions of the arguments made of floating point only: those that are differentiated."""
+        """The positions of the differentiated arguments: those with only floating point leaves."""
         if not self.grads:
             return ()
         return tuple(i for i, arg in enumerate(self.args) if all(map(is_float, jax.tree.leaves(arg))))
@@ -69,7 +69,7 @@ class Case:
         return jax.tree.map(batch_leaf, self.args)
 
     def tangents(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """A tangent of the type JAX asks for, for every argument: float0 for integers and booleans."""
+        """A tangent of the type that JAX requires for every argument: float0 for integers and booleans."""
         return jax.tree.map(tangent_leaf, args)
 
 
@@ -100,7 +100,7 @@ def tangent_leaf(leaf: Any) -> Any:
 
 
 def into(rows: dict[str, Case], **defaults: Any) -> Callable[..., Any]:
-    """A decorator that enters a function into ``rows``, called with its example arguments and options of ``Case``."""
+    """A decorator that adds a function to ``rows``; its arguments are example arguments and options of ``Case``."""
 
     def with_arguments(*args: Any, **options: Any) -> Callable[..., Any]:
         def register(function: Callable[..., Any]) -> Callable[..., Any]:

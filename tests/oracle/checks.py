@@ -1,4 +1,4 @@
-"""Whether a case does in minijax what it does in JAX, under every transformation: values, types and programs."""
+"""Check that a case gives the same values, types and programs in minijax as in JAX, under every transformation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run_jitted(ns: Any, built: Built) -> dict[str, Any]:
 
 
 def on_arrays(args: Any) -> Any:
-    """The subject's arrays in place of NumPy's, whose operators are not under test."""
+    """``args`` with the subject's arrays in place of NumPy's, whose operators are not under test."""
     convert = lambda leaf: subject.numpy.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf  # noqa: E731
     return oracle.tree_util.tree_map(lambda leaf: leaf if _is_float0(leaf) else convert(leaf), args)
 
@@ -39,9 +39,9 @@ def _is_float0(leaf: Any) -> bool:
 
 
 def check_values(case: Case, mode: str = "32", scale: float = 1.0) -> None:
-    """Evaluated, compiled, and with ``jit`` inside of one transformation, the subject answers what JAX does.
+    """Evaluated, compiled, and with ``jit`` inside one transformation, the subject's values equal JAX's.
 
-    XLA's time is the limit: with 64 bits second derivatives are not compiled.
+    XLA's time is the limit: in 64-bit mode second derivatives are not compiled.
     """
     with x64_mode(mode):
         ours, inner = build(subject, case), build(subject, case, inner_jit=True)
@@ -61,13 +61,13 @@ def check_values(case: Case, mode: str = "32", scale: float = 1.0) -> None:
 
 
 def check_programs(case: Case, mode: str = "32", other: Collection[str] = ()) -> None:
-    """The programs are well typed and printed as JAX prints them; those of ``other`` mean the same."""
+    """The programs are well typed and print as JAX's; for transformations in ``other`` only the meanings agree."""
     with x64_mode(mode):
         ours, theirs, wrong = build(subject, case), build(oracle, case), []
         for t in ours:
             program, expected = (ns.make_jaxpr(f)(*args) for ns, (f, args) in ((subject, ours[t]), (oracle, theirs[t])))
             typecheck_jaxpr(program)
-            # the loops of a linearized loop share variables here, which are printed alike
+            # minijax's linearized loops share variables, which print alike
             shown = meaning if t in other or t == "linearize" else printed
             if shown(program) != shown(expected):
                 wrong.append(f"{t}:\n{program}\nJAX:\n{expected}")

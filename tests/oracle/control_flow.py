@@ -1,4 +1,4 @@
-"""Programs with control flow and custom rules, written once and given either library as ``ns``."""
+"""Programs with control flow and custom rules, written once for either library, which they receive as ``ns``."""
 
 from __future__ import annotations
 

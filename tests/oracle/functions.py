@@ -1,4 +1,4 @@
-"""The table: functions written once and given either library as ``ns``."""
+"""The table: functions written once for either library, which they receive as ``ns``."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What a jaxpr computes, as one digest per result: equal digests, equal programs but for order and dead code.
+"""The meaning of a jaxpr: one digest per result. Equal programs up to order and dead code have equal digests.
 
-Coarser than ``normalise``, for second derivatives of control flow: there the two libraries agree in every equation,
-but not always in which residual of a loop or branch comes first. A result is a term over the arguments: primitive,
-parameters, operands, types. Terms go through calls and into branches and loop bodies, so a permutation of what a loop
-carries or stacks does not show, and a different equation anywhere does.
+Coarser than ``normalise``, for second derivatives of control flow: there the libraries agree in every equation, but not
+always in the order of residuals of a loop or branch. A result is a term over the arguments: primitive,
+parameters, operands, types. Terms go through calls and into branches and loop bodies, so a permutation of carried or
+stacked values has no effect, and a different equation anywhere changes the digest.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from .normalise import CALLS, acts, show_params, show_type, show_value
 
-Term = tuple[str, ...]  # a sum of summands; one for all but ``add_any``
+Term = tuple[str, ...]  # the summands of a sum; only ``add_any`` has several
 
 
 def digest(*parts: Any) -> str:
@@ -55,7 +55,7 @@ def equation(eqn: Any, operands: list[Term]) -> list[Term]:
         raise NotImplementedError(f"{name}: what a program does in what order is not told by terms")
     if name == "add_any":
         return [tuple(sorted(operands[0] + operands[1]))]
-    if name == "empty2":  # nobody reads it; where a derivative goes through it, JAX writes the zero that it stands for
+    if name == "empty2":  # unused; where a derivative goes through it, JAX writes the zero that it represents
         return [(digest("literal", show_value(eqn.params["dtype"].type(0)), show_type(eqn.outvars[0].aval)),)]
     if name == "cond":
         return cond(params["branches"], *operands)
@@ -71,18 +71,18 @@ def equation(eqn: Any, operands: list[Term]) -> list[Term]:
 
 
 def carried(label: str, initial: list[Term]) -> list[Term]:
-    """What stands for a carried value inside the body: its initial value says which it is."""
+    """Terms for the carried values inside the body: the initial value identifies each."""
     return [(digest(label, term),) for term in initial]
 
 
-# the result of a cond -> its index, and what it is in each branch
+# the result of a cond -> its index, and its term in each branch
 _chosen: dict[Term, tuple[Term, tuple[Term, ...]]] = {}
 
 
 def cond(branches: Any, index: Term, *operands: Term) -> list[Term]:
-    """A branch that reads a result of an earlier cond on the same index reads what that branch made of it.
+    """A branch that reads the result of an earlier cond with the same index uses that branch's term.
 
-    So it does not show which residuals of the branches share a place.
+    So terms do not depend on which residuals of the branches share a place.
     """
     outs = []
     for k, branch in enumerate(branches):

@@ -1,11 +1,11 @@
-"""In which comparison with JAX each public name is: numpy, lax, nn, random, scipy, ops, image and what is below them.
+"""Which comparison with JAX covers each public name: numpy, lax, nn, random, scipy, ops, image and their submodules.
 
-    python -m tests.oracle.names           how many names each comparison has, by module; names in none
+    python -m tests.oracle.names           number of names per comparison and module; names in none
     python -m tests.oracle.names --list    every name with its comparison
 
-The comparisons: ``random_calls`` (drawn calls), a table (the text files, of which ``names.txt`` is compared here),
-``primitives``, ``values`` (constants, types and what has fields, compared here), ``JAX's code`` (run as it is),
-``borrowed`` (JAX's function, imported), a module (its names are listed themselves). The exit status is 1 if a name is
+The comparisons: ``random_calls`` (random calls), a table (the text files; this module compares ``names.txt``),
+``primitives``, ``values`` (constants, types and objects with fields, compared here), ``JAX's code`` (run unchanged),
+``borrowed`` (JAX's function, imported), a module (its names are listed separately). The exit status is 1 if a name is
 in none.
 """
 
@@ -33,7 +33,7 @@ from .primitives import ROWS
 
 TESTS = Path(__file__).parent.parent
 CALLS = [expression for expression, _ in expressions(TESTS / "oracle" / "names.txt")]
-# types in annotations, and what JAX cannot compile on several processors
+# types in annotations, and a name that JAX cannot compile for several CPU devices
 NOT_CALLED = {f"lax.{name}" for name in ("ConvGeneralDilatedDimensionNumbers", "DotDimensionNumbers", "PrecisionLike")}
 NOT_CALLED.add("lax.pbroadcast")
 
@@ -73,7 +73,7 @@ def evaluated(ns: Any, expression: str) -> Any:
 
 
 def theirs(module: str, name: str) -> Any:
-    """JAX's object of that name; its submodules may have to be imported."""
+    """JAX's object of this name; a submodule may have to be imported."""
     try:
         return getattr(importlib.import_module(f"jax.{module}"), name)
     except AttributeError:
@@ -81,7 +81,7 @@ def theirs(module: str, name: str) -> Any:
 
 
 def comparison(module: str, name: str, drawn: set[str], called: set[str]) -> str:
-    """The name of the comparison that has this public name, '' if none has."""
+    """The comparison that covers this public name, '' if none does."""
     whole = f"{module}.{name}"
     if whole in drawn:
         return "random_calls"
@@ -102,7 +102,7 @@ def comparison(module: str, name: str, drawn: set[str], called: set[str]) -> str
 
 
 def unlike(mine: Any, yours: Any) -> str:
-    """What differs between two constants, element types, or classes with members or fields."""
+    """The difference between two constants, element types, or classes with members or fields."""
     if isinstance(yours, (int, float, complex, type(None))):
         return "" if repr(mine) == repr(yours) else f"{mine!r}, {yours!r}"
     try:

@@ -1,14 +1,14 @@
-"""A jaxpr of either library as lines of text that can be compared.
+"""A jaxpr of either library as comparable lines of text.
 
-What is removed is what the two libraries may differ in without being wrong:
+Normalising removes differences that are not errors:
 
 * ``jit`` equations (JAX's own library is full of them) are inlined, at every depth, as is ``closed_call``;
 * parameters that exist only for JAX's sharding, and parameters that are ``None``;
-* placeholders (``empty2``) that nobody reads: JAX makes one for every residual of a branch, needed or not;
+* unused placeholders (``empty2``): JAX makes one for every residual of a branch, needed or not;
 * the names of variables: they are numbered in order of appearance;
-* where a constant is carried: a constvar is written as its value.
+* the place of constants: a constvar is written as its value.
 
-What stays, in order: primitives, parameters, operands, literals, and the dtype, shape and weak type of
+It keeps, in order: primitives, parameters, operands, literals, and the dtype, shape and weak type of
 every variable. Only attributes are used (``.eqns``, ``.invars``, ``.aval``, ``.val``,
 ``.primitive.name``, ``.params``), so jaxprs of both libraries go through the same code.
 """
@@ -26,7 +26,7 @@ import numpy as np
 
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
 PLACE_PARAMS = {"memory_space", "unreduced", "reduced", "accuracy", "out_type"}
-# bookkeeping of JAX's that has no counterpart
+# internal parameters of JAX without a counterpart
 INTERNAL_PARAMS = {"out_trees", "out_avals", "partitioned"}
 
 
@@ -35,29 +35,29 @@ def printed(jaxpr: Any) -> str:
     return re.sub(r"(?<=\[) | (?=\])", "", re.sub(r"\s+", " ", str(jaxpr)))
 
 
-# they act on references or on the world
+# primitives that act on references or on the world
 ACTING = ("swap", "addupdate", "freeze", "free_ref", "io_callback", "debug_callback", "debug_print")
 
 
 def acts(head: str) -> bool:
-    """Whether the equation of this head does more than compute its results."""
+    """Whether the equation does more than compute its results."""
     return head.partition("[")[0] in ACTING
 
 
 def show_type(aval: Any) -> str:
-    """'float32[2,3]', with a star behind a weak type."""
+    """'float32[2,3]', with a star after a weak type."""
     dtype = aval.dtype
     name = "float0" if dtype == [("float0", "V")] else getattr(dtype, "name", str(dtype))
     return f"{name}[{','.join(map(str, aval.shape))}]{'*' if aval.weak_type else ''}"
 
 
 def over_no_mesh(value: Any) -> bool:
-    """Whether this is a sharding over an empty mesh, as JAX's rules take it from types outside of explicit mode."""
+    """Whether this is a sharding over an empty mesh, which JAX's rules copy from types outside explicit mode."""
     return hasattr(value, "spec") and hasattr(value, "mesh") and value.mesh.empty
 
 
 def show_value(value: Any) -> str:
-    """A constant by its value: short ones in full, long ones by a digest of their bytes."""
+    """The text of a constant: short ones in full, long ones as a digest of their bytes."""
     array = np.asarray(value)
     if array.size <= 16:
         return str(array.tolist())
@@ -65,14 +65,14 @@ def show_value(value: Any) -> str:
 
 
 def show_index(tree: Any) -> Any:
-    """What a reference is indexed with, of JAX's tree of it, as ours shows it: (start, size, step), None for arrays."""
+    """Convert JAX's index tree of a reference to minijax's form: (start, size, step), None for arrays."""
     found = re.search(r"NDIndexer\[\(PyTreeDef\((.*)\), \(", str(tree))
     items = re.findall(r"Slice\[(\(.*?\))\]|(\*)", found[1]) if found else []
     return tuple(None if star else ast.literal_eval(of) for of, star in items)
 
 
 def show_params(params: dict[str, Any]) -> list[tuple[str, str]]:
-    """The parameters of an equation that are compared."""
+    """The parameters of an equation to compare."""
     shown = {
         k: v
         for k, v in params.items()
@@ -90,15 +90,15 @@ def show_param(value: Any) -> str:
     if hasattr(value, "debug_info") and not hasattr(value, "eqns") and not hasattr(value, "jaxpr"):
         return value.debug_info.func_name  # a rule of a custom derivative
     if type(value).__name__ == "Backward":
-        return str(value[0])  # such a rule, and what it is called with
+        return str(value[0])  # such a rule, and its arguments
     if hasattr(value, "eqns") or hasattr(value, "jaxpr"):
         return "{" + "; ".join(normalise(value).lines) + "}"
     if hasattr(value, "key_shape"):
         return str(value)  # the implementation of random keys
     if hasattr(value, "axis_names"):
-        return str(value)  # a mesh, which JAX's can be called
+        return str(value)  # a mesh; JAX's is callable
     if callable(value) and not isinstance(value, type):
-        return "function"  # the two libraries wrap a user's function each in its own way
+        return "function"  # each library wraps a user's function in its own way
     if isinstance(value, (np.dtype, type)) and not isinstance(value, bool):
         try:
             return np.dtype(value).name
@@ -147,7 +147,7 @@ class Program:
         return lines
 
     def without_dead_code(self) -> Program:
-        """The same program without equations whose results nobody reads and that do not act on anything."""
+        """The same program without unused equations, except those with effects."""
         live, todo = set(), [o[0] for o in self.results if not isinstance(o, str)]
         todo += [index for index, op in enumerate(self.ops) if acts(op.head)]
         while todo:
@@ -158,7 +158,7 @@ class Program:
         return self._with_only(live)
 
     def without_placeholders(self) -> Program:
-        """The same program without ``empty2``, and broadcasts of it, whose results nobody reads."""
+        """The same program without unused ``empty2`` and broadcasts of it."""
         kept: set[int] = set()
         read = {o[0] for o in self.results if not isinstance(o, str)}
         for index in reversed(range(len(self.ops))):
@@ -181,10 +181,10 @@ class Program:
         return Program(self.arguments, ops, list(map(move, self.results)), self.calls)
 
     def graph(self) -> tuple[Counter[str], list[str]]:
-        """The live equations as a multiset of terms, and the results: the program but for its order.
+        """The live equations as a multiset of terms, and the results: the program without its order.
 
-        Sums of cotangents (``add_any``) are taken as one sum of all their terms: what is added to what first
-        depends on the order too.
+        A chain of ``add_any`` counts as one sum of all its terms, because the order of additions
+        also varies.
         """
         program = self.without_dead_code()
         terms: list[list[str]] = []

@@ -1,7 +1,7 @@
-"""Random calls of every primitive: for each a function of a namespace (minijax or JAX) and of arrays, drawn by a seed.
+"""Random calls of every primitive: functions of a namespace (minijax or JAX) and arrays, drawn from a seed.
 
-``ROWS`` has one for each primitive, which draws parameters, shapes (of no axes, empty, of one element, that broadcast
-or do not fit) and dtypes. Calls that are refused are drawn too: both libraries must refuse them alike.
+``ROWS`` has a function for each primitive that draws parameters, shapes (scalar, empty, of one element, broadcasting or
+unsuitable) and dtypes. Invalid calls are drawn too: both libraries must raise the same class of error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EVERY = "fffffiiuubc"
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """``function(ns, *args)``, and of what it is a call; the arguments are NumPy's arrays and Python's numbers."""
+    """``function(ns, *args)`` and its primitive; the arguments are NumPy arrays and Python numbers."""
 
     primitive: str
     text: str
@@ -47,11 +47,11 @@ class Call:
 
 
 class Draw:
-    """Draws from a stream of random numbers."""
+    """Random choices from a seed."""
 
     def __init__(self, *seed: int) -> None:
         self.random = np.random.default_rng(seed)
-        # whether 64 bits are on
+        # whether 64-bit mode is on
         self.wide = self.chance(0.12)
 
     def chance(self, p: float) -> bool:
@@ -62,7 +62,7 @@ class Draw:
         return among[int(self.random.choice(len(among), p=p))]
 
     def int(self, low: int, high: int) -> int:
-        """From ``low`` to ``high``, both included."""
+        """An integer from ``low`` to ``high``, both included."""
         return int(self.random.integers(low, high + 1))
 
     def ints(self, n: int, low: int, high: int) -> tuple[int, ...]:
@@ -75,18 +75,18 @@ class Draw:
         return int(self.one((0, 1, 2, 3, 4), (1, 3, 4, 5, 1)))
 
     def shape(self, least: int = 0, most: int = 3) -> Shape:
-        """Of at least and at most so many axes."""
+        """A shape with ``least`` to ``most`` axes."""
         weights = (2, 5, 5, 2)[: most - least + 1] if least == 0 else (5, 4, 2)[: most - least + 1]
         return tuple(self.size() for _ in range(self.one(range(least, most + 1), weights)))
 
     def dtype(self, kinds: str, odd: float = 0.06) -> str:
-        """One of the kinds of dtypes that the primitive takes, or seldom any."""
+        """One of the kinds of dtypes that the primitive accepts, or seldom any other."""
         names, weights = KINDS[self.one(EVERY if self.chance(odd) else kinds)]
         name = self.one(names, weights)
         return name if self.wide or name not in WIDE else names[0]
 
     def array(self, shape: Shape, dtype: str, low: float = -3.0, high: float = 3.0, plain: bool = False) -> np.ndarray:
-        """Irregular values between ``low`` and ``high``; unless ``plain``, at times small integers, zeros and NaNs."""
+        """Irregular values between ``low`` and ``high``; unless ``plain``, sometimes small integers, zeros and NaNs."""
         x = self.random.uniform(low, high, shape)
         special = 1.0 if plain else self.random.random()
         if special < 0.15 and low < 0:
@@ -108,7 +108,7 @@ class Draw:
         return self.array(self.shape(least, most), self.dtype(kinds), **limits)
 
     def axis(self, rank: int) -> int:
-        """An axis of that many, sometimes counted from the end, seldom out of bounds."""
+        """An axis of an array of this rank, sometimes negative, seldom out of bounds."""
         return self.int(-1, rank) if self.chance(0.05) else self.int(0, max(rank - 1, 0))
 
     def axes(self, rank: int) -> tuple[int, ...]:
@@ -136,7 +136,7 @@ def row(*names: str) -> Callable[[Row], Row]:
 
 
 def draw_call(primitive: str, seed: int, number: int) -> Call:
-    """The call of that number: the same for the same seed."""
+    """The call with this number: the same for the same seed."""
     for attempt in itertools.count():
         draw = Draw(seed, zlib.crc32(primitive.encode()), number, attempt)
         call = ROWS[primitive](draw, primitive)
@@ -176,7 +176,7 @@ BINARY = {
 
 
 def together(draw: Draw, kinds: str, count: int, positive: bool = False) -> list[Any]:
-    """Operands of one dtype and of one shape, or of shapes that broadcast, or numbers, or what does not fit."""
+    """Operands of one dtype and shape, or of shapes that broadcast, or numbers, or invalid ones."""
     shape, dtype = draw.shape(), draw.dtype(kinds)
     how = draw.one(("alike", "ones", "number", "scalar", "shapes", "dtypes"), (12, 4, 2, 2, 1, 1))
     shapes = [shape] * count
@@ -228,7 +228,7 @@ def in_total_order(draw: Draw, name: str) -> Call:
 
 @row("add_any")
 def sums_of_cotangents(draw: Draw, name: str) -> Call:
-    """Made where something is used twice."""
+    """``add_any`` occurs in the gradient of a value with two uses."""
     x = draw.operand("ffc")
 
     def used_twice(ns: Any, x: Any) -> Any:
@@ -424,7 +424,7 @@ def at_dynamic_indices(draw: Draw, name: str) -> Call:
 
 
 def gathering(draw: Draw, shape: Shape, indices: str) -> tuple[np.ndarray, tuple[Any, ...], Shape] | None:
-    """Indices, dimension numbers and slice sizes for an operand of that shape."""
+    """Indices, dimension numbers and slice sizes for an operand of this shape."""
     rank = len(shape)
     if 0 in shape:
         return None
@@ -482,7 +482,7 @@ def scattered(draw: Draw, name: str) -> Call | None:
 
     updates = draw.array(shape, str(x.dtype))
     if name == "scatter":
-        # of two updates of one element either may win
+        # two updates of one element have no defined order
         updates = np.full_like(updates, 1)
     return of(scatter, x, where, updates, text=f"{numbers} {sizes} {mode} unique={unique}")
 
@@ -537,7 +537,7 @@ def largest(draw: Draw, name: str) -> Call:
 
 @row("dot_general")
 def products(draw: Draw, name: str) -> Call:
-    """Any contraction: shared axes, contracted ones, and those of one side alone, in any order."""
+    """A random contraction: batch axes, contracted axes and free axes, in any order."""
     kinds = [draw.one(("batch", "contract", "left", "right")) for _ in range(draw.int(0, 5))]
     named = [(kind, i, draw.size()) for i, kind in enumerate(kinds)]
     sides = []

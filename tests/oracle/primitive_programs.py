@@ -1,6 +1,7 @@
-"""Random calls of the primitives that hold programs, act on references, speak to other places, or call Python.
+"""Random calls of primitives that contain programs, act on references, communicate between devices, or call Python.
 
-Bodies are drawn: a few operations between arrays of one shape. Importing this adds the rows to ``primitive_calls``.
+Bodies are random: a few operations between arrays of one shape. Importing this module adds rows to
+``primitive_calls``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ STEPS: dict[str, Callable[..., Any]] = {
 
 
 def body(draw: Draw, inputs: int, outputs: int) -> tuple[Callable[..., list[Any]], str]:
-    """A function ``(ns, *arrays) -> list`` of that many arrays, all of one type; and what it computes."""
+    """A random function ``(ns, *arrays) -> list`` on arrays of one type, and its description."""
     steps = [
         (draw.one(tuple(STEPS)), draw.int(0, inputs + i - 1), draw.int(0, inputs + i - 1))
         for i in range(draw.int(0, 4))
@@ -48,7 +49,7 @@ def body(draw: Draw, inputs: int, outputs: int) -> tuple[Callable[..., list[Any]
 
 
 def arrays(draw: Draw, count: int, lead: tuple[int, ...] = ()) -> list[np.ndarray]:
-    """Of one type, floating point, small numbers as a rule."""
+    """Floating point arrays of one type, mostly with small numbers."""
     shape, dtype = draw.shape(0, 2), draw.one(("float32", "float16", "bfloat16"), (6, 1, 1))
     dtype = "float64" if draw.wide and draw.flag() else dtype
     return [draw.array(shape, dtype, -1.0, 1.0) for _ in range(count)]
@@ -116,7 +117,7 @@ def barrier(draw: Draw, name: str) -> Call:
 
 @row("cond", "empty2")
 def branches(draw: Draw, name: str) -> Call:
-    """``empty2`` is made where a branch is partially evaluated that lacks a residual of another."""
+    """Partial evaluation creates ``empty2`` for a branch that lacks a residual of another branch."""
     count, outputs = draw.int(1, 3), draw.int(1, 2)
     drawn = [body(draw, count, outputs) for _ in range(draw.int(1, 3) if name == "cond" else 2)]
     boolean = len(drawn) == 2 and draw.flag()
@@ -181,7 +182,7 @@ def looped(draw: Draw, name: str) -> Call:
 
 @row("custom_jvp_call", "custom_vjp_call", "custom_lin")
 def with_a_rule(draw: Draw, name: str) -> Call:
-    """``custom_lin`` is made where a custom vjp is linearized."""
+    """Linearization of a custom_vjp function creates ``custom_lin``."""
     count = draw.int(1, 2)
     run, text = body(draw, count, 1)
     rule, other = body(draw, count + 1, 1)
@@ -255,7 +256,7 @@ def called_back(draw: Draw, name: str) -> Call:
 
 
 def index(draw: Draw, shape: Sequence[int], ns: Any = None) -> Any:
-    """Of a few axes: numbers, slices and arrays, which name no element twice: of two values either may stay."""
+    """An index of a few axes: numbers, slices and arrays without duplicates, so that every write has one value."""
     if draw.chance(0.3) or not shape:
         return ...
     found: list[Any] = []
@@ -310,7 +311,7 @@ COLLECTIVES = "psum pmax pmin ppermute all_gather all_to_all reduce_scatter axis
 
 @row(*COLLECTIVES)
 def along_a_name(draw: Draw, name: str) -> Call:
-    """Inside of a vmap with a named axis; its size is that of the operand's first axis."""
+    """Inside a vmap with a named axis; its size is that of the operand's first axis."""
     size = draw.int(1, 3)
     shape = [draw.size() for _ in range(draw.int(0, 2))]
     axis, other = draw.axis(len(shape)), draw.axis(len(shape))
@@ -343,7 +344,7 @@ def along_a_name(draw: Draw, name: str) -> Call:
 
 
 def pmapped(draw: Draw) -> Call:
-    """A ``shard_map`` over a mesh of one axis, as pmap makes it."""
+    """A ``shard_map`` over a mesh of one axis, as pmap creates it."""
     count = draw.int(1, 2)
     run, text = body(draw, count, 1)
     given = [stacked(draw, x, draw.int(1, 2)) for x in arrays(draw, 1)] * count
@@ -361,7 +362,7 @@ def pmapped(draw: Draw) -> Call:
 
 @row("shard_map", "pvary", "psum_invariant", "all_gather_invariant")
 def over_a_mesh(draw: Draw, name: str) -> Call:
-    """What each device of a mesh computes of its part and of what all share, and a sum over the devices."""
+    """Results of each device from its shard and a replicated operand, and a sum over the devices."""
     if name == "shard_map" and draw.flag():
         return pmapped(draw)
     count = draw.int(1, 2)
@@ -385,7 +386,7 @@ def over_a_mesh(draw: Draw, name: str) -> Call:
     "all_gather_reduced",
 )  # fmt: skip
 def sums_over_a_mesh(draw: Draw, name: str) -> Call:
-    """Sums over the devices that types say are still to be taken."""
+    """Sums over the devices with unreduced types."""
     count = draw.int(1, 2)
     x = draw.array((count * draw.int(1, 2), draw.int(1, 3)), "float32", -1.0, 1.0)
     w = draw.array((), "float32", 0.5, 2.0)
@@ -421,7 +422,7 @@ def to_be_divided(draw: Draw, name: str) -> Call:
 
 @row("reshard")
 def to_be_divided_otherwise(draw: Draw, name: str) -> Call:
-    """Along an explicit axis, which types name, and back. JAX compiles it for one device only where no mesh is set."""
+    """Reshard along an explicit axis and back. For one device, JAX compiles this only if no mesh is set."""
     count = 1
     x = draw.array((2 * count, count * draw.size()), "float32", -1.0, 1.0)
 

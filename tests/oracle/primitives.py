@@ -1,16 +1,16 @@
-"""Every primitive beside JAX's, at drawn shapes, dtypes and parameters, under every transformation.
+"""Every primitive against JAX's, at random shapes, dtypes and parameters, under every transformation.
 
-    python -m tests.oracle.primitives                         3 calls of each primitive, of seed 0
+    python -m tests.oracle.primitives                         3 calls of each primitive, seed 0
     python -m tests.oracle.primitives --count 100 --seed 7
-    python -m tests.oracle.primitives sort scan               of these primitives alone
-    python -m tests.oracle.primitives sort --call 17          one call, with all that differs
-    python -m tests.oracle.primitives --staged                programs, types and refusals alone: nothing is compiled
+    python -m tests.oracle.primitives sort scan               only these primitives
+    python -m tests.oracle.primitives sort --call 17          one call, with all differences
+    python -m tests.oracle.primitives --staged                only programs, types and errors: compiles nothing
 
-Of each call these are compared: its value, jvp, vjp, second derivatives (forward over reverse, reverse over reverse,
-forward over forward), vmap along every axis of every operand with drawn axes of the results, and vmap of jvp and vjp;
-all evaluated, and all compiled by ``jit``. What is compared: values, dtypes, shapes, weak types, the printed program
-(``normalise``), and where JAX refuses, the class of the error. Printed: what differs, and the number of comparisons of
-each kind. The exit status is 1 if something differs without a reason (``REASONS``), or if a primitive was never used.
+Each call is compared by its value, jvp, vjp, second derivatives (forward over reverse, reverse over reverse,
+forward over forward), vmap along every axis of every operand with random output axes, and vmap of jvp and vjp;
+all evaluated, and all compiled by ``jit``. The comparison covers values, dtypes, shapes, weak types, the printed
+program (``normalise``), and the class of JAX's errors. The output is the differences, and the number of comparisons of
+each kind. The exit status is 1 for a difference without a reason (``REASONS``), or a primitive that no call used.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from .subject import as_numpy, assert_same, compiled_quickly, describe, x64_mode
 
 CHECKS = ("value", "jvp", "vjp", "second", "vmap", "vmap of derivatives")
 
-# Pattern of primitives (any if ""), pattern of what is said -> why it may differ.
+# Pattern of primitives (any if ""), pattern of the report -> why they may differ.
 REASONS: dict[tuple[str, str], str] = {
     ("bitcast_convert_type", "bool or complex values"): "of an argument with two faults another is told",
     ("bitcast_convert_type", "JAX alone raises IndexError"): "JAX's rule for vmap takes an axis that is not there",
@@ -66,7 +66,7 @@ REASONS: dict[tuple[str, str], str] = {
     ("random_seed", "minijax alone .*must be an integer"): "JAX stages a seed that is none, and compiles none",
     (
         "new_ref|get|swap|addupdate|freeze|free_ref",
-        # axes that are not all the same
+        # axes that are not all equal
         r"^vmap (?!\D*(\d+)(\D+\1)*\D+ of vjp)\(.*\) of vjp, (evaluated|compiled): Not equal",
     ): "JAX writes what is mapped along another axis than the reference as it is: its loop gives our values",
     ("eq_to", "minijax alone .*does not accept dtype complex"): "JAX stages what it cannot compile",
@@ -87,7 +87,7 @@ REASONS: dict[tuple[str, str], str] = {
 
 VERDICTS = ("equal", "in another order", "of one meaning", "with a reason", "other")
 
-# Pattern of primitives, pattern of what is said of two programs -> why they may differ. Their values are compared.
+# Pattern of primitives, pattern of the report on two programs -> why they may differ. Their values are compared.
 PROGRAM_REASONS: dict[tuple[str, str], str] = {
     (
         "shard_map|pvary|psum_invariant|all_gather_invariant|preduced|unreduced_.*|.*_cast_p|all_gather_reduced",
@@ -121,7 +121,7 @@ PROGRAM_REASONS: dict[tuple[str, str], str] = {
 
 
 class Variation(NamedTuple):
-    """One transformation of a call: which check it belongs to, its name, the function of a library, arguments."""
+    """One transformation of a call: its check, its name, a function of the library, arguments."""
 
     check: str
     label: str
@@ -131,7 +131,7 @@ class Variation(NamedTuple):
 
 @dataclass
 class Report:
-    """What was compared: numbers by kind, and what differed."""
+    """The results of comparisons: counts by kind, and differences."""
 
     compared: Counter[str] = field(default_factory=Counter)
     calls: int = 0
@@ -146,7 +146,7 @@ def inexact(x: Any) -> bool:
 
 
 def tangent(draw: Draw, x: Any) -> Any:
-    """Of the type of the number or array ``x``."""
+    """A tangent of the type of the number or array ``x``."""
     if isinstance(x, (float, complex)):
         return 0.75
     return draw.array(x.shape, str(x.dtype), -1.0, 1.0, plain=True)
@@ -161,7 +161,7 @@ def batched(draw: Draw, x: np.ndarray, axis: int | None, size: int) -> np.ndarra
 
 
 def axes_of(draw: Draw, args: Sequence[Any]) -> Iterator[tuple[int | None, ...]]:
-    """Axes along which the operands are mapped: each axis of each operand at least once, and each operand left out."""
+    """Axes for vmap: covers each axis of each operand, and each operand unmapped."""
     ranks = [np.ndim(x) if isinstance(x, np.ndarray) else None for x in args]
     known = [r for r in ranks if r is not None]
     for turn in range(max(known, default=-1) + 2 if known else 0):
@@ -172,7 +172,7 @@ def axes_of(draw: Draw, args: Sequence[Any]) -> Iterator[tuple[int | None, ...]]
 
 
 def variations(call: Call, draw: Draw, outs: Sequence[Any]) -> Iterator[Variation]:
-    """All that is asked of a call with results of these types (JAX's)."""
+    """All transformations to compare for a call whose results have these types (JAX's)."""
     args = call.args
 
     def bare(ns: Any) -> Callable[..., Any]:
@@ -251,12 +251,12 @@ def attempt(function: Callable[[], Any]) -> tuple[Any, Exception | None]:
         warnings.simplefilter("ignore")
         try:
             return function(), None
-        except Exception as error:  # noqa: BLE001  (what is raised is compared)
+        except Exception as error:  # noqa: BLE001  (errors are compared)
             return None, error
 
 
 def refusals(ours: Exception | None, theirs: Exception | None) -> str:
-    """What differs between what the two raise, '' if nothing."""
+    """The difference between two errors, '' if none."""
     if ours is None or theirs is None:
         raised = ours or theirs
         return (
@@ -276,7 +276,7 @@ def refusals(ours: Exception | None, theirs: Exception | None) -> str:
 
 
 def compare(call: Call, number: int, seed: int, report: Report, values: bool) -> None:
-    """One call; what is found is added to ``report``."""
+    """Compare one call; adds differences to ``report``."""
     with x64_mode("64" if call.wide else "32"):
         before = stack_depth()
         for said in differing(call, number, Draw(seed, number, 1), report, values):
@@ -309,7 +309,7 @@ def differing(call: Call, number: int, draw: Draw, report: Report, values: bool)
 
 
 def programs(call: Call, number: int, each: Variation, ours: Any, theirs: Any, report: Report) -> Iterator[str]:
-    """What differs between two programs: ill typed, other results, other equations."""
+    """The difference between two programs: ill typed, other results, other equations."""
     _, bad = attempt(lambda: typecheck_jaxpr(ours))
     if bad is not None:
         yield f"{each.label}: ill typed: {bad}"
@@ -328,7 +328,7 @@ def programs(call: Call, number: int, each: Variation, ours: Any, theirs: Any, r
 
 
 def how_alike(ours: Any, theirs: Any) -> tuple[str, str]:
-    """In what two programs are alike, and what differs if in nothing."""
+    """How two programs are alike; if in no way, also how they differ."""
     if str(ours) == str(theirs):
         return "equal", ""
     x, y = (normalise(program).without_dead_code() for program in (ours, theirs))
@@ -347,7 +347,7 @@ def how_alike(ours: Any, theirs: Any) -> tuple[str, str]:
 
 
 class Seen(Observer):
-    """Counts the operations of each primitive, whatever interpreter processes them."""
+    """Counts the operations of each primitive at every interpreter."""
 
     def __init__(self) -> None:
         self.count: Counter[str] = Counter()
@@ -357,7 +357,7 @@ class Seen(Observer):
 
 
 def other_values(staged: Sequence[Variation], report: Report) -> Iterator[str]:
-    """What differs evaluated, and compiled as one program."""
+    """The differences when evaluated, and when compiled as one program."""
     given = [each.args for each in staged]
     expected = compiled(jax, staged, given)
     together = compiled(minijax, staged, given)
@@ -381,7 +381,7 @@ def other_values(staged: Sequence[Variation], report: Report) -> Iterator[str]:
 
 
 def compiled(ns: Any, staged: Sequence[Variation], given: Any) -> list[tuple[Any, Exception | None]]:
-    """Results or errors under ``jit``, all as one program if they compile as one."""
+    """Results or errors under ``jit``, as one program if that compiles, else one by one."""
 
     def everything(given: Any) -> Any:
         return [each.function(ns)(*xs) for each, xs in zip(staged, given, strict=True)]
@@ -397,7 +397,7 @@ def compiled(ns: Any, staged: Sequence[Variation], given: Any) -> list[tuple[Any
 
 
 def unlike(found: Any, wanted: Any, each: Variation, weak: bool) -> str:
-    """What differs between results of ours and JAX's, '' if nothing; eager results need no weak types."""
+    """The difference between minijax's and JAX's results, '' if none; eager results need no weak types."""
     mine, expected = minijax.tree_util.tree_leaves(found), jax.tree_util.tree_leaves(wanted)
     if len(mine) != len(expected):
         return f"{len(mine)} results instead of {len(expected)}"
@@ -414,7 +414,7 @@ def unlike(found: Any, wanted: Any, each: Variation, weak: bool) -> str:
 
 
 def reason(call: Call, said: str, reasons: dict[tuple[str, str], str] = REASONS) -> str:
-    """Why this may differ, '' if nobody knows."""
+    """The reason for a difference, '' if none is known."""
     for (name, pattern), why in reasons.items():
         if re.fullmatch(name or ".*", call.primitive) and re.search(pattern, said):
             return why
@@ -424,7 +424,7 @@ def reason(call: Call, said: str, reasons: dict[tuple[str, str], str] = REASONS)
 def run(
     names: Sequence[str], numbers: Sequence[int], seed: int, values: bool = True, seconds: float = 1e9
 ) -> dict[str, Report]:
-    """Reports of the calls of these numbers, by primitive, as many as there is time for; what differs is printed."""
+    """Reports by primitive of the calls with these numbers, within ``seconds``; prints the differences."""
     reports, began = {name: Report() for name in names}, time.time()
     with compiled_quickly():
         for number in numbers:
@@ -453,7 +453,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--staged", action="store_true", help="compile and run nothing")
     parser.add_argument("--programs", action="store_true", help="list calls whose programs are not JAX's")
     asked = parser.parse_args(argv)
-    # to shorten a traceback takes most of the time of an error
+    # filtering a traceback takes most of the time of an error
     jax.config.update("jax_traceback_filtering", "off")
     began, names, seen = time.time(), asked.names or list(ROWS), Seen()
     numbers = range(asked.count) if asked.call is None else [asked.call]

@@ -1,17 +1,17 @@
-"""Random calls of every public function, beside JAX.
+"""Random calls of every public function, compared with JAX.
 
-    python -m tests.oracle.random_calls                       2,000 programs, of seed 0
+    python -m tests.oracle.random_calls                       2,000 programs with seed 0
     python -m tests.oracle.random_calls --count 100000 --seed 7 --jobs 4
-    python -m tests.oracle.random_calls numpy.clip nn         of these functions and modules alone
+    python -m tests.oracle.random_calls numpy.clip nn         only these functions and modules
     python -m tests.oracle.random_calls --seed 7 --only 41,9  programs 41 and 9 of seed 7 again
 
-A program is a call with drawn arguments (numbers of Python's, arrays of NumPy's and of the library's, of all types and
-of shapes that often do not fit; axes, shapes, flags and element types by the names of parameters), eager, jitted,
-mapped, or differentiated; and at times a second function of what the first gave. Compared are the tree, shapes, element
-types, weak types and values of the results, and the class of what is raised. Most programs are staged only, for JAX
-compiles nearly every one that is run: these are compared without values (``--values 1`` runs all); what is run is
-compiled without optimising it. Printed: how many programs agreed, of each function the first that did not, and how
-often which reason (``random_reasons``) excused a difference. The exit status is 1 if one disagreed without a reason.
+A program is a call with random arguments: Python numbers, NumPy arrays and arrays of the library, of all types and
+of shapes that often do not fit; axes, shapes, flags and element types by the names of parameters. It is eager, jitted,
+mapped or differentiated, and sometimes passes its result to a second function. The comparison covers the tree, shapes,
+element types, weak types and values of results, and the class of errors. JAX compiles nearly every program that runs,
+so most are only staged and compared without values (``--values 1`` runs all), and the rest is compiled without
+optimisations. The output is the number of programs that agreed, the first disagreement of each function, and how often
+each reason (``random_reasons``) excused a difference. The exit status is 1 if one disagreed without a reason.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tests.oracle.subject import QUICKLY, assert_same
 MODULES = ("numpy", "numpy.linalg", "numpy.fft", "lax", "lax.linalg", "nn", "random", "ops", "scipy.special")
 MODULES += ("scipy.stats", "scipy.signal", "scipy.ndimage", "scipy.integrate", "scipy.cluster.vq")
 MODULES += ("scipy.linalg", "scipy.fft", *(name for name in public_names() if name.startswith("scipy.stats.")))
-# They read, write or print, give what is no array, need devices, or are given functions: other tests have them.
+# They read, write or print, return no arrays, need devices, or take functions: other tests cover them.
 LEFT_OUT = frozenset(
     "load save savez fromfile from_dlpack frombuffer fromstring fromiter frompyfunc ufunc vectorize"
     " set_printoptions printoptions array_repr array_str array2string einsum_path apply_along_axis apply_over_axes"
@@ -79,7 +79,7 @@ FLAGS = frozenset(
     " assume_unique invert sparse approximate return_sign left_side transpose_a conjugate_a unit_diagonal reverse"
     " sort density overwrite_input equal_nan include_initial".split()
 )
-# names of parameters -> what is drawn for them
+# names of parameters -> values to draw from
 PLAIN: dict[str, tuple[Any, ...]] = {
     "axis dimension axis1 axis2 source destination dim": (0, -1, 1, 0, -2, None, (0, 1), 5),
     "axes permutation dimensions": ((0, 1), (1, 0), (0,), None, 1, (-1,)),
@@ -106,14 +106,14 @@ CHOICES = {name: choices for names, choices in reversed(PLAIN.items()) for name 
 
 
 class Drawn(NamedTuple):
-    """An argument: as code, and what makes it for a library."""
+    """An argument: its code, and a function that creates it for a library."""
 
     code: str
     make: Callable[[Any], Any]
 
 
 class Program(NamedTuple):
-    """A call: names of functions, one after the other, arguments of the first, and how it is made."""
+    """A call: names of functions to apply in turn, arguments of the first, and the transformation."""
 
     names: tuple[str, ...]
     args: tuple[Drawn, ...]
@@ -133,11 +133,11 @@ def found(ns: Any, name: str) -> Any:
 
 @functools.cache
 def functions(wanted: tuple[str, ...]) -> list[str]:
-    """Names of the functions that both have, borrowed ones too."""
+    """Names of the functions that both libraries have, including borrowed ones."""
     names = []
     for module in MODULES:
         ours, theirs = importlib.import_module(f"minijax.{module}"), importlib.import_module(f"jax.{module}")
-        dir(ours)  # what is loaded late is there then
+        dir(ours)  # load late names
         for name in public_names()[module]:
             whole = f"{module}.{name}"
             mine = vars(ours).get(name)
@@ -156,7 +156,7 @@ def functions(wanted: tuple[str, ...]) -> list[str]:
 
 
 def _own(module: Any, name: str) -> Any:
-    """What a module gives for a name that it loads late; None if that is borrowed."""
+    """The value of a name that a module loads late; None if it is borrowed."""
     given = getattr(module, name, None)
     home = getattr(given, "__module__", "") or ""
     return None if "interop" in home else given
@@ -166,7 +166,7 @@ def _own(module: Any, name: str) -> Any:
 
 
 class Draw:
-    """Draws programs from a stream of random numbers."""
+    """Draws random programs from a seed."""
 
     def __init__(self, seed: int | Sequence[int]) -> None:
         self.random = np.random.default_rng(seed)
@@ -219,7 +219,7 @@ class Draw:
         return Drawn(f"key({seed})", lambda ns: ns.random.key(seed))
 
     def parameter(self, name: str, given: Any, module: str) -> Drawn | None:
-        """An argument for a parameter of this name; None if nobody knows what it takes."""
+        """A random argument for a parameter of this name; None if no rule covers the parameter."""
         if name == "key" and module == "random":
             return self.key()
         if name in CHOICES:
@@ -258,7 +258,7 @@ class Draw:
             if drawn is None:
                 continue
             if given is parameter.empty and parameter.name in OPERANDS and self.chance(0.6):
-                # operands of one type and shape: what does fit is called often enough
+                # operands of one type and shape, so that enough calls are valid
                 alike = alike or self.array()
                 drawn = alike if self.chance(0.5) else drawn
             positional = kind is not parameter.KEYWORD_ONLY and given is parameter.empty
@@ -271,7 +271,7 @@ class Draw:
         return Program((name, *later), tuple(args), kwargs, how)
 
 
-# Functions of one array, called with what another gave.
+# Functions of one array, applied to another function's result.
 AFTER = ("numpy.sin", "numpy.sum", "numpy.cumsum", "numpy.negative", "numpy.ravel", "numpy.sort", "numpy.abs")
 
 
@@ -336,7 +336,7 @@ def outcome(ns: Any, program: Program, values: bool) -> tuple[Any, BaseException
 
 
 def difference(program: Program, values: bool = True) -> str:
-    """What differs between the libraries, '' if nothing; without ``values`` the programs are staged only."""
+    """The difference between the libraries, '' if none; without ``values`` the programs are only staged."""
     before = stack_depth()
     theirs, their_error = outcome(jax, program, values)
     ours, our_error = outcome(minijax, program, values)
@@ -368,13 +368,13 @@ leaves = jax.tree_util.tree_leaves
 
 
 def plain(ns: Any, tree: Any) -> Any:
-    """Random keys as their words."""
+    """``tree`` with random keys as their raw data."""
     keyed = lambda x: hasattr(x, "dtype") and ns.numpy.issubdtype(x.dtype, ns.dtypes.prng_key)  # noqa: E731
     return ns.tree_util.tree_map(lambda x: ns.random.key_data(x) if keyed(x) else x, tree)
 
 
 class Disagreement(NamedTuple):
-    """A program that disagreed: its number, of which function, its text, what differs, why it may ('': no reason)."""
+    """A program that disagreed: its number, function, text, difference, and the reason ('': none)."""
 
     number: int
     name: str
@@ -384,23 +384,23 @@ class Disagreement(NamedTuple):
 
 
 class Outcomes(NamedTuple):
-    """What became of programs: how many of each kind ran, and which disagreed."""
+    """The outcomes of programs: how many of each kind ran, and the disagreements."""
 
     hows: Counter[str]
     disagreements: list[Disagreement]
 
 
-# Programs drawn from one stream of random numbers, so that the number of processes does not change what is drawn.
+# Programs drawn from one random stream, so that the number of processes does not change the programs.
 BLOCK = 250
 
 
 def run_block(asked: tuple[Sequence[str], int, int, Sequence[int], float]) -> Outcomes:
-    """Compares programs of a block, those of some numbers, the values of a share of them.
+    """Compares some programs of a block by number, and values for a share of them.
 
-    A program depends on the seed and its number alone: those before it in the block are drawn, and not run.
+    A program depends only on the seed and its number: earlier ones of the block are drawn, but do not run.
     """
     wanted, seed, block, numbers, share = asked
-    jax.config.update("jax_traceback_filtering", "off")  # to shorten a traceback takes most of the time of an error
+    jax.config.update("jax_traceback_filtering", "off")  # filtering a traceback takes most of the time of an error
     names, draw, done = functions(tuple(wanted)), Draw((seed, block)), Outcomes(Counter(), [])
     for number in range(block * BLOCK, max(numbers) + 1):
         program, values = draw.program(names), draw.chance(share)
@@ -415,7 +415,7 @@ def run_block(asked: tuple[Sequence[str], int, int, Sequence[int], float]) -> Ou
 
 
 def outcomes(asked: argparse.Namespace) -> Iterator[Outcomes]:
-    """Those of all blocks, in their order. Processes do not grow old, for they keep whatever they compiled."""
+    """Outcomes of all blocks, in order. Processes are replaced often, because they keep their compiled programs."""
     chosen = sorted(asked.only or range(asked.count))
     blocks = [
         (asked.names, asked.seed, block, list(numbers), asked.values)
@@ -465,7 +465,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    # The client reads them when the first program is compiled, which is later: here, and in the processes.
+    # The client reads them when it compiles the first program, which happens later, here and in the processes.
     unoptimised = " ".join(f"--{option}={str(value).lower()}" for option, value in QUICKLY.items())
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {unoptimised}"
     sys.exit(main())

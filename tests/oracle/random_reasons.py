@@ -1,23 +1,23 @@
-"""Why calls may differ from JAX's: of ``random_calls``, functions, what differs, and the reason, one a row."""
+"""Accepted differences of ``random_calls`` from JAX, one per row: functions, the difference, and the reason."""
 
 from __future__ import annotations
 
 import re
 
-# One of them is raised where the other library says the other: all are about a value that is not known.
+# Errors about values that are not known: each library may raise another of them.
 UNKNOWN = ("ConcretizationTypeError", "TracerArrayConversionError", "TracerBoolConversionError")
 UNKNOWN += ("TracerIntegerConversionError", "NonConcreteBooleanIndexError")
-# An argument that is refused, in one of these ways.
+# Errors for an argument that is refused.
 REFUSED = ("TypeError", "ValueError", "AxisError", "LinAlgError", "OverflowError", "IndexError", "ZeroDivisionError")
 REFUSED += ("NotImplementedError",)
-# What Python, NumPy or JAX's machinery says where a function does not look at an argument, and a line of it breaks.
+# Messages of Python, NumPy or JAX internals where a function does not check an argument and fails later.
 BREAKS = re.compile(
     r"object has no attribute|safe_zip|safe_map|(tuple|list|assignment) index out of range|must have __hash__|to unpack"
     r"|is not iterable|not supported between instances|unsized object|unhashable|Non-hashable static arguments"
     r"|(division|modulo) by zero|iteration over a 0-d array|setting an array element"
 )
 BROKEN = "an argument is refused; JAX does not look at it, and a line of its own breaks"
-# functions (a pattern of names), a pattern of what differs, and why programs of theirs may differ in this way
+# functions (a pattern of names), a pattern of the difference, and the reason for it
 REASONS: tuple[tuple[str, str, str], ...] = (
     (
         r"numpy\.swapaxes",
@@ -155,6 +155,6 @@ REASONS: tuple[tuple[str, str, str], ...] = (
 
 
 def reason(name: str, text: str, said: str) -> str:
-    """Why a program of this function and text may differ in this way, '' if there is no reason."""
+    """The reason for a difference of this function and text, '' if there is none."""
     told = f"{text}: {said}"
     return next((why for whose, how, why in REASONS if re.fullmatch(whose, name) and re.search(how, told)), "")

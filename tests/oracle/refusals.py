@@ -1,8 +1,8 @@
-"""Expressions that both libraries refuse, one a line of a text file, and what their errors say.
+"""Expressions that raise errors in both libraries, one per line of a text file, with the expected words.
 
-``expression ~ words``: the errors are of one kind, and both contain the words. ``expression ~~ pattern``: the pattern
-is found in our error. ``expression``: both texts begin alike. ``expression ~?``: JAX's error is of no use, ours is a
-TypeError or a ValueError. With ``staged`` JAX stages the program, because it leaves some errors to XLA.
+``expression ~ words``: the errors have the same class and both contain the words. ``expression ~~ pattern``: only our
+error must match the pattern. ``expression``: both texts begin alike. ``expression ~?``: JAX's error is of no use; ours
+is a TypeError or a ValueError. With ``staged`` JAX only stages the program, because it leaves some errors to XLA.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def error_of(run: Callable[[], Any]) -> Exception:
 
 
 def check_refused(line: str, names: Callable[[Any], dict[str, Any]], staged: bool = False) -> None:
-    """``names`` gives the names of a library that the expression uses, besides its modules and NumPy."""
+    """``names`` returns the names that expressions use for a library, besides its modules and NumPy."""
     expression, sign, words = re.fullmatch(r"(.*?)(?: (~[~?]?) ?(.*))?", line).groups()  # type: ignore[union-attr]
 
     def run(ns: Any) -> Any:

@@ -1,9 +1,9 @@
 """What the oracle tests compare: ``subject`` (minijax) and ``oracle`` (JAX), two modules with the same
 public names.
 
-Both are used as a namespace: ``ns.numpy``, ``ns.lax``, ``ns.grad`` and so on. With
-``MINIJAX_TEST_SUBJECT=jax`` in the environment JAX stands in for minijax, which checks the tests
-themselves: nothing JAX does may fail them.
+Both are namespaces: ``ns.numpy``, ``ns.lax``, ``ns.grad`` and so on. With
+``MINIJAX_TEST_SUBJECT=jax`` in the environment JAX replaces minijax, which checks the tests
+themselves: JAX must pass them all.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ importlib.import_module(SUBJECT_NAME + ".numpy")
 importlib.import_module(SUBJECT_NAME + ".lax")
 MODES = ("32", "64")
 
-# XLA need not optimise programs whose values are asked for: compiled with these options, in one piece, they take a
-# fifth of the time.
+# Tests of values need no optimised programs: these options compile in one piece, in a fifth of the
+# time.
 QUICKLY = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
@@ -37,7 +37,7 @@ QUICKLY = {
 
 @contextlib.contextmanager
 def compiled_quickly() -> Iterator[None]:
-    """``QUICKLY`` for all programs of both libraries; tests have it as a fixture."""
+    """Compile all programs of both libraries with ``QUICKLY``; also a fixture."""
     modules = [importlib.import_module(name) for name in ("jax.extend.backend", "jax._src.compiler")]
     options_for = modules[0].get_compile_options
 
@@ -84,7 +84,7 @@ def tolerance(dtype: Any) -> dict[str, float]:
 
 
 def as_numpy(leaf: Any) -> np.ndarray:
-    """The values; a Python number, which an eager function may well return, has the dtype of its array."""
+    """The values; a Python number, which an eager function may return, has the dtype of its JAX array."""
     return np.asarray(jax.numpy.asarray(leaf) if isinstance(leaf, (bool, int, float, complex)) else leaf)
 
 
@@ -113,6 +113,6 @@ def assert_same(ours: Any, theirs: Any, *, scale: float = 1.0, coarse: str | Non
         if x.dtype.kind in "iub":
             np.testing.assert_array_equal(x, y)
         else:
-            # A small element may be the difference of large ones: it is as precise as they are.
+            # A small element may be the difference of large ones, and has their absolute error.
             limits["atol"] += limits["rtol"] * float(np.abs(y[np.isfinite(y)]).max(initial=0.0))
             np.testing.assert_allclose(x, y, **limits)

@@ -1,4 +1,4 @@
-"""Every 13th program of ``beside_jax``, lowered: its operations are JAX's."""
+"""Every 13th program of ``beside_jax``, lowered: its operations equal JAX's."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def test_constants_are_in_the_program_and_xla_computes_with_them(name: str) -> N
 
 
 def sharding_params(closed: Any) -> dict[str, set[str]]:
-    """Of each primitive in a jaxpr of either library, the parameters that say where its results are."""
+    """For each primitive in a jaxpr of either library, its sharding parameters."""
     found: dict[str, set[str]] = {}
     for each in (closed.jaxpr, *beside_jax.inner_jaxprs(closed)):
         for eqn in each.eqns:
-            if eqn.primitive.name != "jit":  # of which ours has them where they say something
+            if eqn.primitive.name != "jit":  # minijax's jit has them only where they are set
                 found.setdefault(eqn.primitive.name, set()).update(key for key in eqn.params if "sharding" in key)
     return found
 
@@ -59,7 +59,7 @@ def test_primitives_have_the_sharding_parameters_of_jaxs() -> None:
         io_callback = importlib.import_module(f"{ns.__name__}.experimental").io_callback
         return lambda x: io_callback(np.sin, ns.pure_callback(np.cos, x, x), ns.lax.iota("int32", 3) * x)
 
-    # some of those that are compared, and what they do not reach
+    # some of the compared programs, and two with primitives that those lack
     programs = SOME[::12] + [Program(f.__name__, (f(minijax), (X,)), (f(jax), (X,))) for f in (convolved, called)]
     ours: dict[str, set[str]] = {}
     theirs: dict[str, set[str]] = {}

@@ -1,6 +1,6 @@
-"""Calls on which the libraries disagreed once, found by ``random_calls``: types of results, and classes of errors.
+"""Calls on which the libraries once disagreed, found by ``random_calls``: types of results, and classes of errors.
 
-Each is staged in both libraries, as a call or differentiated; those that show in values alone are run.
+Both libraries stage each call, or its derivative; calls that differ only in values also run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("tracebacks_whole", "compiled_quickly")
 
 
 def array(dtype: str) -> Any:
-    """What makes the source of an array of a shape."""
+    """A function from a shape to an array argument."""
     return lambda *shape: Drawn(f"{dtype}{shape}", lambda ns: ns.numpy.ones(shape, dtype))
 
 
@@ -73,7 +73,7 @@ CALLS = [
     call("random.randint", KEY, (2, 3), i8(), i8(3)),
     call("random.uniform", KEY, 6, minval=i(3, 3)),
     call("nn.one_hot", f(2), 1, axis=None),
-    # found by 100,000 programs of one seed
+    # found with 100,000 programs of one seed
     call("lax.cummin", f(), how="grad"),
     call("lax.cumprod", f(3), axis=5, how="jvp"),
     call("lax.cumlogsumexp", f(), reverse=True, how="grad"),
@@ -87,7 +87,7 @@ CALLS = [
 
 
 def excused(program: Program, said: str) -> bool:
-    """Whether JAX raises the same, but when the program is run, or does not look at an argument and breaks."""
+    """Whether JAX raises the same when the program runs, or fails later on an argument that it does not check."""
     if reason(program.names[0], str(program), said) == BROKEN:
         return True
     late = f"JAX {said.split(' alone raises ')[-1].split(':')[0]} when it is run"

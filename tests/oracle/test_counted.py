@@ -1,7 +1,7 @@
-"""What a summary counts where kept programs stand for rules, beside what it counts where the rules are run.
+"""Summaries that count operations by cached programs, against summaries that run the rules.
 
-Functions of the table under transformations that differentiate: the same recording but for times, and for when among
-equal operations a jaxpr was made.
+Functions of the table under differentiating transformations: equal recordings except for times, and for when a jaxpr
+was made among equal operations.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ TRANSFORMATIONS = ("grad", "jvp", "vmap_of_grad", "grad_of_grad")
 
 
 class Follower(observe.Observer):
-    """Wants to see every operation: so rules are run."""
+    """Observes every operation, so minijax runs the rules."""
 
     def bind_exit(self, primitive: Any, trace: Any, out: Any) -> None:
         pass
 
 
 def summarized(function: Callable[..., Any], args: Any) -> dict[str, Any]:
-    """What a summary says of a call."""
+    """The summary of a call."""
     with Recorder() as recorder:
         function(*args)
     found = recorder.recording
@@ -57,16 +57,16 @@ def summarized(function: Callable[..., Any], args: Any) -> dict[str, Any]:
 
 
 def plain(document: object) -> str:
-    """The words, without NumPy's integers: a kept program of equal parameters may have Python's."""
+    """The text without NumPy integers: a cached program with equal parameters may have Python's."""
     return " ".join(re.sub(r"np\.int64\((-?\d+)\)", r"\1", str(document)).split())
 
 
 def differing(case: Case, name: str) -> list[str]:
-    """What differs of a call that is counted from the same call where somebody follows it."""
+    """The parts that differ between a counted call and an observed one."""
     function, args = build(subject, case)[name]
-    for _ in range(5):  # a signature is met so often before anything is derived
+    for _ in range(5):  # rules are derived after a few calls with a signature
         function(*args)
-    with Recorder():  # and counted the first time
+    with Recorder():  # and counted on the first recorded call
         function(*args)
     counted = summarized(function, args)
     with observe.watching(Follower()):
@@ -76,7 +76,7 @@ def differing(case: Case, name: str) -> list[str]:
 
 @pytest.mark.parametrize("group", range(4))
 def test_a_summary_counts_what_rules_would_have_bound(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quarter of the table each, every program under one transformation after the other."""
+    """Each group is a quarter of the table, with the transformations in turn."""
     monkeypatch.setattr(summary, "MOST_SAMPLED", 1)
     told = []
     tell = counting.Tally.tell
@@ -88,7 +88,7 @@ def test_a_summary_counts_what_rules_would_have_bound(group: int, monkeypatch: p
             if transformation in build(subject, case):
                 found[name, transformation] = differing(case, transformation)
     assert not any(found.values()), {key: parts for key, parts in found.items() if parts}
-    assert sum(told) > 100  # that is how many runs were counted, not followed
+    assert sum(told) > 100  # the number of runs that were counted, not observed
 
 
 def _counts(function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
@@ -100,7 +100,7 @@ def _counts(function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
 def test_tangents_of_another_weakness_than_their_primals_are_counted_as_the_rules_bind_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """``abs`` of weak complex numbers has a strong tangent, so the sum's conversion has nothing to convert back."""
+    """``abs`` of weak complex numbers has a strong tangent, so the sum's conversion has no weak type to restore."""
     monkeypatch.setattr(summary, "MOST_SAMPLED", 1)
     np = subject.numpy
 

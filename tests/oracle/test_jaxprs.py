@@ -1,4 +1,4 @@
-"""Programs of the tables, under every transformation, are printed as JAX prints them, to the letter."""
+"""Programs of the tables print exactly as JAX's, under every transformation."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .normalise import printed
 from .subject import MODES, oracle, subject
 
 REVERSE = ("grad", "vmap_of_grad", "grad_of_vmap", "grad_of_grad", "jvp_of_grad")
-# Where texts differ, and why: what the programs mean is compared.
+# Programs whose texts differ, and why: their meanings are compared.
 OTHER = {
-    # JAX calls the body of a scan when it evaluates a checkpoint of it partially
+    # JAX calls the body of a scan in partial evaluation of a checkpoint of it
     "checkpointed_scan": REVERSE,
     "jit_of_grad_of_checkpoint_of_scan": ("value", "vmap", "jvp", *REVERSE),
-    # JAX hoists the known part of an inner call out of a scan though nothing is left of it
+    # JAX hoists the known part of an inner call out of a scan even if it is empty
     "scan_with_integer_and_bool_carries": REVERSE,
-    # JAX stages a branch that is given twice once, and prints what is shared ahead
+    # JAX stages a repeated branch once, and prints the shared jaxpr first
     "nested_conds": ("value", "jvp"),
-    # JAX shares what both solves run
+    # JAX shares the common code of both solves
     "linear_solve_by_iteration": ("vmap_of_grad",),
 }
 
@@ -43,7 +43,7 @@ def test_control_flow(name: str) -> None:
     [("jacfwd", 0), ("jacfwd", (0, 1, 2)), ("jacrev", 0), ("jacrev", (0, 1, 2)), ("hessian", 0), ("hessian", 1)],
 )
 def test_jacobians(transformation: str, argnums: Any) -> None:
-    """Of a function of leaves of three types, to leaves of two; the second derivatives of the first of these."""
+    """From leaves of three types to leaves of two; for hessian, only the first result."""
 
     def text(ns: Any) -> str:
         jnp = ns.numpy

@@ -1,4 +1,4 @@
-"""Every public name is in a comparison with JAX's, and the calls of ``names.txt`` give the same."""
+"""A comparison with JAX covers every public name, and the calls of ``names.txt`` give the same results."""
 
 from __future__ import annotations
 

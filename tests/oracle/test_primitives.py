@@ -1,4 +1,4 @@
-"""A fixed part of ``python -m tests.oracle.primitives``: every second primitive staged, others run and compiled."""
+"""A fixed part of ``python -m tests.oracle.primitives``: it stages every second primitive and runs the others."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ pytestmark = pytest.mark.usefixtures("tracebacks_whole")
 
 
 def unexplained(reports: dict[str, Report]) -> list[str]:
-    """What differs from JAX without a reason."""
+    """The unexplained differences from JAX."""
     found = [(call, said) for report in reports.values() for call, _, said in report.differences]
     return [f"{call}: {said}" for call, said in found if not reason(call, said)]
 
 
 def test_every_primitive_is_drawn() -> None:
-    """A primitive that is new needs a row that draws calls of it."""
+    """A new primitive needs a row that draws calls of it."""
     assert sorted(ROWS) == sorted(p.name for p in ours())
 
 

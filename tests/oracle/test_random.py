@@ -41,7 +41,7 @@ def keys(ns: Any) -> Any:
 
 @cache
 def names(ns: Any) -> dict[str, Any]:
-    """What an expression may name: ``ks`` of shape (3,), a key ``k``, one ``r`` of another kind, an integer ``i``."""
+    """Names for expressions: ``ks`` of shape (3,), a key ``k``, a key ``r`` of another kind, an integer ``i``."""
     importlib.import_module(f"{ns.__name__}.ad_checkpoint")
     doubled = ns.custom_jvp(lambda x, k: (x * 2.0, k))
     doubled.defjvp(lambda primals, tangents: ((primals[0] * 2.0, primals[1]), (tangents[0] * 2.0, tangents[1])))
@@ -59,7 +59,7 @@ def evaluated(ns: Any, expression: str, **given: Any) -> Any:
 
 
 def shown(ns: Any, tree: Any) -> list[Any]:
-    """The leaves: their types, and their elements, of keys the words."""
+    """Types, shapes and elements of the leaves; keys as their raw data."""
 
     def leaf(x: Any) -> Any:
         x = x if hasattr(x, "dtype") else ns.numpy.asarray(x)
@@ -69,13 +69,13 @@ def shown(ns: Any, tree: Any) -> list[Any]:
     return [leaf(x) for x in ns.tree.leaves(tree)]
 
 
-# XLA's generator makes the bits of rbg keys, which are borrowed; what makes keys of keys is ours.
+# The bits of rbg keys come from XLA's generator, which is borrowed; minijax itself derives keys from keys.
 OF_RBG = [line for line in PROGRAMS if line.startswith(("(random.split(k), ", "(random.fold_in(k, 7)"))]
 
 
 @pytest.mark.parametrize(("kind", "line"), [("threefry2x32", line) for line in PROGRAMS] + [("rbg", x) for x in OF_RBG])
 def test_same_bits_and_programs(kind: str, line: str) -> None:
-    """The same values when evaluated, compiled and batched, and the same program, which can be read back."""
+    """The same values when evaluated, compiled and batched; the program equals JAX's and survives parsing."""
     ours, theirs = (lambda k, ks, i, ns=ns: evaluated(ns, line, k=k, ks=ks, i=i) for ns in (subject, oracle))
     one, other = ((ns.random.key(42, impl=kind), keys(ns), ns.numpy.asarray(1)) for ns in (subject, oracle))
     many, others = (
@@ -91,7 +91,7 @@ def test_same_bits_and_programs(kind: str, line: str) -> None:
     assert str(parse_jaxpr(str(closed), consts=closed.consts)) == str(closed)
     equations, expected_equations = normalise(closed), normalise(reference)
     assert equations.graph() == expected_equations.graph()
-    # not where JAX's library jits a function by itself, or its derivatives of branches leave results that nobody reads
+    # except where JAX's library jits a function itself, or derivatives of its branches leave unused results
     if equations.calls == expected_equations.calls and "empty2" not in str(reference):
         assert str(closed) == str(reference)
 

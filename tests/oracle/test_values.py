@@ -1,6 +1,6 @@
 """Values, dtypes, weak types and derivatives of every program of the tables, under every transformation, against JAX.
 
-JAX is asked under ``jit``: that it agrees with itself is not what is tested here.
+JAX runs under ``jit``; the tests do not compare JAX's evaluation with its compiled programs.
 """
 
 from __future__ import annotations
@@ -23,5 +23,5 @@ def test_functions(name: str, mode: str) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_control_flow(name: str) -> None:
-    """With 32 bits: each of these programs costs XLA a second."""
+    """In 32-bit mode only: XLA needs a second for each of these programs."""
     check_values(PROGRAMS[name], scale=4)

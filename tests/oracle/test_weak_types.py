@@ -1,6 +1,6 @@
-"""Dtypes and weak types of derivatives at Python numbers, against JAX's: what they promote later depends on them.
+"""Dtypes and weak types of derivatives at Python numbers, against JAX's: later promotions depend on them.
 
-JAX is asked abstractly, which compiles nothing; the subject is evaluated.
+JAX only evaluates shapes, which compiles nothing; the subject is evaluated.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pytest
 
 from .subject import oracle, subject
 
-# Those marked "strong" are pushed forward along a strong tangent too. Functions of JAX's numpy are jitted, so a
-# strongly typed tangent of a number becomes weak in them; ours of a number is weak from the start, also in lax.
+# Expressions marked "strong" are also pushed forward along a strong tangent. JAX's numpy functions are jitted, so a
+# strongly typed tangent of a number becomes weak in them; minijax's is weak from the start, also in lax.
 EXPRESSIONS = """
 jnp.sin(x)  # strong
 jnp.ravel(x)  # strong
@@ -88,7 +88,7 @@ def evaluated(ns: Any, name: str, x: Any) -> Any:
 
 
 def types(leaves: list[Any]) -> list[Any]:
-    """The type of each leaf; of a number that came back as it was, JAX's array of it."""
+    """The type of each leaf; of a number that was returned unchanged, the type of JAX's array."""
     found = []
     for x in leaves:
         x = oracle.eval_shape(lambda y: y, x) if isinstance(x, (bool, int, float, complex)) else x
@@ -97,7 +97,7 @@ def types(leaves: list[Any]) -> list[Any]:
 
 
 def answer(ask: Callable[..., list[Any]], ns: Any, name: str, make: Any, x: Any) -> Any:
-    """The types of what a derivative gives, or what it raises."""
+    """The types of a derivative, or the class of its error."""
     try:
         return types(ask(ns, lambda y: make(ns, lambda z: evaluated(ns, name, z), y), x))
     except (TypeError, ValueError) as error:
@@ -106,7 +106,7 @@ def answer(ask: Callable[..., list[Any]], ns: Any, name: str, make: Any, x: Any)
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_weak_types(name: str) -> None:
-    """The value at numbers of each kind, and every derivative at a float."""
+    """The value at each kind of number, and every derivative at a float."""
     wrong = []
     for derived, make in DERIVED.items():
         for x in (0.5, 2, True) if derived == "value" else (0.5,):
@@ -117,7 +117,7 @@ def test_weak_types(name: str) -> None:
 
 
 def check(wrong: list[str], what: str, name: str, make: Any, x: Any) -> None:
-    """Note in ``wrong`` if the subject's types are not JAX's."""
+    """Append to ``wrong`` if the subject's types are not JAX's."""
     ours, theirs = answer(_evaluated, subject, name, make, x), answer(_abstractly, oracle, name, make, x)
     if ours != theirs:
         wrong.append(f"{what}: {ours}, JAX: {theirs}")

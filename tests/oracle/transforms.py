@@ -1,4 +1,4 @@
-"""The transformations that every function of the table goes through, written once for either library."""
+"""The transformations of every function in the table, written once for either library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECOND = ("grad_of_grad", "jvp_of_grad")
 
 
 def total(ns: Any, tree: Any) -> Any:
-    """A scalar with nonzero first and second derivatives, made of every floating point leaf of ``tree``."""
+    """A scalar with nonzero first and second derivatives, computed from every floating point leaf of ``tree``."""
     leaves = [leaf for leaf in ns.tree_util.tree_leaves(tree) if is_float_leaf(leaf)]
     result = ns.numpy.sum(ns.numpy.sin(leaves[0]))
     for leaf in leaves[1:]:
@@ -23,16 +23,16 @@ def total(ns: Any, tree: Any) -> Any:
 
 
 def is_float_leaf(leaf: Any) -> bool:
-    """Whether a result, of either library or a Python scalar, is real and floating point."""
+    """Whether a result, a library's or a Python scalar, is real and floating point."""
     if isinstance(leaf, (bool, int, float, complex)):
         return isinstance(leaf, float)
     return jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)
 
 
 def build(ns: Any, case: Case, *, inner_jit: bool = False) -> dict[str, Callable[[], tuple[Any, tuple[Any, ...]]]]:
-    """name -> (function, arguments) of every transformation that makes sense for ``case``.
+    """name -> (function, arguments) of every transformation that ``case`` supports.
 
-    With ``inner_jit`` the function of the case is jitted before it is transformed.
+    ``inner_jit`` jits the function of the case before it is transformed.
     """
 
     def bare(*args: Any) -> Any:
@@ -98,7 +98,7 @@ def build(ns: Any, case: Case, *, inner_jit: bool = False) -> dict[str, Callable
 
 @cache
 def names(case: Case) -> tuple[str, ...]:
-    """The transformations of ``case``, in order."""
+    """The names of the transformations of ``case``, in order."""
     return tuple(build(jax, case))
 
 
