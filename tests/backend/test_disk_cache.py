@@ -1,4 +1,4 @@
-"""The disk cache of compiled programs: other processes find them, and nothing else changes."""
+"""The disk cache of compiled programs: other processes find the programs, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_MINIMUM = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
 
 
 class CountingClient:
-    """jaxlib's client, with the number of programs that it compiled and that it read."""
+    """jaxlib's client, with the numbers of programs that it compiled and read."""
 
     def __init__(self, made: Any) -> None:
         self.made = made
@@ -46,7 +46,7 @@ class CountingClient:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """The numbers since they were last asked for."""
+        """The numbers since the last read of this property."""
         found, self.compiled, self.read = (self.compiled, self.read), 0, 0
         return found
 
@@ -54,7 +54,7 @@ class CountingClient:
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> CountingClient:
     rt = client.runtime()
-    # this process may have jax's client, whose options are made for the real object
+    # this process may have jax's client, which accepts options only from the real object
     options = rt.compile_options(np.array([[rt.default_device.id]]))
     monkeypatch.setattr(rt, "compile_options", lambda assignment: options)
     counted = CountingClient(rt.client)
@@ -64,7 +64,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> CountingClient:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """The folder of the disk cache, in which every program is kept."""
+    """The folder of the disk cache, which stores every program."""
     names = ("compilation_cache_dir", "persistent_cache_min_compile_time_secs", "enable_compilation_cache")
     before = {name: config.read(name) for name in (*names, "persistent_cache_min_entry_size_bytes")}
     config.update("jax_compilation_cache_dir", str(tmp_path / "programs"))
@@ -83,7 +83,7 @@ def chain(x: Any) -> Any:
 
 
 def run_chain() -> np.ndarray:
-    """The value of a function that no other call has traced."""
+    """The value of a function that no earlier call has traced."""
     return np.asarray(minijax.jit(lambda x: chain(x))(ONES))
 
 
@@ -187,14 +187,14 @@ def test_a_damaged_file_is_compiled_again_with_a_warning(damage: str, folder: Pa
     with pytest.warns(UserWarning, match="Error reading the disk cache's entry for <lambda>"):
         np.testing.assert_array_equal(run_chain(), value)
     assert counting.counts == (1, 0)
-    np.testing.assert_array_equal(run_chain(), value)  # it was written anew
+    np.testing.assert_array_equal(run_chain(), value)  # the entry was rewritten
     assert counting.counts == (0, 1)
 
 
 def test_what_xla_refuses_to_load_is_compiled_with_a_warning(folder: Path, counting: CountingClient) -> None:
     value = run_chain()
     (entry,) = entries(folder)
-    # a whole entry whose content is no executable
+    # an intact entry whose content is no executable
     content = zlib.compress(b"no executable")
     entry.write_bytes(disk_cache._MAGIC + hashlib.sha256(content).digest() + content)
     with pytest.warns(UserWarning, match="Error reading the disk cache's entry"):
@@ -243,7 +243,7 @@ def test_what_the_executable_depends_on_is_part_of_its_name(folder: Path, monkey
         patched.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true --xla_dump_to=/nowhere")
         assert (written(), written()) == (1, 0)
     with monkeypatch.context() as patched:
-        patched.setenv("XLA_FLAGS", "--xla_dump_to=/nowhere")  # which changes no executable
+        patched.setenv("XLA_FLAGS", "--xla_dump_to=/nowhere")  # this flag changes no executable
         assert written() == 0
     for part in ("_software", "_hardware"):
         with monkeypatch.context() as patched:

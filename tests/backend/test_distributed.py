@@ -1,8 +1,8 @@
-"""Several processes on the loopback interface run one program, and get what one process with as many devices gets.
+"""Several processes on the loopback interface run one program, with the results of one process with as many devices.
 
-``python -m minijax.distributed`` starts them. They meet through XLA's coordination service and talk through Gloo. Both
-ways to a client are tried: jaxlib alone, and jax's own (``backend.client``), which is what is used where an accelerator
-is.
+``python -m minijax.distributed`` starts them. They meet through XLA's coordination service and communicate through
+Gloo. Both clients are tested: jaxlib alone, and jax's own (``backend.client``), which is used with
+accelerators.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 
 from minijax.distributed.__main__ import free_port
 
-# What every process runs; the second argument is "alone" for the process that has both devices.
+# The program of every process; the second argument is "alone" for the process that has both devices.
 PROGRAM = """
 import json, sys
 import numpy as np
@@ -93,14 +93,14 @@ def start(code: str, *arguments: str, devices: int = 1) -> subprocess.Popen[str]
 
 
 def launch(code: str, *arguments: str, processes: int, devices: int = 1) -> subprocess.Popen[str]:
-    """``python -m minijax.distributed`` with that code."""
+    """Run ``python -m minijax.distributed`` with this code."""
     how = ["-n", str(processes), "--devices-per-process", str(devices), "-c", textwrap.dedent(code), *arguments]
     command = [sys.executable, "-m", "minijax.distributed", *how]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
 
 
 def lines_of(written: str, processes: int) -> list[str]:
-    """What each process wrote, of what the command wrote."""
+    """The output of each process, from the output of the command."""
     found = [""] * processes
     for each in written.splitlines():
         number, _, text = each.removeprefix("[").partition("] ")
@@ -118,12 +118,12 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 def report(printed: str) -> dict[str, Any]:
-    """The JSON a process printed; Gloo prints lines of its own."""
+    """The JSON that a process printed; Gloo prints other lines."""
     return json.loads(next(each for each in printed.splitlines() if each.startswith("{")))
 
 
 def reports(code: str, *arguments: str, processes: int, devices: int = 1) -> list[dict[str, Any]]:
-    """The JSON that each of the processes printed."""
+    """The JSON that each process printed."""
     printed = finish(launch(code, *arguments, processes=processes, devices=devices))
     return [*map(report, lines_of(printed, processes))]
 
@@ -138,16 +138,16 @@ def test_two_processes_are_as_one(first: str) -> None:
     assert [each["shared"] for each in together] == [alone["shared"]] * 2
     assert [each["devices"] for each in together] == [[2, 1]] * 2
     assert [each["process"] for each in together] == [[0, 2], [1, 2]]
-    # what a process gets is its own
+    # a process receives only its own results
     assert [each["layout"] for each in together] == [[1, True, "P('i',)"]] * 2
     assert (alone["devices"], alone["process"], alone["layout"]) == ([2, 2], [0, 1], [2, True, "P('i',)"])
-    # what is not pmapped is each process's own affair
+    # each process runs its own jit programs
     assert together[0]["jit"] + together[1]["jit"] == alone["jit"]
 
 
-# A step of training by shardings, and a shard_map with its gradient, over a mesh of four devices. Nothing is said in it
-# of several processes, but for the last test: then the first argument is the number of the one that ends in the middle
-# of it, and others are for ``initialize``.
+# A training step with shardings, and a shard_map with its gradient, over a mesh of four devices. The code does not
+# mention processes, except for the last test: its first argument is the number of the process that ends in the
+# middle, and the others are for ``initialize``.
 OVER_A_MESH = """
 import json, os, sys
 import numpy as np
@@ -214,7 +214,7 @@ def test_a_process_that_dies_ends_the_others_in_time() -> None:
     left, dying = (start(OVER_A_MESH, "1", address, "2", str(i), devices=2) for i in range(2))
     try:
         assert dying.wait(timeout=120) == 7
-        # the heartbeat is asked for within five seconds; a busy machine needs some more
+        # the heartbeat fails after five seconds, on a busy machine later
         _, said = left.communicate(timeout=60)
     finally:
         left.kill()
@@ -276,7 +276,7 @@ def test_what_two_processes_cannot_do() -> None:
     _, second = found = lines_of(finish(launch(WRONG_SIZE, processes=2)), 2)
     for text in found:
         assert "compiling computation that requires 4 logical devices, but only 2 XLA devices are available" in text
-        # process 0 has the one device of such a pmap
+        # process 0 has the only device of such a pmap
         assert ("pmap over 1 devices, 0 of which belong to this process" in text) == (text is second)
 
 

@@ -1,4 +1,4 @@
-"""``python -m minijax.distributed`` without its processes: what it asks for, and which one it says has died."""
+"""``python -m minijax.distributed`` without its processes: usage errors, and which process it reports as dead."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_command_says_what_it_needs(capsys: pytest.CaptureFixture[str]) -> N
         ([0, 0], None),
         ([0, 3], 1),
         ([1, 3], 0),
-        # ended by XLA, since another had died
+        # ended by XLA, because another process died
         ([-signal.SIGABRT, -signal.SIGKILL], 1),
         ([-signal.SIGABRT, 0, 2], 2),
         ([-signal.SIGABRT, -signal.SIGABRT], 1),

@@ -1,7 +1,7 @@
-"""The PJRT layer: buffers keep their values, programs run, errors speak, and jax stays unimported.
+"""The PJRT layer: buffers keep their values, programs run, errors have messages, and jax stays unimported.
 
-Whether jax is imported decides which client is used, and other tests import it, so what depends on that runs
-in fresh processes (``in_fresh_process``); the rest is true of either client.
+The client depends on whether jax is imported, and other tests import it, so tests of that run
+in fresh processes (``in_fresh_process``); the others hold for both clients.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def sine(n: int = 8, attribute: str = "") -> str:
 
 
 def in_fresh_process(code: str, **environment: str) -> str:
-    """Run code in a new interpreter that starts with this one's path; returns what it printed to stdout."""
+    """Run code in a new interpreter that starts with this one's path; return its standard output."""
     env = {k: v for k, v in os.environ.items() if k not in ("JAX_PLATFORMS", "XLA_FLAGS")}
     env |= {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)} | environment
     preamble = "import sys\nimport numpy as np\nfrom minijax.backend import failures, pjrt as backend\n"
@@ -93,7 +93,7 @@ def test_put_any_layout(value: np.ndarray) -> None:
 
 @pytest.mark.parametrize("n", [4, 1_000_000])
 def test_put_does_not_alias_the_users_array(n: int) -> None:
-    """For every alignment, since PJRT keeps what is aligned to 64 bytes when it is allowed to."""
+    """For every alignment, since PJRT may keep memory aligned to 64 bytes without a copy."""
     raw = np.zeros(n + 16, np.float32)
     offset = (-raw.ctypes.data % 64) // 4
     value = raw[offset : offset + n]

@@ -9,6 +9,6 @@
 
 import os
 
-# Read when NumPy is imported: on the one core that a run is pinned to, two BLAS threads wait for each other, and a
+# NumPy reads this at import: a run is pinned to one core, where two BLAS threads wait for each other, and a
 # product takes six times as long.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

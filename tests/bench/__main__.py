@@ -1,12 +1,12 @@
 """``python -m tests.bench``: print every row of the speed budgets as a ratio to JAX.
 
     python -m tests.bench                     every row
-    python -m tests.bench --rows grad,lower   the rows whose names start so
+    python -m tests.bench --rows grad,lower   rows whose names start with these
     python -m tests.bench --quick             few rounds
-    python -m tests.bench --subject jax       JAX against itself: what the harness calls equal
+    python -m tests.bench --subject jax       JAX against itself: the harness should report equality
 
-Exit status 1 when a row could not be measured, or when libraries computed different things; missing a budget
-does not fail the run unless ``--strict`` is given.
+Exit status 1 if a row could not be measured, or if the libraries computed different results; a missed budget
+does not fail the run without ``--strict``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def pin() -> int:
-    """Keep this process and all it starts on one core; before any library makes its thread pools."""
+    """Pin this process and its children to one core, before any library creates its thread pools."""
     core = max(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {core})
     return core
@@ -68,7 +68,7 @@ def make_settings(options: argparse.Namespace) -> Settings:
 
 
 def measured(row: AnyRow, settings: Settings) -> Result:
-    """The row's result; what goes wrong while measuring becomes its note, and the run goes on."""
+    """The row's result; an error becomes its note, and the run continues."""
     try:
         return row.run(settings)
     except Exception as error:
@@ -113,7 +113,7 @@ def main(argv: list[str] | None = None) -> int:
     core, began = pin(), time.monotonic()
     settings = make_settings(options)
     gc.collect()
-    gc.freeze()  # the libraries' own objects are not garbage of the workloads
+    gc.freeze()  # keep the libraries' objects out of collections during workloads
     print(header(settings, core), flush=True)
     results: list[Result] = []
     for row in rows:

@@ -1,9 +1,9 @@
 """Clocks, the interleaved comparison of two libraries, and the verdict on a ratio.
 
-A sample is the CPU time of one *thunk*: a function of no arguments that ``prepare`` made afresh, outside the clock, so
-that no cache of a library knows the functions it holds. Every round takes one sample of each library, in alternating
-order, and compares what they computed. The figure is the median over rounds of the ratio within a round, so that a
-machine that slows down slows both.
+A sample is the CPU time of one *thunk*: a function without arguments. ``prepare`` creates a new one outside the clock,
+so no cache of a library has its functions. Every round takes one sample of each library, in alternating
+order, and compares the results. The figure is the median over rounds of the ratio within a round, so a
+slower machine slows both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Thunk = Callable[[], Any]
 Prepare = Callable[[Any], Thunk]
 
 FULL_SAMPLE_NS = 20_000_000
-# The quickest of so many calls tells how many fill a sample: what a library keeps, it may make at the second or third.
+# The quickest of this many calls sets the calls per sample: a library may fill its caches on the second or third.
 CALLS_UNTIL_WARM = 5
 
 MEETS, CLOSE, MISSES, ERROR, SKIPPED = "meets", "within 2x", "misses", "error", "skipped"
@@ -33,8 +33,8 @@ MEETS, CLOSE, MISSES, ERROR, SKIPPED = "meets", "within 2x", "misses", "error", 
 class Settings:
     """How a run measures.
 
-    A row takes rounds until ``seconds`` are spent or there are ``max_rounds``; one whose first ``rounds``
-    need longer may take twice as long. There is always one round.
+    A row takes rounds until ``seconds`` have passed or ``max_rounds`` are done; if the first ``rounds``
+    need longer, it may take twice as long. There is always one round.
     """
 
     subject: str
@@ -63,7 +63,7 @@ class Result:
     note: str = ""
 
     def judge(self, subject: Sequence[float], reference: Sequence[float]) -> Result:
-        """Fill in the figures: the subject's samples as ratios to the reference's of the same round."""
+        """Fill in the figures: the subject's samples as ratios to the reference's in the same round."""
         ratios = [a / b for a, b in zip(subject, reference, strict=True)]
         self.figure = statistics.median(ratios)
         self.low, self.high = quartiles(ratios)
@@ -74,7 +74,7 @@ class Result:
 
 
 class Different(AssertionError):
-    """Two libraries computed different things: the comparison of their speeds would mean nothing."""
+    """The libraries computed different results: a comparison of their speeds would mean nothing."""
 
 
 def load(name: str) -> Any:
@@ -94,7 +94,7 @@ def array(ns: Any, value: Any) -> Any:
 
 
 def cpu_ns(thunk: Thunk) -> tuple[float, Any]:
-    """CPU nanoseconds of the whole process: the threads XLA works in count too."""
+    """CPU nanoseconds of the whole process, including XLA's threads."""
     gc.collect()
     start = time.process_time_ns()
     value = thunk()
@@ -114,7 +114,7 @@ def repeated(thunk: Thunk, times: int) -> Thunk:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """The leaves of dicts, lists and tuples, in an order all libraries share."""
+    """The leaves of dicts, lists and tuples, in the same order for all libraries."""
     if isinstance(value, Mapping):
         for key in sorted(value):
             yield from leaves(value[key])
@@ -143,7 +143,7 @@ def require_same(expected: Any, got: Any, rtol: float) -> None:
 
 
 def primitive_counts(closed_jaxpr: Any) -> dict[str, int]:
-    """How often each primitive occurs: two stagings are comparable when they staged the same equations."""
+    """How often each primitive occurs: two stagings are comparable if their equations agree."""
     return dict(Counter(equation.primitive.name for equation in closed_jaxpr.jaxpr.eqns))
 
 
@@ -162,7 +162,7 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
 
 
 def sampling(settings: Settings) -> Iterator[int]:
-    """Round numbers, as ``Settings`` allows."""
+    """Round numbers within the limits of ``Settings``."""
     began = time.monotonic()
     for number in range(settings.max_rounds):
         spent = time.monotonic() - began
@@ -188,17 +188,17 @@ class Row:
     """A workload measured in this process, as the ratio of the subject to the reference.
 
     Args:
-      key: what ``--rows`` selects by.
-      title: what the table says.
+      key: selected by ``--rows``.
+      title: shown in the table.
       budget: the largest ratio that meets the budget.
-      prepare: given a library's namespace, makes a fresh thunk (not timed).
-      check: turns the thunk's value into what must agree between libraries.
-      ops: the operations in one thunk, by which the absolute figures are divided.
+      prepare: creates a new thunk from a library's namespace (not timed).
+      check: converts the thunk's value to a form that must agree between libraries.
+      ops: the operations in one thunk, which divide the absolute figures.
       reuse: prepare once and time the same thunk every round (for cached calls).
-      repeat: a sample is as many calls as fill ``FULL_SAMPLE_NS``, for work that keeps nothing between calls. The
-        collector runs before each sample and leaves the caches cold; of one call of half a millisecond that would
-        be most of the figure.
-      rtol: how closely the results must agree.
+      repeat: a sample is as many calls as fill ``FULL_SAMPLE_NS``, for work that caches nothing between calls. The
+        collector runs before each sample and leaves the caches cold, which would dominate a single call of half a
+        millisecond.
+      rtol: relative tolerance of the results.
     """
 
     key: str

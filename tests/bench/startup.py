@@ -1,7 +1,7 @@
 """Rows measured on fresh processes: imports, first calls, and a front end from its start to its prompt.
 
-The figure is the CPU time the kernel accounts to the process (all its threads). A first run of each, which
-compiles bytecode and brings files into memory, is not counted.
+The figure is the CPU time of all threads of the process. A first run of each, which
+compiles bytecode and loads files into memory, does not count.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PROMPT_TIMEOUT = 60.0
 
 
 def environment(home: str) -> dict[str, str]:
-    """For processes that see this tree, keep bytecode, and have an empty folder's settings and history."""
+    """The environment of processes that import this tree, keep bytecode, and have empty settings and history."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     for name in ("HOME", "IPYTHONDIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
         env[name] = home
@@ -66,11 +66,11 @@ def run_to_exit(argv: list[str], env: dict[str, str]) -> tuple[float, str]:
 
 
 def run_to_prompt(argv: list[str], env: dict[str, str]) -> tuple[float, str]:
-    """CPU seconds a terminal program has used when its first prompt is on the screen; it is killed there."""
+    """CPU seconds of a terminal program up to its first prompt; it is killed there."""
     terminal, other_end = os.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    # Not pty.fork(): this process has the threads of the libraries it measures. In a new session the terminal
-    # opened first becomes the controlling one.
+    # Not pty.fork(): this process has the threads of the libraries it measures. In a new session the first
+    # terminal opened becomes the controlling one.
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.ttyname(other_end), os.O_RDWR, 0),
         (os.POSIX_SPAWN_DUP2, 0, 1),
@@ -83,11 +83,11 @@ def run_to_prompt(argv: list[str], env: dict[str, str]) -> tuple[float, str]:
         while not prompted and select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))[0]:
             try:
                 seen += os.read(terminal, 65536)
-            except OSError as error:  # what Linux says when the other end is closed
+            except OSError as error:  # Linux reports this when the other end is closed
                 if error.errno != errno.EIO:
                     raise
                 break
-            if CURSOR_QUERY in seen:  # a terminal would answer; some programs wait for it
+            if CURSOR_QUERY in seen:  # answer as a terminal would; some programs wait for it
                 seen = seen.replace(CURSOR_QUERY, b"")
                 os.write(terminal, b"\x1b[1;1R")
             prompted = PROMPT.search(ESCAPES.sub(b"", seen)) is not None
@@ -109,7 +109,7 @@ def python(code: str) -> list[str]:
 
 
 def program(name: str, *arguments: str) -> list[str]:
-    """A console script of this environment, or the module behind it where the package is not installed."""
+    """A console script of this environment, or its module if the package is not installed."""
     modules = {"minijax-repl": "minijax.repl", "ipython": "IPython"}
     script = Path(sys.executable).with_name(name)
     return [*([str(script)] if script.exists() else [sys.executable, "-m", modules[name]]), *arguments]
@@ -119,8 +119,8 @@ def program(name: str, *arguments: str) -> list[str]:
 class Startup:
     """A program of the subject against the same program of the reference.
 
-    ``command(library)`` gives the argument vector. With ``net`` the time of a bare Python process, taken in
-    the same round, is subtracted from all of them. ``reference`` names a reference other than the run's.
+    ``command(library)`` gives the argument vector. ``net`` subtracts the time of a bare Python process in the same
+    round from all of them. ``reference`` names a reference other than the run's.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""Rows about being watched: what a recorder costs. The reference is minijax itself, unwatched."""
+"""What a recorder costs. The reference is minijax without a recorder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def gradient(ns: Any) -> Thunk:
 
 @dataclass(frozen=True)
 class Watched:
-    """A gradient with a recorder of this level watching, against the same unwatched."""
+    """A gradient with a recorder of this level, against the same without one."""
 
     level: str
     budget: float
@@ -53,12 +53,12 @@ class Watched:
         unwatched(), watched()
         samples = interleaved(settings, {"reference": unwatched, "subject": watched})
         result.judge(samples["subject"], samples["reference"])
-        # What disturbs a run only makes it longer: the best of each are the least disturbed.
+        # Disturbances only make a run longer, so the minimum of each is the least disturbed.
         result.figure = min(samples["subject"]) / min(samples["reference"])
         result.verdict = verdict(result.figure, result.budget)
         result.note = "the best of each; against minijax itself"
         return result
 
 
-# A summary is on whenever a panel is shown. %step makes a full recording.
+# A visible panel records a summary. %step makes a full recording.
 WATCHING_ROWS = [Watched("summary", 1.6), Watched("full", 12.0)]

@@ -1,8 +1,8 @@
 """The table of rows measured in this process: every workload of the speed budgets, written once.
 
-A workload takes a library's namespace (``ns.numpy``, ``ns.lax``, ``ns.grad``, ...) and gives a function and its
+A workload takes a library's namespace (``ns.numpy``, ``ns.lax``, ``ns.grad``, ...) and returns a function and its
 arguments. The usual one is a chain that alternates ``sin`` and multiplication by a number slightly above one: its
-values and its derivative stay normal floats however long it gets, and XLA cannot simplify it away.
+values and derivatives stay normal floats at any length, and XLA cannot simplify it away.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Workload = Callable[[Any], tuple[Function, tuple[Any, ...]]]
 
 
 def mapped(f: Function, tree: Any) -> Any:
-    """``f`` on every leaf of dicts, lists and tuples; no library's own tree functions are relied on."""
+    """``f`` on every leaf of dicts, lists and tuples, without either library's tree functions."""
     if isinstance(tree, dict):
         return {key: mapped(f, item) for key, item in tree.items()}
     if isinstance(tree, (list, tuple)):
@@ -32,7 +32,7 @@ def mapped(f: Function, tree: Any) -> Any:
 
 
 def outside(make: Workload) -> Prepare:
-    """One call outside jit of a function that no library has seen."""
+    """One call, outside jit, of a function that is new to the library."""
 
     def prepare(ns: Any) -> Thunk:
         function, arguments = make(ns)
@@ -43,7 +43,7 @@ def outside(make: Workload) -> Prepare:
 
 
 def first_call(make: Workload) -> Prepare:
-    """``jit`` of a function that no library has traced, called once: tracing, lowering, XLA and the run."""
+    """``jit`` of a new function, called once: tracing, lowering, XLA and the run."""
 
     def prepare(ns: Any) -> Thunk:
         function, arguments = make(ns)
@@ -79,7 +79,7 @@ def cached(make: Workload, calls: int, device: bool = True, fetch: bool = False)
 
 
 def jnp_chain(ns: Any, n: int) -> Function:
-    """n operations the way a person writes them: ``sin(x) * number``."""
+    """n operations as people write them: ``sin(x) * number``."""
     sin = ns.numpy.sin
 
     def chain(x: Any) -> Any:
@@ -91,7 +91,7 @@ def jnp_chain(ns: Any, n: int) -> Function:
 
 
 def lax_chain(ns: Any, n: int) -> Function:
-    """The same from the ``lax`` functions, which convert nothing: closest to the bare primitives."""
+    """The same with ``lax`` functions, which convert nothing: closest to the bare primitives."""
     sin, mul, factor = ns.lax.sin, ns.lax.mul, array(ns, FACTOR)
 
     def chain(x: Any) -> Any:
@@ -106,7 +106,7 @@ CHAINS: dict[str, Callable[[Any, int], Function]] = {"lax": lax_chain, "jnp": jn
 
 
 def on_chain(style: str, n: int, use: Callable[[Any, Function], Function], shape: tuple[int, ...] = ()) -> Prepare:
-    """``use(ns, chain)`` gives a function of the chain's input; calling it is what the clock sees."""
+    """``use(ns, chain)`` returns a function of the chain's input; the clock measures its call."""
 
     def prepare(ns: Any) -> Thunk:
         function, x = use(ns, CHAINS[style](ns, n)), array(ns, np.full(shape, 0.9))
@@ -160,7 +160,7 @@ def lowered_to_text(ns: Any, f: Function) -> Function:
 
 
 def op_counts(text: Any) -> dict[str, int]:
-    """The arithmetic in a lowered module: two lowerings are comparable when they hold the same operations."""
+    """The arithmetic in a lowered module: two lowerings are comparable if they have the same operations."""
     text = text if isinstance(text, str) else text.as_text()
     return dict(Counter(re.findall(r"stablehlo\.(sine|cosine|multiply)\b", text)))
 
@@ -208,7 +208,7 @@ def sixth_derivative(use: Callable[[Any, Function], Function]) -> Prepare:
 
 
 def mlp_gradient(ns: Any) -> tuple[Function, tuple[Any, ...]]:
-    """The gradient of a loss of a network of three square layers."""
+    """The gradient of the loss of a network with three square layers."""
     tanh, total = ns.numpy.tanh, ns.numpy.sum
     draw = np.random.default_rng(0).standard_normal
 
@@ -239,7 +239,7 @@ HIDDEN = 64
 
 
 def scan_step(ns: Any) -> tuple[Function, tuple[Any, ...]]:
-    """A scan of ``CELLS`` cells that carry and emit eight numbers; a new cell each time."""
+    """A scan of ``CELLS`` steps that carries and emits eight numbers; a new body function each time."""
     sin, scan = ns.numpy.sin, ns.lax.scan
 
     def cell(c: Any, x: Any) -> tuple[Any, Any]:
@@ -251,14 +251,14 @@ def scan_step(ns: Any) -> tuple[Function, tuple[Any, ...]]:
 
 
 def of_emitted(make: Workload, ns: Any) -> tuple[Function, tuple[Any, ...]]:
-    """The gradient of the sum of all that a scan emits."""
+    """The gradient of the sum of a scan's stacked outputs."""
     total = ns.numpy.sum
     function, arguments = make(ns)
     return ns.grad(lambda *args: total(function(*args)[1])), arguments
 
 
 def while_step(ns: Any) -> tuple[Function, tuple[Any, ...]]:
-    """A loop of ``CELLS`` turns on eight numbers, whose end depends on a value."""
+    """A loop of ``CELLS`` iterations on eight numbers; its condition depends on a value."""
 
     def loop(limit: Any, x: Any) -> Any:
         return ns.lax.while_loop(
@@ -269,7 +269,7 @@ def while_step(ns: Any) -> tuple[Function, tuple[Any, ...]]:
 
 
 def recurrent_network(ns: Any) -> tuple[Function, tuple[Any, ...]]:
-    """A scan of ``CELLS`` cells of a recurrent network with ``HIDDEN`` units: XLA's work outweighs the call."""
+    """A scan of ``CELLS`` steps of a recurrent network with ``HIDDEN`` units: XLA's work outweighs the call."""
     tanh, scan = ns.numpy.tanh, ns.lax.scan
 
     def network(weight: Any, state: Any, inputs: Any) -> Any:
@@ -285,7 +285,7 @@ def recurrent_network(ns: Any) -> tuple[Function, tuple[Any, ...]]:
 
 
 def power_iteration(ns: Any) -> tuple[Function, tuple[Any, ...]]:
-    """A while loop of matrix-vector products that ends when a counter, a value, says so."""
+    """A while loop of matrix-vector products with a counter as the condition."""
 
     def iterate(weight: Any, x: Any, limit: Any) -> Any:
         def turn(carry: Any) -> Any:
@@ -312,8 +312,8 @@ def chain_row(
     n: int = 1_000,
     **options: Any,
 ) -> Row:
-    """A row of ``use`` on a chain of n operations, its figures per operation."""
-    repeat = use in (evaluated, pushed_forward, differentiated, linearized)  # what stages may be kept
+    """A row of ``use`` on a chain of n operations, with figures per operation."""
+    repeat = use in (evaluated, pushed_forward, differentiated, linearized)  # staging may use caches
     return Row(key, f"{title} ({style})", budget, on_chain(style, n, use, shape), ops=n, repeat=repeat, **options)
 
 
@@ -342,7 +342,7 @@ ROWS: list[Row] = [
     chain_row("lower.lax", "trace and lower, per equation", "lax", 0.10, lowered, **LOWERED),
     chain_row("lower.jnp", "trace and lower, per equation", "jnp", 0.10, lowered, **LOWERED),
     chain_row("lower.short", "trace and lower, 100 equations, each", "jnp", 0.07, lowered, n=100, **LOWERED),
-    # So that a library cannot win the rows above by putting the work off until the module is read.
+    # Otherwise a library could win the rows above by deferring the work until the module is read.
     chain_row("lower.text", "trace, lower and print", "jnp", 0.10, lowered_to_text, **LOWERED),
     *(
         Row(f"first.{key}", f"first call of jit, {title}", 0.80, first_call(make))

@@ -1,4 +1,4 @@
-"""Which equation each line of a module comes from, held against JAX's locations and against what XLA notes."""
+"""The equation of each line of a module, against JAX's locations and XLA's metadata."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.ops import table
 
 VECTOR = (8,)
 
-# Programs of either library, written once: the names ``lib``, ``jnp`` and ``lax`` are filled in for each.
+# Programs for either library, with the names ``lib``, ``jnp`` and ``lax`` filled in.
 SOURCE = """
 def chain(x):
     y = jnp.sin(x)
@@ -88,7 +88,7 @@ def lowered(fun: Callable[..., Any], shape: tuple[int, ...] = VECTOR) -> Any:
 
 
 def location_names(text: str) -> set[str]:
-    """The names of locations that hold others: those of operations, and of functions."""
+    """The names in locations: those of operations, and of functions."""
     return set(re.findall(r'^#loc\d* = loc\("([^"]*)"\(', text, re.MULTILINE))
 
 
@@ -107,7 +107,7 @@ def test_the_text_with_places_is_the_text_that_is_compiled(name: str) -> None:
 def test_locations_are_named_as_in_jax(name: str) -> None:
     ours = location_names(lowered(OURS[name]).as_text(debug_info=True))
     theirs = location_names(jax.jit(JAXS[name]).lower(jax.ShapeDtypeStruct(VECTOR, "float32")).as_text(debug_info=True))
-    # JAX writes the body of a scan, and its slices, as functions of their own
+    # JAX writes the body of a scan, and its slices, as separate functions
     theirs = {each.replace("closed_call/", "") for each in theirs}
     if name == "scanned":
         theirs |= {f"jit(scanned)/while/body/{each}" for each in theirs & {"cos", "add", "convert_element_type"}}
@@ -161,7 +161,7 @@ def test_every_operation_of_every_primitive_is_located() -> None:
             places = lower_places(closed, "f", host_callbacks=[])
             assert places.text == lower_closed(closed, "f", host_callbacks=[]), row
             for text, place in zip(places.text.split("\n"), places.lines, strict=True):
-                # a result that is a constant comes from no equation
+                # a result that is a constant has no equation
                 assert place is not None or "stablehlo." not in text or "stablehlo.constant" in text, (row, text)
             module = bindings.ir().Module.parse(places.located_text(), context)
             for op in operations(module.operation):
@@ -171,7 +171,7 @@ def test_every_operation_of_every_primitive_is_located() -> None:
 
 
 def noted(hlo: str) -> set[tuple[str, str]]:
-    """(op_name, line) of every instruction; JAX's lines stand in tables."""
+    """(op_name, line) of every instruction; JAX stores lines in tables."""
     frames: dict[str, str] = {}
     lines = dict(re.findall(r"(?m)^(\d+) \{file_name_id=\d+ function_name_id=\d+ line=(\d+)", hlo))
     for frame, place in re.findall(r"(?m)^(\d+) \{file_location_id=(\d+)", hlo):
@@ -228,7 +228,7 @@ def test_a_rule_of_an_authors_is_ascribed_to_its_equation() -> None:
     mlir.register_lowering(double, lambda ctx, x: [interpreters.mlir.ir_constant(np.float32(2.0))] and [x])
     places = lowered(lambda x: double.bind(x) + 1.0, ()).places()
     found = [place.eqn.primitive.name for place in places.lines if place is not None]
-    assert found.count("double_of_test_places") >= 2  # the call, and the function that it made
+    assert found.count("double_of_test_places") >= 2  # the call, and the function that it created
     assert places.found[0].name.endswith("/double_of_test_places")
 
 

@@ -1,1 +1,1 @@
-"""Programs over several devices, written once for both libraries, and what is compared of them."""
+"""Programs over several devices, written once for both libraries, and comparisons of them."""

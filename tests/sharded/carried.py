@@ -1,13 +1,13 @@
-"""Programs whose types say how arrays are sharded, taken from JAX to minijax and back, and read from their text.
+"""Programs with explicit sharding types, converted from JAX to minijax and back, and parsed from their text.
 
 ``python -m tests.sharded.carried [--every-way] [words of names]`` prints a JSON object: the name of each program ->
-what differs, an empty object if nothing does:
+its differences, an empty object if there are none:
 
-- "text": minijax's jaxpr beside JAX's.
-- "from_jax": the text of JAX's program brought here, which is JAX's; "again": brought here and back.
-- "to_jax": the text of ours brought there, which is ours, or JAX's.
-- "parsed": the text that our program has again when it was read from it.
-- "ours", and the ways of carrying programs and functions over: the values on eight devices, and how they are sharded.
+- "text": minijax's jaxpr against JAX's.
+- "from_jax": JAX's program converted here, against JAX's text; "again": the same after conversion back.
+- "to_jax": minijax's program converted to JAX, against minijax's text or JAX's.
+- "parsed": the text of minijax's program after parsing it.
+- "ours", and ways to convert programs and functions: the values on eight devices, and their shardings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import minijax
 from minijax import interop
 from minijax.extend.core import parse_jaxpr
 
-# A program: the function of a library, and the shapes and specs of its arguments.
+# A program: a function written with one library, and the shapes and specs of its arguments.
 Row = tuple[Callable[..., Any], list[tuple[tuple[int, ...], tuple[Any, ...]]]]
 
 
@@ -123,14 +123,14 @@ def _explicit(of: Any) -> Any:
 def argument(
     of: Any, shape: tuple[int, ...], spec: tuple[Any, ...], dtype: Any = np.float32, sums: dict[str, Any] | None = None
 ) -> Any:
-    """An array of the library ``of``, sharded so; ``sums`` are axes along which it is unreduced, or reduced."""
+    """A sharded array of the library ``of``; ``sums`` has its unreduced or reduced axes."""
     values = (np.arange(np.prod(shape)).reshape(shape) % 7 + 1).astype(dtype)
     put = of.device_put(values if dtype is np.int32 else values / 4, of.sharding.PartitionSpec(*spec))
     return of.sharding.reshard(put, of.sharding.PartitionSpec(*spec, **sums)) if sums else put
 
 
 def text(jaxpr: Any) -> str:
-    """The printed jaxpr without addresses. NumPy's integers are printed as Python's, also by JAX."""
+    """The printed jaxpr without addresses, with NumPy integers printed as Python's in both libraries."""
     with np.printoptions(legacy="1.25"):
         return re.sub(r"\s+", " ", re.sub(r" at 0x[0-9a-f]+", "", str(jaxpr)))
 
@@ -140,12 +140,12 @@ def _values(of: Any, outs: Any) -> list[Any]:
 
 
 def whole(of: Any, x: Any) -> Any:
-    """``x`` with its sums over devices taken."""
+    """``x`` with its pending sums over devices computed."""
     return of.sharding.reshard(x, of.sharding.PartitionSpec()) if x.sharding.spec.unreduced else x
 
 
 def _types(of: Any, outs: Any) -> list[str]:
-    """How arrays are sharded; whole dimensions at the end may be named or not."""
+    """The types and shardings of arrays, without unsharded dimensions at the end of specs."""
     return [f"{of.typeof(leaf)} {_without_end(of, leaf.sharding.spec)}" for leaf in of.tree.leaves(outs)]
 
 
@@ -157,7 +157,7 @@ def _without_end(of: Any, spec: Any) -> Any:
 
 
 def differing(name: str, every_way: bool) -> dict[str, Any]:
-    """What differs of one program."""
+    """The differences of one program."""
     (f, described), (g, _) = programs(minijax)[name], programs(jax)[name]
     mine, others = ([argument(of, *each) for each in described] for of in (minijax, jax))
     found: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""Where arrays lie that are made while a mesh is set, and how that is written: each row here and in JAX.
+"""Shardings of arrays created while a mesh is set, and their texts: each row in minijax and in JAX.
 
-``python -m tests.sharded.eager_rows`` prints a JSON object: the axes' types and the row -> [ours, theirs]. A result is
-what ``outcomes.described`` says.
+``python -m tests.sharded.eager_rows`` prints a JSON object: the axes' types and the row -> [ours, theirs]. A result
+comes from ``outcomes.described``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HOST = np.arange(8, dtype=np.float32)
 
 
 def _rows(of: Any, x: Any) -> dict[str, Any]:
-    """``x`` was made before the mesh was set."""
+    """``x`` was created before the mesh was set."""
     jnp, lax, random, P = of.numpy, of.lax, of.random, of.sharding.PartitionSpec
 
     def sharded() -> Any:
@@ -68,7 +68,7 @@ def _rows(of: Any, x: Any) -> dict[str, Any]:
 
 
 def _with_out_sharding(of: Any, x: Any) -> dict[str, Any]:
-    """What JAX refuses unless a mesh with explicit axes is set."""
+    """JAX refuses these unless a mesh with explicit axes is set."""
     spec = of.sharding.PartitionSpec("x")
     return {
         "zeros with out_sharding": lambda: of.numpy.zeros(8, out_sharding=spec),
@@ -88,9 +88,9 @@ def _all(of: Any) -> dict[str, Any]:
             rows = {**_rows(of, x), **_with_out_sharding(of, x)}
             found |= {f"{name}: {row}": described(of, make) for row, make in rows.items()}
     found |= {row: described(of, make) for row, make in _with_out_sharding(of, x).items()}
-    # nothing of it is left behind
+    # no mesh is left behind
     found["afterwards"] = described(of, lambda: (of.numpy.arange(8.0), x + 1, of.jacfwd(of.numpy.sin)(x)))
-    # one device's array whose type says that several divide it
+    # arrays on one device whose types are sharded
     mesh = of.make_mesh((4, 2), ("x", "y"))
     place = of.sharding.NamedSharding(mesh, of.sharding.PartitionSpec("x", "y"))
     sharded = of.device_put(np.ones((8, 8), np.float32), place)

@@ -1,7 +1,7 @@
-"""Programs whose types say how arrays are sharded, under transformations: what each gives here and in JAX.
+"""Programs with explicit sharding types, under transformations: the result of each in minijax and in JAX.
 
-``python -m tests.sharded.explicit_rows`` prints a JSON object: the name of each program -> [ours, theirs]. A result is
-what ``outcomes.described`` says. Functions with ``out_sharding=`` are staged too.
+``python -m tests.sharded.explicit_rows`` prints a JSON object: the name of each program -> [ours, theirs]. A result
+comes from ``outcomes.described``. Functions with ``out_sharding=`` are staged too.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _with_out_sharding(of: Any) -> dict[str, Any]:
         "bernoulli": lambda x: random.bernoulli(random.key(3), row, out_sharding=P("x")),
         "permutation": lambda x: random.permutation(random.key(3), 8, out_sharding=P("x")),
         "uniform": lambda x: random.uniform(random.key(3), (8,), out_sharding=P("x")),
-        # what is refused
+        # errors
         "duplicate axes": lambda x: jnp.zeros((8, 8), out_sharding=P("x", "x")),
         "not divisible": lambda x: jnp.zeros((7,), out_sharding=P("x")),
         "no such axis": lambda x: jnp.ones(8, out_sharding=P("q")),
@@ -144,7 +144,7 @@ def _with_out_sharding(of: Any) -> dict[str, Any]:
 
 def _text(of: Any, function: Any, x: Any) -> str:
     try:
-        # JAX prints the mesh that was set, here it is the one whose axes are left to the compiler
+        # JAX prints the current mesh, minijax the one whose axes are left to the compiler
         return re.sub(r"ctx_mesh=Mesh\(.*?\)\)", "ctx_mesh", text_of(of, function, [x]))
     except Exception as error:
         return kind(error)

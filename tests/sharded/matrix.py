@@ -1,14 +1,14 @@
-"""Every program in every mode on every mesh, beside JAX: ``python -m tests.sharded.matrix``.
+"""Every program in every mode on every mesh, against JAX: ``python -m tests.sharded.matrix``.
 
 ``[--devices N] [--mode auto|explicit|shard_map|mapped] [-k WORDS] [--slice] [--json]``. A cell is a program in a mode
-on a mesh: (1,), (2,), (4,), (8,), (2, 2), (4, 2) and (2, 4) of eight devices. In each the two libraries are asked for
-values and where they lie, when run at once (eager) and compiled; for the gradient of a sum of all results; for the
-collectives in the two compiled programs; for the kind of error; and, but for mode ``auto``, for the jaxpr's text.
+on a mesh: (1,), (2,), (4,), (8,), (2, 2), (4, 2) and (2, 4) of eight devices. Each cell compares
+values and their shardings, eager and compiled; the gradient of a sum of all results; the
+collectives in the two compiled programs; the class of errors; and, except in mode ``auto``, the jaxpr's text.
 
-``auto``: arguments are put over a mesh whose axes the compiler uses as it will. ``explicit``: over a mesh whose axes
-types carry, which is set. ``shard_map``: the program runs on each device's part; its results are stacked over all
-devices, and their sum is reduced over all. ``mapped``: the programs of ``programs``, which name their specs, on the
-mesh (4, 2); there forward derivatives, ``vmap`` and what ``from_jax`` makes of JAX's function are asked for too.
+``auto``: arguments are sharded over a mesh whose axes the compiler may use freely. ``explicit``: over the current mesh,
+whose axes are in the types. ``shard_map``: the program runs on each device's shard; its results are stacked over all
+devices, and their sum is reduced over all. ``mapped``: the programs of ``programs``, which have their own specs, on the
+mesh (4, 2), also with forward derivatives, ``vmap`` and ``from_jax`` of JAX's function.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 from tests.on_devices import COMPILED_QUICKLY
 
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
-if __name__ == "__main__":  # whoever imports this is not to have slower programs
+if __name__ == "__main__":  # an import must not slow down the importer's programs
     os.environ.setdefault("XLA_FLAGS", COMPILED_QUICKLY)
 
 import numpy as np
@@ -41,12 +41,12 @@ from tests.sharded.matrix_programs import PROGRAMS, Program
 MESHES = ((1,), (2,), (4,), (8,), (2, 2), (4, 2), (2, 4))
 MODES = ("auto", "explicit", "shard_map")
 MAPPED = "mapped"
-# What a slice asks of one mapped program, of the next, and of the one after it.
+# The ways that a slice compares for one mapped program, for the next, and for the one after it.
 TURNS = (("eager", "gradient", "text"), ("jit", "jvp", "vmap", "text"), ("eager", "from_jax", "text"))
 COLLECTIVE = re.compile(
     r"= (\(?[a-z]\w*\[.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
 )
-# Differences that stand, by program, mode and what was asked.
+# Accepted differences, by program, mode and way.
 KNOWN = {
     ("sorted", "shard_map", "text"): "JAX takes it that what is sorted along with the keys does not vary as they do",
     ("solve", "shard_map", "text"): "likewise",
@@ -63,7 +63,7 @@ Cell = tuple[str, str, tuple[int, ...]]
 
 
 class Names:
-    """A library's names as programs use them, and what its mode makes of communication."""
+    """A library's names for programs, with communication as the mode needs it."""
 
     def __init__(self, library: str, mode: str, sizes: tuple[int, ...]) -> None:
         self.top, self.mode = importlib.import_module(library), mode
@@ -82,11 +82,11 @@ class Names:
         return importlib.import_module(f"{self.top.__name__}.{name}")
 
     def here(self, axes: str) -> tuple[str, ...]:
-        """Those of the axes that the mesh has."""
+        """The axes that the mesh has."""
         return tuple(axis for axis in axes if axis in self.axes)
 
     def spec(self, *parts: str) -> Any:
-        """``P`` of parts as ``"x"``, ``"xy"`` or ``"-"``."""
+        """``P`` of parts such as ``"x"``, ``"xy"`` or ``"-"``."""
         named = [self.here(part) for part in parts]
         return self.sharding.PartitionSpec(*(n if len(n) > 1 else n[0] if n else None for n in named))
 
@@ -97,14 +97,14 @@ class Names:
         return self.lax.psum_scatter(x, axis, tiled=True) if self.mode == "shard_map" else x
 
     def out(self, *parts: str) -> dict[str, Any]:
-        """The option that says where a result lies, where types say that."""
+        """The ``out_sharding`` option, if types have shardings."""
         return {"out_sharding": self.spec(*parts)} if self.mode == "explicit" else {}
 
     def vary(self, x: Any, axes: str) -> Any:
         return self.lax.pcast(x, self.here(axes), to="varying") if self.mode == "shard_map" else x
 
     def placed(self, x: Any, *parts: str) -> Any:
-        """``x`` brought to where a spec says, by what the mode has for it."""
+        """``x`` resharded to a spec, by the operation of the mode."""
         if self.mode == "shard_map":
             return x
         if self.mode == "explicit":
@@ -113,7 +113,7 @@ class Names:
 
 
 def argument(ns: Names, text: str, draw: np.random.Generator) -> tuple[Any, Any]:
-    """What a program's argument is drawn as, and its spec."""
+    """The random value of a program's argument, and its spec."""
     kind, text = text.split(":") if ":" in text else ("f", text)
     words = [word.partition("@") for word in text.split()]
     shape = tuple(int(size) for size, _, _ in words)
@@ -136,7 +136,7 @@ def argument(ns: Names, text: str, draw: np.random.Generator) -> tuple[Any, Any]
 
 
 def total(ns: Names, out: Any) -> Any:
-    """A sum of all that can be differentiated."""
+    """A sum of all differentiable leaves."""
     found: Any = 0.0
     for leaf in ns.tree.leaves(out):
         leaf = leaf if hasattr(leaf, "dtype") else ns.jnp.asarray(leaf)
@@ -147,7 +147,7 @@ def total(ns: Names, out: Any) -> Any:
 
 
 def function(ns: Names, program: Program, specs: tuple[Any, ...]) -> Callable[..., Any]:
-    """The program as its mode runs it."""
+    """The program's function in its mode."""
 
     def run(*args: Any) -> Any:
         return program.of(ns, *args)
@@ -166,7 +166,7 @@ def function(ns: Names, program: Program, specs: tuple[Any, ...]) -> Callable[..
 
 
 def mapped(ns: Names, program: programs.Mapped) -> Callable[..., Any]:
-    """The function of a program that names its specs."""
+    """The function of a program that has its own specs."""
 
     def spec(text: str) -> Any:
         parts = text.split(",") if text else []
@@ -213,14 +213,14 @@ class Run:
         return self.ns.set_mesh(self.ns.mesh) if self.ns.mode == "explicit" else contextlib.nullcontext()
 
     def compiled(self, f: Any, **options: Any) -> Any:
-        """What ``f`` gives, and the collectives in its program."""
+        """The result of ``f``, and the collectives in its program."""
         jitted = self.ns.jit(f, **options)
         moved = COLLECTIVE.findall(jitted.lower(*self.arguments()).compile().as_text())
         kinds = sorted((kind, re.sub(r"\{.*?\}", "", type_)) for type_, kind in moved)
         return described(self.ns, jitted(*self.arguments())), kinds
 
     def ways(self) -> dict[str, Callable[[], Any]]:
-        """What is asked, each a function that gives what is compared."""
+        """Functions that return the results to compare, by way."""
         ns, f = self.ns, self.function
         asked = {
             "eager": lambda: (described(ns, f(*self.arguments())), None),
@@ -238,7 +238,7 @@ class Run:
 
 
 def described(ns: Names, out: Any) -> list[Any]:
-    """Of each leaf its value, type and place."""
+    """For each leaf its value, type and sharding."""
     found = []
     for leaf in ns.tree.leaves(out):
         if not hasattr(leaf, "sharding"):
@@ -253,7 +253,7 @@ def described(ns: Names, out: Any) -> list[Any]:
 
 
 def differing(ours: list[Any], theirs: list[Any]) -> str:
-    """What differs of two descriptions; '' if nothing does."""
+    """The difference of two descriptions; '' if none."""
     if len(ours) != len(theirs):
         return f"{len(ours)} results, JAX {len(theirs)}"
     for (a, type_a, place_a, where_a), (b, type_b, place_b, where_b) in zip(ours, theirs, strict=True):
@@ -271,7 +271,7 @@ def differing(ours: list[Any], theirs: list[Any]) -> str:
 
 
 def kinds(error: Exception) -> list[str]:
-    """What kind of error it is, by the names that both libraries have."""
+    """The class names of an error that both libraries have."""
     return [
         base.__name__
         for base in type(error).__mro__
@@ -287,7 +287,7 @@ def attempt(ask: Callable[[], Any]) -> tuple[Any, Exception | None]:
 
 
 def one_way(ours: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[str, bool]:
-    """What differs, and whether JAX refuses."""
+    """The difference, and whether JAX raises an error."""
     expected, refused = attempt(theirs)
     given, error = attempt(ours)
     if refused is not None:
@@ -309,7 +309,7 @@ def one_way(ours: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[str, bo
 
 
 def compared(cell: Cell, only: tuple[str, ...] = ()) -> tuple[dict[str, str], bool]:
-    """What differs in a cell, by what was asked, and whether JAX refuses it."""
+    """The differences of a cell by way, and whether JAX raises an error for it."""
     mine, other = Run("minijax", cell), Run("jax", cell)
     found, refusals = {}, []
     with mine.context(), other.context():
@@ -325,12 +325,12 @@ def compared(cell: Cell, only: tuple[str, ...] = ()) -> tuple[dict[str, str], bo
 
 
 def names(mode: str) -> Iterable[str]:
-    """The programs that a mode runs."""
+    """The programs of a mode."""
     return programs.PROGRAMS if mode == MAPPED else PROGRAMS
 
 
 def cells(modes: tuple[str, ...], devices: int | None, word: str) -> Iterator[Cell]:
-    """All cells that are asked for."""
+    """All selected cells."""
     for sizes in MESHES:
         if devices is None or np.prod(sizes) == devices:
             for mode in modes:
@@ -340,9 +340,9 @@ def cells(modes: tuple[str, ...], devices: int | None, word: str) -> Iterator[Ce
 
 
 def sliced(modes: tuple[str, ...]) -> list[tuple[Cell, tuple[str, ...]]]:
-    """Each program once, modes and meshes in turn, and what is asked of it: to be run often.
+    """Each program once with alternating modes and meshes, and the ways to compare: fast enough to run often.
 
-    Where types say how arrays are sharded, what costs little shows most: of every program the text.
+    Where types have shardings, the cheapest comparison finds the most: it compares the text of every program.
     """
     if modes == (MAPPED,):
         return [((name, MAPPED, (4, 2)), TURNS[i % 3]) for i, name in enumerate(programs.PROGRAMS)]

@@ -1,13 +1,13 @@
-"""Functions of arrays that are sharded over devices, each to be run in every mode on every mesh by ``matrix``.
+"""Functions of sharded arrays; ``matrix`` runs each in every mode on every mesh.
 
 A program is ``of(ns, *arguments)``, over either library's names. An argument is written as its dimensions, each with
-the axes of the mesh that divide it: ``"8@x 16@y"`` has shape (8, 16) and lies as ``P("x", "y")``; a letter before it
-tells what it holds (``"i:8@xy"`` integers, ``b`` truth values, ``h`` bfloat16, ``c`` complex numbers, ``k`` random
-keys, ``p`` positive definite matrices). A mesh of one axis has no ``y``, which then divides nothing.
+the mesh axes that shard it: ``"8@x 16@y"`` has shape (8, 16) and sharding ``P("x", "y")``. A letter before it
+is the kind of its elements (``"i:8@xy"`` integers, ``b`` booleans, ``h`` bfloat16, ``c`` complex numbers, ``k`` random
+keys, ``p`` positive definite matrices). A mesh of one axis has no ``y``, which then shards nothing.
 
-What depends on the mode is asked of ``ns`` (``matrix.Names``): ``psum`` and ``psum_scatter`` communicate
-inside ``shard_map`` and give their argument as it is elsewhere; ``out`` is the option that says where a result
-lies where types say that, and none elsewhere; ``vary`` makes a fresh value one that is sharded so.
+``ns`` (``matrix.Names``) has functions that depend on the mode: ``psum`` and ``psum_scatter`` communicate
+inside ``shard_map`` and return their argument elsewhere; ``out`` is the ``out_sharding`` option in explicit mode,
+and empty elsewhere; ``vary`` makes a new value varying.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 
 class Program(NamedTuple):
-    """A function of a namespace and arrays, and how its arguments are written."""
+    """A function of a namespace and arrays, and the texts of its arguments."""
 
     of: Callable[..., Any]
     arguments: tuple[str, ...]
@@ -28,7 +28,7 @@ PROGRAMS: dict[str, Program] = {}
 
 
 def program(name: str, *arguments: str, of: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Note a program under ``name``; without ``of`` the function is decorated."""
+    """Register a program under ``name``; without ``of``, as a decorator."""
 
     def note(function: Callable[..., Any]) -> Callable[..., Any]:
         assert name not in PROGRAMS, name
@@ -51,7 +51,7 @@ program("truth values", "b:8@x 16", "b:8@x 16", of=lambda ns, a, b: (a & ~b, ns.
 program("bfloat16", "h:8@x 16", "h:16 8@y", of=lambda ns, x, w: (x @ w, x.sum(1), x * 2))
 program("complex numbers", "c:8@x 16@y", of=lambda ns, x: (x * ns.jnp.conj(x), ns.jnp.abs(x)))
 
-# Products: which dimensions are sharded.
+# Products; the names say which dimensions are sharded.
 program("product, rows sharded", ROWS, "16 8", of=lambda ns, x, w: x @ w)
 program(
     "product over what is sharded",
@@ -175,7 +175,7 @@ program(
     of=lambda ns, x, a, b: ns.psum(ns.jnp.matmul(ns.nn.relu(x @ a), b, **ns.out("x", "-")), "y"),
 )
 
-# Trees, and what is handed on.
+# Trees, and forwarded values.
 program("a tree of results", XY, "8@x", of=lambda ns, x, y: {"s": x.sum(1) + y, "t": (x, [y * 2]), "n": None})
 program("donated", XY, of=lambda ns, x: x + 1, donated=(0,))
 program("a constraint", XY, of=lambda ns, x: ns.placed(ns.jnp.sin(x), "y", "-") * 2)

@@ -1,9 +1,9 @@
 """Training steps over many devices, over either library's names: a perceptron and a transformer, sharded in many ways.
 
-A model is written once. What divides it is a ``Plan``: which axis of the mesh has the batch (``data``), which has the
-hidden units, heads and words (``model``), and whether the whole step is one program that XLA divides (``jit``), or one
-device's program with its own collectives (``shard_map``). With ``gathered`` weights each device keeps a part of every
-parameter along ``data`` and all of it only while it is used (fully sharded data parallelism, ZeRO's third stage).
+A model is written once. A ``Plan`` shards it: which mesh axis has the batch (``data``), which has the hidden units,
+heads and words (``model``), and whether the whole step is one program that XLA partitions (``jit``), or one device's
+program with its own collectives (``shard_map``). With ``gathered`` weights each device keeps a shard of every parameter
+along ``data``, and the whole parameter only while it is used (fully sharded data parallelism, ZeRO stage 3).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RATE, FADING = 0.05, 0.9
 
 
 class Sizes(NamedTuple):
-    """Of a batch and the models; ``hidden``, ``heads`` and ``words`` are multiples of the devices along ``model``."""
+    """Sizes of a batch and the models; ``hidden``, ``heads`` and ``words`` are multiples of the ``model`` axis size."""
 
     batch: int = 16
     width: int = 16
@@ -31,9 +31,9 @@ class Sizes(NamedTuple):
 class Plan(NamedTuple):
     """How a step is sharded.
 
-    ``style``: 'placed' (shardings of the arguments alone), 'named' (``in_shardings`` and ``out_shardings``),
-    'constrained' (also of activations), 'mapped' (``shard_map`` of the whole step), 'outside' (the gradient is taken
-    of a mapped loss), 'partly' (mapped along ``data``, left to XLA along ``model``).
+    ``style``: 'placed' (only arguments have shardings), 'named' (``in_shardings`` and ``out_shardings``),
+    'constrained' (also activations), 'mapped' (``shard_map`` of the whole step), 'outside' (gradient
+    of a mapped loss), 'partly' (mapped along ``data``; XLA partitions along ``model``).
     """
 
     style: str
@@ -48,16 +48,16 @@ class Plan(NamedTuple):
 
     @property
     def in_parts(self) -> bool:
-        """Whether the loss sees only its device's part of hidden units, heads and words."""
+        """Whether the loss sees only its device's shard of hidden units, heads and words."""
         return self.style in ("mapped", "outside")
 
 
 class Hooks(NamedTuple):
-    """What a model asks of its plan.
+    """Operations of a model that depend on its plan.
 
-    ``whole(leaf, axis)`` is a parameter ready for use, which may be sharded along ``axis``; ``summed`` adds up parts of
-    a sum over ``model``, ``largest`` does so of a maximum, ``first(n)`` is the first word of this device's n, ``kept(x,
-    *spec)`` says how an activation lies, ``mean`` is that of all devices' batches.
+    ``whole(leaf, axis)`` is a parameter ready for use, which may be sharded along ``axis``; ``summed`` adds partial
+    sums over ``model``, ``largest`` is the same for a maximum, ``first(n)`` is the first word of this device's n,
+    ``kept(x, *spec)`` constrains the sharding of an activation, ``mean`` is the mean over all devices' batches.
     """
 
     whole: Callable[[Any, Any], Any]
@@ -69,7 +69,7 @@ class Hooks(NamedTuple):
 
 
 class Model(NamedTuple):
-    """Its parameters and a batch as NumPy trees, how each lies (names of axes), and the loss of both."""
+    """Functions for its parameters and a batch as NumPy trees, their shardings (names of axes), and the loss."""
 
     start: Callable[[Sizes], Any]
     specs: Callable[[Sizes], Any]
@@ -84,7 +84,7 @@ def _draw(seed: int) -> Callable[..., np.ndarray]:
 
 
 def perceptron_start(sizes: Sizes) -> Any:
-    """A layer that is sharded by columns, then one that is sharded by rows, as often as there are layers."""
+    """For each layer pair, a layer sharded by columns, then one sharded by rows."""
     draw = _draw(0)
 
     def layer() -> dict[str, np.ndarray]:
@@ -98,7 +98,7 @@ def perceptron_start(sizes: Sizes) -> Any:
 
 
 def perceptron_specs(sizes: Sizes) -> Any:
-    """Of each parameter the axis along which each of its dimensions is sharded."""
+    """For each parameter, the axis that shards each of its dimensions."""
     layer = {"in": ("data", "model"), "bias": ("model",), "out": ("model", "data")}
     return [layer for _ in range(sizes.layers)]
 
@@ -110,7 +110,7 @@ def perceptron_batch(sizes: Sizes) -> Any:
 
 
 def perceptron_loss(ns: Any, hooks: Hooks, params: Any, inputs: Any, targets: Any) -> Any:
-    """The mean square of what is missed."""
+    """The mean squared error."""
     x = inputs
     for layer in params:
         hidden = ns.nn.gelu(x @ hooks.whole(layer["in"], 0) + layer["bias"])
@@ -120,7 +120,7 @@ def perceptron_loss(ns: Any, hooks: Hooks, params: Any, inputs: Any, targets: An
 
 
 def transformer_start(sizes: Sizes) -> Any:
-    """Words and places, blocks of attention and a perceptron in one array each, and the head."""
+    """Embeddings of words and positions, attention blocks and a perceptron in one array each, and the head."""
     draw = _draw(2)
     each = sizes.width // sizes.heads
 
@@ -143,7 +143,7 @@ def transformer_start(sizes: Sizes) -> Any:
 
 
 def transformer_specs(sizes: Sizes) -> Any:
-    """Of each parameter the axis along which each of its dimensions is sharded."""
+    """For each parameter, the axis that shards each of its dimensions."""
     block = {
         "look": (None, "data", None, "model", None),
         "take": (None, "model", None, "data"),
@@ -155,7 +155,7 @@ def transformer_specs(sizes: Sizes) -> Any:
 
 
 def transformer_batch(sizes: Sizes) -> Any:
-    """Words, and those that come next."""
+    """Words, and the next words."""
     words = np.random.default_rng(3).integers(0, sizes.words, (sizes.batch, sizes.length + 1)).astype(np.int32)
     return words[:, :-1], words[:, 1:]
 
@@ -183,14 +183,14 @@ def _block(ns: Any, hooks: Hooks, block: Any, x: Any) -> Any:
 
 
 def transformer_loss(ns: Any, hooks: Hooks, params: Any, words: Any, following: Any) -> Any:
-    """The mean of minus the log probability of the word that follows.
+    """The mean negative log probability of the next word.
 
-    Words are sharded along ``model``: a device looks up those that it has, and the parts are added.
+    Words are sharded along ``model``: each device looks up its own words, and the results are added.
     """
     jnp = ns.jnp
     table = hooks.whole(params["words"], 1)
     x = hooks.summed(_looked_up(ns, hooks, table, words)) + params["places"]
-    again = ns.checkpoint(lambda x, block: _block(ns, hooks, block, x))  # the backward pass computes blocks again
+    again = ns.checkpoint(lambda x, block: _block(ns, hooks, block, x))  # the backward pass recomputes blocks
     x, _ = ns.lax.scan(lambda x, block: (again(x, block), None), x, params["blocks"])
     scores = hooks.kept(x @ hooks.whole(params["head"], 0), "data", None, "model")
     scores = scores - hooks.largest(ns.lax.stop_gradient(scores.max(-1, keepdims=True)))
@@ -200,12 +200,12 @@ def transformer_loss(ns: Any, hooks: Hooks, params: Any, words: Any, following: 
 
 
 def _is(ns: Any, hooks: Hooks, words: Any, count: int) -> Any:
-    """Which of this device's ``count`` words each of ``words`` is: 1 there, 0 elsewhere."""
+    """One-hot vectors of ``words`` over this device's ``count`` words."""
     return (words[..., None] - hooks.first(count) == ns.jnp.arange(count)).astype("float32")
 
 
 def _looked_up(ns: Any, hooks: Hooks, table: Any, words: Any) -> Any:
-    """The rows of the words in this device's part of the table, zeros for others."""
+    """The rows of the words in this device's shard of the table, zeros for others."""
     at = words - hooks.first(len(table))
     here = (at >= 0) & (at < len(table))
     return ns.jnp.where(here[..., None], table[ns.jnp.where(here, at, 0)], 0.0)
@@ -234,7 +234,7 @@ PLANS = {
 
 
 def whole_here(ns: Any) -> Hooks:
-    """The hooks of a program that sees all of its arrays."""
+    """The hooks of a program that sees whole arrays."""
     return Hooks(lambda w, _: w, lambda x: x, lambda x: x, lambda n: 0, lambda x, *_: x, lambda x: x)
 
 
@@ -259,14 +259,14 @@ def hooks_of(ns: Any, plan: Plan, mesh: Any) -> Hooks:
 
 
 def mesh_of(ns: Any, plan: Plan) -> Any:
-    """The mesh of ``plan``, with the axes along which anything is sharded."""
+    """The mesh of ``plan``, with the axes that shard something."""
     sizes = {name: size for name, size in (("data", plan.data), ("model", plan.model)) if size > 1}
     devices = np.array(ns.devices()[: plan.data * plan.model])
     return ns.sharding.Mesh(devices.reshape(*sizes.values()), tuple(sizes))
 
 
 class Training(NamedTuple):
-    """A jitted step, from a state and a batch to a state and the loss; with a state and a batch where they begin."""
+    """A jitted step, from a state and a batch to a state and the loss; with an initial state and a batch."""
 
     step: Any
     state: Any
@@ -280,7 +280,7 @@ def _momentum(ns: Any, state: Any, slope: Any) -> Any:
 
 
 def on_one_device(ns: Any, model: Model, sizes: Sizes) -> Training:
-    """The step that is not sharded."""
+    """The unsharded step."""
     hooks = whole_here(ns)
 
     def step(state: Any, inputs: Any, targets: Any) -> Any:
@@ -293,7 +293,7 @@ def on_one_device(ns: Any, model: Model, sizes: Sizes) -> Training:
 
 
 def sharded(ns: Any, model: Model, plan: Plan, sizes: Sizes) -> Training:
-    """The step that is sharded as ``plan`` says."""
+    """The step, sharded by ``plan``."""
     mesh = mesh_of(ns, plan)
     hooks = hooks_of(ns, plan, mesh)
 
@@ -302,7 +302,7 @@ def sharded(ns: Any, model: Model, plan: Plan, sizes: Sizes) -> Training:
         return ns.P(*[name if name in there else None for name in names])
 
     def over(params: Any, wanted: Callable[[Any], Any]) -> Any:
-        # the specs of the parameters have tuples as leaves
+        # the specs of the parameters are tuples, which must count as leaves
         leaves, form = ns.tree.flatten(params)
         names = ns.tree.leaves(model.specs(sizes), is_leaf=lambda x: isinstance(x, tuple))
         return ns.tree.unflatten(form, [wanted(each) for each, _ in zip(names, leaves, strict=True)])
@@ -321,7 +321,7 @@ def sharded(ns: Any, model: Model, plan: Plan, sizes: Sizes) -> Training:
         return model.loss(ns, hooks, p, inputs, targets)
 
     if plan.style in ("outside", "partly"):
-        # what is left to XLA is not in the specs
+        # the specs omit the axis that XLA partitions
         part = along_data if plan.style == "partly" else lambda spec: spec
         loss = ns.shard_map(
             loss,

@@ -1,4 +1,4 @@
-"""Tables of programs that both libraries run: what a program gives, or how it is refused."""
+"""Tables of programs that both libraries run: the results of a program, or the class of its error."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ import minijax
 
 
 def raise_mistakes(error: Exception) -> None:
-    """Raise an error that comes of a mistake in a program: with it both libraries stumble, and nothing is compared."""
+    """Raise an error that comes from a mistake in the test program: both libraries would fail, and compare equal."""
     unbound_axis = str(error).startswith("unbound axis name")
     if isinstance(error, (AttributeError, ImportError, NameError)) and not unbound_axis:
         raise error
 
 
 def kind(error: Exception) -> str:
-    """The kind of error by which a program is refused, which is not to be a mistake of its own."""
+    """The class of a program's error, unless that comes from a mistake in the test program."""
     raise_mistakes(error)
     return type(error).__name__
 
 
 def leaves(of: Any, make: Callable[[], Any]) -> list[Any] | str:
-    """The leaves of what ``make()`` gives with the library ``of``, or the kind of its error."""
+    """The leaves of ``make()`` with the library ``of``, or the class of its error."""
     try:
         return of.tree.leaves(make())  # type: ignore[no-any-return]
     except Exception as error:
@@ -37,7 +37,7 @@ def leaves(of: Any, make: Callable[[], Any]) -> list[Any] | str:
 
 
 def described(of: Any, make: Callable[[], Any]) -> Any:
-    """Of each array its type, its spec or place, whether it is committed and its sum; or the kind of the error."""
+    """For each array its type, its spec or sharding, whether it is committed and its sum; or the class of the error."""
     given = leaves(of, make)
     if isinstance(given, str):
         return given
@@ -54,17 +54,17 @@ def described(of: Any, make: Callable[[], Any]) -> Any:
 
 
 def text_of(ns: Any, f: Any, args: list[Any]) -> str:
-    """The jaxpr as it is printed, without parameters of explicit meshes that say None, and how a mesh is written."""
+    """The printed jaxpr without explicit sharding parameters that are None, and without the text of meshes."""
     text = re.sub(r"\s*\b(out_)?sharding=None", "", str(ns.make_jaxpr(f)(*args)))
     text = re.sub(r"\bmesh=(Abstract)?Mesh\(.*\)", "mesh", text)
     text = re.sub(r"np\.int64\((\d+)\)", r"\1", text)
-    return re.sub(r"\s+", " ", text).replace("[ ", "[").replace(" ]", "]")  # lines are broken where None is left out
+    return re.sub(r"\s+", " ", text).replace("[ ", "[").replace(" ]", "]")  # lines break where None was left out
 
 
 def print_both(results: Callable[[Any], dict[str, Any]]) -> None:
-    """Print the results of both libraries, which ``results`` gives by name: name -> [ours, theirs], as JSON.
+    """Print the results of both libraries, which ``results`` returns by name: name -> [ours, theirs], as JSON.
 
-    What they print themselves goes to standard error: JAX says so when it has found NaNs.
+    Output of the programs goes to standard error: JAX prints when it finds NaNs.
     """
     with contextlib.redirect_stdout(sys.stderr):
         ours, theirs = results(minijax), results(jax)

@@ -1,11 +1,11 @@
-"""Runs the code of a page with both libraries, cell by cell: ``python -m tests.sharded.pages PAGE...``.
+"""Run the code of a page with both libraries, cell by cell: ``python -m tests.sharded.pages PAGE...``.
 
-A page is Markdown, whose cells are the fenced blocks ``{code-cell}`` or else those of Python, or a notebook. The page
-runs twice, each time in a process with eight devices: as it stands, and with imports of jax changed. Of each cell are
-compared what it prints and shows, the error that ends it, and the values, types and shardings of the variables that it
-sets.
+A page is Markdown, with ``{code-cell}`` blocks or else Python blocks as cells, or a notebook. The page
+runs twice, each time in a process with eight devices: unchanged, and with minijax in place of jax in imports. For each
+cell the comparison covers its output, the error that ends it, and the values, types and shardings of the variables that
+it sets.
 
-Errors are compared by their kinds, those too that a cell catches and shows; cells that show other words are counted.
+Errors, also those that a cell catches and prints, are compared by class. Cells with other output are counted.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ import numpy as np
 
 from tests.on_devices import COMPILED_QUICKLY
 
-# Numbers that both show may differ by so much of themselves; arrays too, and by as much of their largest element, or of
-# one: sums of many products are only as near.
+# Relative tolerance of printed numbers and of arrays. Arrays also have it as absolute tolerance, times their largest
+# element (or 1), because sums of many products are no more precise.
 NEAR = 2e-5
-# What stands in what is shown for the message of an error.
+# Replaces the message of an error in output.
 _MESSAGE = "<message of {}>"
 _FENCE = re.compile(r"(?ms)^```\{code-cell\}[^\n]*\n(.*?)^```\s*$")
 _PYTHON = re.compile(r"(?ms)^```(?:python|py)\s*\n(.*?)^```\s*$")
@@ -41,7 +41,7 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:e[-+]?\d+)?")
 
 
 def cells(path: Path) -> list[str]:
-    """The code of a page, without what the page's own tools read, with lines of IPython's as plain statements."""
+    """The code of a page, without options for the page's tools, with IPython's lines as plain statements."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".ipynb":
         found = ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
@@ -56,7 +56,7 @@ def _without_options(cell: str) -> str:
 
 
 def _plain(cell: str) -> str:
-    """What is timed is run once and not shown; what is for the shell, or other magics, is left out."""
+    """``%timeit`` statements run once without output; shell commands and other magics are dropped."""
     lines = []
     for each in cell.split("\n"):
         timed = re.match(r"(\s*)%timeit(?:\s+-\w\s*\d+)*\s+(.*)", each)
@@ -78,7 +78,7 @@ def _changed(line: re.Match[str]) -> str:
 
 
 def described(value: Any) -> Any:
-    """What is to be the same of a variable: a tree of (type, sharding, NumPy value); None of what is not compared."""
+    """The compared parts of a variable: a tree of (type, sharding, NumPy value), or None for other values."""
     if isinstance(value, (tuple, list)):
         found = [described(each) for each in value]
         return None if None in found else found
@@ -91,15 +91,15 @@ def described(value: Any) -> Any:
         return ["host", type(value).__name__, np.asarray(value)]
     if hasattr(value, "addressable_shards"):
         with contextlib.suppress(Exception):
-            # JAX writes a weak type with a tilde here, minijax in another way
-            weak = ", weak" if getattr(value, "weak_type", False) else ""  # JAX's keys say nothing of it
+            # JAX marks a weak type with a tilde here, minijax in another way
+            weak = ", weak" if getattr(value, "weak_type", False) else ""  # JAX's keys have no weak_type
             about = [str(value.sharding), str(value.aval).lstrip("~") + weak, bool(value.committed)]
             return [*about, None if "key<" in str(value.dtype) else np.asarray(value)]
     return None
 
 
 class _Caught(ast.NodeTransformer):
-    """Makes each ``except ... as e`` of a cell note ``e``."""
+    """Makes each ``except ... as e`` of a cell record ``e``."""
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.ExceptHandler:  # noqa: N802, as ``ast`` names it
         self.generic_visit(node)
@@ -109,7 +109,7 @@ class _Caught(ast.NodeTransformer):
 
 
 def run(code: Sequence[str]) -> list[dict[str, Any]]:
-    """What each cell does."""
+    """The output, error, variables and caught errors of each cell."""
     caught: list[tuple[str, str]] = []
     names: dict[str, Any] = {"__name__": "__main__"}
     names["__caught__"] = lambda error: caught.append((type(error).__name__, str(error)))
@@ -137,7 +137,7 @@ def run(code: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def ran(path: Path, library: str) -> list[dict[str, Any]]:
-    """What each cell of the page does, with the named library, in a process of its own."""
+    """The results of the page's cells with the named library, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results"
         command = [sys.executable, "-m", "tests.sharded.pages", str(path), "--only", library, "--into", str(results)]
@@ -148,9 +148,9 @@ def ran(path: Path, library: str) -> list[dict[str, Any]]:
 
 
 def shown(text: str, caught: Sequence[tuple[str, str]] = ()) -> str:
-    """Printed text as it is compared: without colours, addresses, the library's name, and empty space in pictures.
+    """Printed text for comparison: without colours, addresses, the library's name, and empty space in pictures.
 
-    For the messages of the errors ``caught`` it has their kinds.
+    The messages of the errors ``caught`` become their classes.
     """
     text = re.sub(r"\x1b\[[\d;]*m", "", text)
     for kind, message in caught:
@@ -168,14 +168,14 @@ def shown(text: str, caught: Sequence[tuple[str, str]] = ()) -> str:
 
 
 def near(a: str, b: str) -> bool:
-    """Whether texts are the same but for the last digits of numbers, and for how wide these make them."""
+    """Whether texts are equal except for the last digits of numbers and the widths that these cause."""
     words = [re.sub(r"\s+", "", _NUMBER.sub("#", each)) for each in (a, b)]
     first, second = ([float(n) for n in _NUMBER.findall(each)] for each in (a, b))
     return words[0] == words[1] and np.allclose(first, second, rtol=NEAR, atol=0)
 
 
 def alike(a: Any, b: Any) -> bool:
-    """Whether two descriptions are the same, up to rounding."""
+    """Whether two descriptions are equal up to rounding."""
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         if a.dtype != b.dtype or a.shape != b.shape:
             return False
@@ -190,7 +190,7 @@ def alike(a: Any, b: Any) -> bool:
 
 
 def short(value: Any, most: int = 300) -> str:
-    """A description as it is shown: the types and shardings first, as they say most."""
+    """The printed form of a description: types and shardings first, because they say most."""
     if isinstance(value, list) and len(value) == 4 and isinstance(value[1], str):
         return f"{value[1]} {value[0]}{'' if value[2] else ', uncommitted'}: {str(value[3])[:most]}"
     if isinstance(value, dict):
@@ -201,7 +201,7 @@ def short(value: Any, most: int = 300) -> str:
 
 
 def differs(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, list[str]]:
-    """In what a cell is not the same: what it shows, its error (by kind), and variables."""
+    """The differences of a cell: its output, its error (by class), and variables."""
     found = {}
     a, b = (shown(each["shown"], each.get("caught", ())) for each in (ours, theirs))
     if a != b and not near(a, b):

@@ -1,6 +1,6 @@
-"""Functions run by ``shard_map`` on a mesh of axes ``x`` and ``y``, over either library's names.
+"""Functions that ``shard_map`` runs on a mesh of axes ``x`` and ``y``, over either library's names.
 
-A program is ``function(ns)``, which gives the function to be mapped, with its specs as strings: ``"x,y"`` is
+A program is ``function(ns)``, which returns the function to map, with its specs as strings: ``"x,y"`` is
 ``P("x", "y")``, ``""`` is ``P()``, ``"xy,-"`` is ``P(("x", "y"), None)``, and ``"None"`` is None.
 """
 
@@ -13,7 +13,7 @@ Function = Callable[..., Any]
 
 
 class Mapped(NamedTuple):
-    """A program: its function, specs, options, the shapes of its arguments, and which are differentiated in."""
+    """A program: its function, specs, options, the shapes of its arguments, and the differentiated ones."""
 
     make: Callable[[Any], Function]
     in_specs: tuple[str, ...]
@@ -91,7 +91,7 @@ simple(
 simple("in groups, unchecked", lambda ns, x: ns.lax.psum(x, "x", axis_index_groups=[[0, 1], [2, 3]]), check_vma=False)
 
 
-# what JAX refuses
+# errors in JAX
 simple("in groups", lambda ns, x: ns.lax.psum(x, "x", axis_index_groups=[[0, 1], [2, 3]]))
 simple("a carry that comes to vary", lambda ns, x: ns.lax.scan(lambda c, r: (c + r.sum(), c), 0.0, x)[1])
 simple("branches of two types", lambda ns, x: ns.lax.cond(x[0, 0] > 0, lambda: ns.lax.psum(x, "x"), lambda: x))

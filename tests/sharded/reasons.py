@@ -1,8 +1,8 @@
-"""What asked for each collective, beside JAX: ``python -m tests.sharded.reasons [--mode MODE] [-k WORDS] [--json]``.
+"""The reason of each collective, against JAX: ``python -m tests.sharded.reasons [--mode MODE] [-k WORDS] [--json]``.
 
-Every program of ``matrix_programs`` in every mode and of ``programs``, on 4 times 2 devices, itself and its gradient.
-JAX names each instruction of its compiled program, ``transpose(jvp())/shard_map/reduce_scatter``: which primitive it is
-of, and whether that was transposed, is to be what the microscope says.
+Every program of ``matrix_programs`` in every mode and of ``programs``, on 4 times 2 devices, and its gradient.
+JAX names each instruction of its compiled program, ``transpose(jvp())/shard_map/reduce_scatter``: the primitive, and
+whether it was transposed, must agree with the microscope.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from tests.sharded import matrix
 SHAPE = (4, 2)
 KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
 INSTRUCTION = re.compile(rf'= \(?[a-z]\w*\[.* ({KINDS})(?:-start)?\(.*?op_name="([^"]*)"')
-# Of each kind of collective, primitives and whether these were transposed: of several, if XLA has merged them.
+# For each kind of collective, its primitives and whether they were transposed; several if XLA merged them.
 Found = collections.Counter[tuple[str, frozenset[str], frozenset[bool]]]
-# What JAX lowers by way of another one, which it names: the reason here names the user's.
+# Primitives that JAX lowers through another one, whose name it shows: minijax names the user's.
 BY_WAY = {"reduce": {"argmax", "argmin"}, "reduce_window_sum": {"cumsum"}, "dynamic_slice": {"scan"}}
 KNOWN = {"fft": "the transposed rule is JAX's own, whose lines are not known to be of the transpose"}
 
 
 def same(ours: Found, theirs: Found) -> bool:
-    """Whether both say the same, but for the names of what JAX lowers by way of another primitive."""
+    """Whether both agree, except for names of primitives that JAX lowers through another primitive."""
     left = ours - theirs
     for kind, names, flags in (theirs - ours).elements():
         ways = set().union(*(BY_WAY.get(name, ()) for name in names))
@@ -44,9 +44,9 @@ def same(ours: Found, theirs: Found) -> bool:
 
 
 def theirs(text: str) -> Found:
-    """Of JAX's compiled program."""
+    """The collectives of JAX's compiled program."""
     found: Found = collections.Counter()
-    for kind, name in INSTRUCTION.findall(text):  # ``jit(f)/psum``; of what was merged ``(jit(f)/psum:...)``
+    for kind, name in INSTRUCTION.findall(text):  # ``jit(f)/psum``; for merged ones ``(jit(f)/psum:...)``
         each = name.split(":")
         primitives = frozenset(re.findall(r"[\w-]+", part)[-1] for part in each)
         found[kind, primitives, frozenset("transpose(" in part for part in each)] += 1
@@ -54,7 +54,7 @@ def theirs(text: str) -> Found:
 
 
 def ours(lowered: Any) -> tuple[Found, list[str]]:
-    """The same of ours, and the reasons."""
+    """The collectives of minijax's program, and their reasons."""
     listed, found = of_lowered(lowered), collections.Counter()
     for each in listed:
         primitives = frozenset(equation.primitive for equation in each.equations)
@@ -63,7 +63,7 @@ def ours(lowered: Any) -> tuple[Found, list[str]]:
 
 
 def lowered(mode: str, name: str, library: str) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """A program, and its gradient if it has one, as functions that lower them."""
+    """Functions that lower a program, and its gradient if it has one."""
     run = matrix.Run(library, (name, mode, SHAPE))
     ns, f, args, wrt = run.ns, run.function, run.arguments(), run.wrt
     loss = lambda *xs: matrix.total(ns, f(*xs))  # noqa: E731
@@ -73,7 +73,7 @@ def lowered(mode: str, name: str, library: str) -> Iterator[tuple[str, Callable[
 
 
 def compared(mode: str, name: str) -> Iterator[tuple[str, int, str, list[str]]]:
-    """For each way that JAX has: how many collectives, what differs ('' if nothing does), and the reasons."""
+    """For the program and its gradient: the number of collectives, the difference ('' if none), and the reasons."""
     mine, other = (matrix.Run(library, (name, mode, SHAPE)) for library in ("minijax", "jax"))
     with mine.context(), other.context():
         for (way, their), (_, our) in zip(lowered(mode, name, "jax"), lowered(mode, name, "minijax"), strict=True):
@@ -82,7 +82,7 @@ def compared(mode: str, name: str) -> Iterator[tuple[str, int, str, list[str]]]:
                 continue
             expected = theirs(program.compile().as_text())
             program, error = matrix.attempt(our)
-            if error is not None or name in KNOWN:  # the former is the matrix's to tell
+            if error is not None or name in KNOWN:  # ``matrix`` reports the error
                 continue
             found, reasons = ours(program)
             more, fewer = dict(found - expected), dict(expected - found)

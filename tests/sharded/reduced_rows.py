@@ -1,7 +1,7 @@
-"""Sums over devices that are not taken yet, as types say them: what each program gives here and in JAX.
+"""Unreduced types, whose sums over devices are pending: the result of each program in minijax and in JAX.
 
 ``python -m tests.sharded.reduced_rows`` prints a JSON object: the name of each program -> [ours, theirs]. A result is
-its jaxpr's text, and types, places and values of its arrays, sums taken; or the kind of the error.
+its jaxpr's text with types, shardings and reduced values of its arrays, or the class of the error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import minijax
 from tests.sharded.carried import text, whole
 from tests.sharded.outcomes import kind, print_both
 
-# What a program is: a function and its arguments; or a function of none, of which the result alone is compared.
+# A program: a function and its arguments; or a function without arguments, which is compared only by its result.
 Row = tuple[Any, ...]
 
 
@@ -51,13 +51,13 @@ def _rows(of: Any) -> dict[str, Row]:
         return jnp.tanh(x @ w).sum()
 
     def accumulated(w: Any, xs: Any) -> Any:
-        """Gradients of the steps are added on each device; the sum over the devices is taken once."""
+        """Each device accumulates the gradients of the steps; they are summed over the devices once."""
         w = reshard(w, R)
         g, _ = lax.scan(lambda g, x: (g + of.grad(loss)(w, x), None), reshard(jnp.zeros((8, 4)), U), xs)
         return reshard(g, P())
 
     def scattered(w: Any, x: Any) -> Any:
-        """A weight that is sharded is gathered where it is used; its gradient is summed and sharded in one step."""
+        """A sharded weight is gathered where it is used; its gradient is summed and sharded in one step."""
         f = mapped(
             lambda w, x: lax.psum(jnp.tanh(x @ lax.all_gather(w, "x", tiled=True, to="reduced")).sum(), "x"),
             (P("x"), P("x")), P(),
@@ -150,13 +150,13 @@ def _rows(of: Any) -> dict[str, Row]:
 
 
 def typed(of: Any, f: Any) -> list[Any]:
-    """The type, the spec and the values of what ``f`` returns under jit."""
+    """The type, the spec and the values of the result of ``f`` under jit."""
     x = of.jit(f)()
     return [str(of.typeof(x)), str(x.sharding.spec), np.asarray(x).tolist()]
 
 
 def mapped_type(of: Any, mapped: Any, wr: Any, b: Any) -> list[Any]:
-    """What types inside of ``shard_map`` say."""
+    """The types inside ``shard_map``."""
     P, found = of.sharding.PartitionSpec, []
 
     def f(r: Any, b: Any) -> Any:
@@ -177,12 +177,12 @@ def _described(of: Any, row: Row) -> Any:
         said = str(of.make_jaxpr(f)(*args))
         outs = of.jit(f)(*args)
     except Exception as error:
-        # some of JAX's rules stumble over such specs before they come to say that there is none
+        # some JAX rules fail on such specs before they report that they do not support them
         stumbled = type(error) is ValueError and " is dangerous when PartitionSpec has " in str(error)
         return "NotImplementedError" if stumbled else kind(error)
-    # JAX lets numbers of its own rules through ``reshard``, and sums along no dimension
+    # JAX passes constants of its rules through ``reshard``, and sums along no dimension
     said = re.sub(r"\w+:f32\[\] = (reshard [\d.]+:f32\[\]|reduce_sum\[axes=\(\).*?\] \w+)", "", text(said))
-    # so that letters of variables are not compared, but for programs in which none is left out
+    # compares no variable names, except in types where nothing was removed
     found: list[Any] = [re.findall(r"= (\w+)", said), sorted(set(re.findall(r"\w+\[[\w@,()]*\]\{[^}]*\}", said)))]
     for leaf in of.tree.leaves(outs):
         value = np.asarray(whole(of, leaf))
@@ -197,7 +197,7 @@ def _all(of: Any) -> dict[str, Any]:
 
 
 def _beside_whole() -> dict[str, Any]:
-    """Derivatives -> their values for an argument that is reduced, and for one that is not."""
+    """Derivatives -> their values for a reduced argument, and for a replicated one."""
     of, P = minijax, minijax.sharding.PartitionSpec
     functions = {"a number": lambda w: (w * w).sum(), "a vector": lambda w: w * w * 3.0}
     functions["a choice"] = lambda w: of.numpy.where(w > 2, w * w * 3.0, 0.0)

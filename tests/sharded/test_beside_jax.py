@@ -1,4 +1,4 @@
-"""The commands of this folder, each on a part of its programs: one process with eight devices."""
+"""The commands of this folder, each on some of its programs: one process with eight devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_programs_of_sharded_arrays_are_carried_over_and_read_back() -> None:
     found = printed("-m", "tests.sharded.carried", quickly=True)
     assert found
     for differing in found.values():
-        differing.pop("text", None)  # see tests.oracle.texts: here programs need not be written alike, but carried
+        differing.pop("text", None)  # tests.oracle.texts compares texts; this test compares conversions
     assert {name: differing for name, differing in found.items() if differing} == {}
 
 
@@ -28,7 +28,7 @@ def test_programs_give_what_jax_gives_where_jax_gives_it() -> None:
 
 
 def test_collectives_are_ascribed_as_jax_names_them() -> None:
-    """Programs that have an underscore in their names: those of collectives."""
+    """Programs with an underscore in their names: those of collectives."""
     found = printed("-m", "tests.sharded.reasons", "--json", "--mode", "mapped", "-k", "_")
     assert found["collectives"] >= 8 and found["differing"] == {}
 

@@ -1,4 +1,4 @@
-"""Types that say how arrays are sharded, and arrays that are made while a mesh is set, beside JAX: eight devices."""
+"""Explicit sharding types, and arrays created while a mesh is set, against JAX: eight devices."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_errors_of_types_name_operation_line_types_and_an_action(
 
 
 def test_derivatives_of_what_is_reduced_are_those_of_what_is_whole() -> None:
-    """JAX refuses most of these: a sum that is taken too early shows as a value that is too large."""
+    """JAX raises errors for most of these; a sum that is taken too early would give too large a value."""
     rows = printed("-m", "tests.sharded.reduced_rows", "--whole", quickly=True)
     assert len(rows) == 15
     assert {name: reduced for name, (reduced, _) in rows.items()} == {name: whole for name, (_, whole) in rows.items()}
@@ -68,7 +68,7 @@ MODULES = ("numpy", "lax", "random", "nn", "nn.initializers", "numpy.linalg", "o
 
 
 def signatures() -> Iterator[tuple[str, Any, Any]]:
-    """Of each public function of JAX that takes a sharding, its parameters and those of ours: names and kinds."""
+    """For each public function of JAX with a sharding parameter, its parameters and minijax's: names and kinds."""
     import jax.numpy as jnp
 
     import minijax.numpy
@@ -92,7 +92,7 @@ def signatures() -> Iterator[tuple[str, Any, Any]]:
                 yield prefix + public, parameters(getattr(ours, public)), taken
 
 
-# Options of jnp.array that JAX takes by position with a warning; the updates of x.at take theirs as **options.
+# JAX takes options of jnp.array by position with a warning; the updates of x.at take theirs as **options.
 OTHERWISE = ("numpy.array", "x.at[i].")
 
 

@@ -1,4 +1,4 @@
-"""``shard_map`` against JAX's on eight devices, which a process of its own has: values, derivatives, errors, jaxprs."""
+"""``shard_map`` against JAX's on eight devices in a separate process: values, derivatives, errors, jaxprs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Meshes without devices: programs are lowered as for those that have them, compiled, shown, and refused to run."""
+"""Meshes without devices: programs are lowered and compiled as for real devices, displayed, and refuse to run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_program_is_compiled_for_devices_that_are_not_there_and_they_are_gone_
         return found
 
     monkeypatch.setattr(client, "simulated", counted)
-    client.runtime()  # this process's own client, which stays
+    client.runtime()  # this process's own client, which stays alive
     lowered = jax.jit(product).lower(X, W)
     assert "mhlo.num_partitions = 256" in lowered.as_text()
     compiled = lowered.compile()

@@ -1,4 +1,4 @@
-"""Training on eight devices, sharded in many ways: losses are one device's and JAX's, and so is what XLA sends."""
+"""Training on eight devices with many shardings: losses equal one device's and JAX's, collectives equal JAX's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.on_devices import printed
 
-# Sums of float32 in another order; the command tells how far the losses are apart: 5e-7 at most.
+# float32 sums in another order; the command prints the difference of the losses: at most 5e-7.
 NEAR = 2e-6
 CHOSEN = (
     "perceptron: data",
@@ -30,7 +30,7 @@ def found() -> dict[str, Any]:
 
 
 def kinds(name: str) -> dict[tuple[str, int], int]:
-    """How often each kind of collective stands in a program, by how many devices take part."""
+    """The number of collectives of each kind in a program, by the number of devices that take part."""
     counts: dict[tuple[str, int], int] = {}
     for kind, size, _, _, count in found()[name]["collectives"]:
         counts[kind, size] = counts.get((kind, size), 0) + count
@@ -53,9 +53,9 @@ def test_steps_over_devices_are_those_of_one_device_and_jax(name: str) -> None:
 
 
 def test_collectives_are_those_that_the_division_needs() -> None:
-    # gradients of all parameters and the loss at once
+    # gradients of all parameters and the loss in one all-reduce
     assert kinds("perceptron: data") == {("all-reduce", 8): 1}
-    # one sum of each layer forward and, but for the first, backward
+    # one sum per layer forward and, except for the first, backward
     assert kinds("perceptron: model, mapped") == {("all-reduce", 8): 1}
     gathered = kinds("perceptron: data x model, gathered, mapped")
     assert gathered == {("all-gather", 2): 2, ("reduce-scatter", 2): 2, ("all-reduce", 4): 1, ("all-reduce", 2): 1}

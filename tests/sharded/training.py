@@ -1,7 +1,8 @@
-"""Both libraries train on eight devices: ``python -m tests.sharded.training [--large] [--steps N] [ends of names]``.
+"""Train on eight devices: ``python -m tests.sharded.training [--large] [--steps N] [ends of names]``.
 
-Prints, of each model and plan, the losses, how far they are from those of one device and from JAX's, the collectives of
-the compiled step, and what of these is otherwise in JAX: then it exits with 1. With ``--json`` it prints all as JSON.
+For each model and plan, in both libraries, prints the losses, their distance from those of one device and from JAX's,
+the collectives of the compiled step, and their differences from JAX's: then it exits with 1. With ``--json`` it prints
+all as JSON.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ LARGE = Sizes(batch=64, width=128, hidden=512, heads=8, length=64, words=1024, l
 
 
 def sent(text: str) -> list[Any]:
-    """The collectives of a compiled program's text: how often each kind, devices that take part, bytes, and loop."""
+    """The collectives in a compiled program's text: number of each kind, devices that take part, bytes, and loop."""
     lines = tuple(text.split("\n"))
     none = Pane("", "")
-    # nothing is asked of what they are for
+    # empty: reasons are not needed
     closed, placement = minijax.make_jaxpr(lambda: ())(), Placement((), None, (), ())
     programs = LinkedPrograms((), (), none, none, Pane("", "hlo", lines, (), ((),) * len(lines)))
     each_sent = collectives(programs, closed, placement, text)
@@ -43,12 +44,12 @@ def sent(text: str) -> list[Any]:
 
 
 def lies(ns: Any, tree: Any) -> list[str]:
-    """How the leaves lie."""
+    """The shardings of the leaves."""
     return [str(getattr(leaf, "sharding", None)) for leaf in ns.tree.leaves(tree)]
 
 
 def trained(ns: Any, made: Training, steps: int) -> dict[str, Any]:
-    """What a few steps give, and what their program is."""
+    """The results of a few steps, and properties of their program."""
     step, state, batch = made
     began = time.perf_counter()
     compiled = step.lower(state, *batch).compile()
@@ -56,7 +57,7 @@ def trained(ns: Any, made: Training, steps: int) -> dict[str, Any]:
     text = compiled.as_text()
     given = re.findall(r"\((\d+), \{\}, \w+-alias\)", text.partition("\n")[0])
     taken_from = [str(each) for each in ns.tree.leaves(compiled.input_shardings[0][0])]
-    run = step if ns.top is minijax else compiled  # a call of JAX's step would compile it once more
+    run = step if ns.top is minijax else compiled  # a call of JAX's step would compile it again
     losses, gone = [], 0
     for number in range(steps):
         before = ns.tree.leaves(state)
@@ -82,7 +83,7 @@ def apart(losses: list[float], others: list[float]) -> float:
 
 
 def compared(ours: dict[str, Any], theirs: dict[str, Any], alone: list[float]) -> dict[str, Any]:
-    """What is to be known of a program, with ``differs``: in what it is not as JAX's."""
+    """The measurements of a program; ``differs`` has the differences from JAX's."""
     exact = ("collectives", "memory given away", "arguments given away", "results lie")
     return {
         **ours,
@@ -93,7 +94,7 @@ def compared(ours: dict[str, Any], theirs: dict[str, Any], alone: list[float]) -
 
 
 def results(words: list[str], sizes: Sizes, steps: int, show: Any) -> dict[str, Any]:
-    """Of every program whose name ends with one of ``words``, or of all, what ``compared`` gives."""
+    """``compared`` for every program whose name ends with one of ``words``, or for all."""
     ours, theirs = (Names(name, "auto", (4, 2)) for name in ("minijax", "jax"))
     found = {}
     for called, model in MODELS.items():
