@@ -51,7 +51,7 @@ LONG = (
     "interop/test_borrowed.py::test_functions_among_the_params_are_let_go_and_what_has_no_hash_is_refused",
     "interop/test_programs.py::test_every_program_of_the_tables_is_imported_equation_by_equation_and_goes_back",
     "ipython/test_extension.py::test_a_bare_step_opens_at_the_exception_of_the_last_cell",
-    "ipython/test_extension.py::test_what_a_notebook_keeps_of_a_long_program_is_bounded_and_says_so",
+    "ipython/test_extension.py::test_output_of_a_long_program_is_bounded_and_says_so",
     "oracle/test_counted.py::test_a_summary_counts_what_rules_would_have_bound",
     "oracle/test_primitives.py::test_staged_as_jax_stages_it",
     "oracle/test_primitives.py::test_the_same_values_under_every_transformation",
@@ -68,7 +68,7 @@ LONG = (
     "sharded/test_training.py::test_what_was_chosen_was_run",
     "test_config.py::test_where_programs_run_and_what_may_be_moved",
     "test_sharding.py::test_programs_on_sharded_arrays_give_what_jax_gives",
-    "tools/metal/test_collectives.py::test_collectives_of_the_partitioner_belong_to_the_equations_they_are_for",
+    "tools/metal/test_collectives.py::test_collectives_are_ascribed_to_equations_with_a_reason",
     "tools/test_explain_keys.py::test_each_element_of_a_batch_is_a_key",
     "tools/test_explain_nan.py::test_hints",
 )

@@ -55,7 +55,7 @@ def terminal(cursor: Cursor) -> list[str]:
 
 
 @pytest.mark.parametrize("from_file", (False, True))
-def test_devices_on_a_page_are_those_of_the_terminal(window, from_file):
+def test_the_devices_pane_of_a_page_matches_the_terminal(window, from_file):
     recording = recorded()
     kept = storage.from_json(storage.to_json(with_devices(recording))) if from_file else recording
     window.show(widget_html(kept))
@@ -78,7 +78,7 @@ def test_devices_on_a_page_are_those_of_the_terminal(window, from_file):
     assert {"sin", "reduce_scatter", "mul", "shard_map"} <= {*seen}
 
 
-def test_another_device_is_given_something_else(window):
+def test_choosing_another_device_shows_its_values(window):
     recording = recorded()
     cursor = Cursor(recording)
     assert cursor.to_bind(primitive="reduce_scatter")
@@ -93,7 +93,7 @@ def test_another_device_is_given_something_else(window):
     assert after == terminal(cursor)
 
 
-def test_a_program_of_one_device_has_no_such_pane():
+def test_a_program_on_one_device_has_no_devices_pane():
     _, recording = record(jnp.sin, 1.0)
     assert "devices" not in payload(recording)
     assert payload(recorded())["devices"] is True

@@ -87,7 +87,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(widget, "MOMENTS_IN_PART", 25)
 
 
-def test_parts_come_when_the_reader_comes_to_them(window, small_parts):
+def test_parts_are_requested_on_demand(window, small_parts):
     made = Page(window, Step(recording("rnn")))
     made.show()
     assert made.asked == ["script", "page"] and not window.one(".mjw-arguments").is_displayed()
@@ -112,7 +112,7 @@ def test_parts_come_when_the_reader_comes_to_them(window, small_parts):
     assert {"iteration 1 of 3"} <= chosen and window.console() == []
 
 
-def test_a_search_goes_on_in_parts_that_are_still_to_come(window, small_parts):
+def test_a_search_requests_further_parts(window, small_parts):
     made = Page(window, Step(recording("loop")))
     made.show()
     cursor = Cursor(recording("loop"))
@@ -144,7 +144,7 @@ def test_moving_an_argument_records_again(window):
     assert window.one(".mjw-said").text == "" and window.console() == []
 
 
-def test_what_cannot_be_recorded_is_said_and_the_page_stays(window):
+def test_a_failed_recording_is_reported_and_the_page_stays(window):
     step = stepping("f", {"x": 3.0})
 
     def fails(leaves: Any) -> Any:

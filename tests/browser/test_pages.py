@@ -35,7 +35,7 @@ return [...document.querySelectorAll('.mjw-columns .mjw-scroll')].map(
 """
 
 
-def test_choosing_a_line_marks_what_python_says_is_linked(window):
+def test_choosing_a_line_marks_its_linked_lines(window):
     linked = programs()
     window.show(programs_html(linked, highlight))
     panes = window.all(".mjw-columns .mjw-scroll")
@@ -124,7 +124,7 @@ SHOWN = document(
 STYLE = "const all = getComputedStyle(document.querySelectorAll(arguments[0])[arguments[1]]); return all[arguments[2]];"
 
 
-def test_a_stepper_without_script_of_its_own_is_brought_to_life(window):
+def test_a_stepper_without_a_script_uses_an_earlier_outputs_script(window):
     window.show()
     window.run(INSERT, widget_html(recording("jit"), highlight))
     borders = window.run(STYLE, ".mjw-stage", 0, "borderTopWidth")
@@ -138,7 +138,7 @@ def test_a_stepper_without_script_of_its_own_is_brought_to_life(window):
     assert len(window.all("head .mjw-style")) == 1
 
 
-def test_a_stepper_that_is_alone_is_its_log(window):
+def test_a_stepper_without_any_script_is_shown_as_its_log(window):
     window.show(lent(widget_html(recording("vmap of grad"), highlight)))
     assert not window.all(".mjw-stage") and window.console() == []
     said = window.one(".mjw-static").text
@@ -146,7 +146,7 @@ def test_a_stepper_that_is_alone_is_its_log(window):
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_a_document_that_is_alone_is_laid_out_and_can_be_read(window, dark):
+def test_a_document_without_style_is_laid_out_and_readable(window, dark):
     """Its layout is that of a document with its own style; its colours are the page's."""
     own = "<style>:root{color-scheme:light dark}body{background:Canvas;color:CanvasText}</style>"
     boxes = (
@@ -162,7 +162,7 @@ def test_a_document_that_is_alone_is_laid_out_and_can_be_read(window, dark):
     assert len({window.run(STYLE, ".mj-literal", 0, "color"), window.run(STYLE, "body", 0, "color")}) == 1
 
 
-def test_nothing_sticks_out_of_480_pixels(window):
+def test_everything_fits_480_pixels(window):
     stepper = widget_html(recording("vmap of grad"), highlight)
     session = batch.new_session({})
     session.run_line("def f(x): y = jnp.sin(x) * x; z = jnp.tanh(y + 1.0); return jnp.sum(z * y)")
@@ -195,7 +195,7 @@ def test_nothing_sticks_out_of_480_pixels(window):
         ("document.documentElement.setAttribute('theme', 'dark')", True),  # Colab
     ],
 )
-def test_other_notebooks_say_whether_they_are_dark(host, dark, window):
+def test_vscode_and_colab_set_the_colour_scheme(host, dark, window):
     """Pages are marked as VS Code and Colab mark theirs; the system's colour scheme is the opposite one."""
     window.show(to_html(SHOWN, highlight), widget_html(recording("jit"), highlight), dark=not dark)
     colour = "#1e1e1e" if dark else "#ffffff"

@@ -74,7 +74,7 @@ def row(found: Stages, each: StageLine) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", ["JAX: attention", "two files"])
-def test_every_line_belongs_to_what_python_says(name, window):
+def test_every_line_has_the_links_that_python_computes(name, window):
     found = made(name)
     assert len(found.spots) > 1
     window.show(stages_html(found, highlight))
@@ -112,7 +112,7 @@ def test_every_line_belongs_to_what_python_says(name, window):
         assert dot == ("●" if changed else "○" if has else " "), stage.title
 
 
-def test_what_changed_is_before_and_after(window):
+def test_a_pass_is_shown_as_a_diff(window):
     found = made("network")
     window.show(stages_html(found, highlight))
     passes = [stage for stage in found.all if stage.previous >= 0]
@@ -135,7 +135,7 @@ def test_what_changed_is_before_and_after(window):
         window.run("document.querySelector('[data-way=changes]').click()")
 
 
-def test_where_lines_are_cut_nothing_is_said_to_have_changed(window, monkeypatch):
+def test_cut_lines_are_not_compared(window, monkeypatch):
     monkeypatch.setattr(stages_page, "MOST_LINES", 12)
     found = made("network")
     window.show(stages_html(found, highlight))
@@ -156,7 +156,7 @@ def test_where_lines_are_cut_nothing_is_said_to_have_changed(window, monkeypatch
     assert cut > 0
 
 
-def test_differences_are_few(window):
+def test_differences_are_minimal(window):
     """The diff is minimal: it keeps as many lines as the longest common subsequence, computed the plain way."""
     window.show()
     script = (Path(pipeline.__file__).parents[1] / "pages" / "stages.js").read_text("utf-8")
@@ -174,7 +174,7 @@ def test_differences_are_few(window):
         assert sum(sign == " " for sign, _, _ in found) == common[-1, -1]
 
 
-def test_keys_go_from_line_to_line_and_from_stage_to_stage(window):
+def test_keys_move_between_lines_and_stages(window):
     found = made("network")
     window.show(stages_html(found, highlight))
     titles = "return document.querySelector('.mjw-stages [aria-selected=true]').title"

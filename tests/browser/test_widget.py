@@ -105,7 +105,7 @@ def shown(read: dict[str, Any]) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_step_there_and_back_shows_what_python_computes(name, window, monkeypatch):
+def test_every_step_forwards_and_back_matches_python(name, window, monkeypatch):
     if name == "scan":  # its programs are longer than 2 equations
         monkeypatch.setattr(panes, "MOST_EQUATIONS", 2)
     window.show(widget_html(recording(name), highlight))
@@ -155,7 +155,7 @@ return out;
 
 
 @pytest.mark.parametrize("name", CHOOSING)
-def test_iterations_and_examples_show_what_python_computes_for_them(name, window):
+def test_iterations_and_examples_match_python(name, window):
     window.show(widget_html(recording(name)))
     cursor = Cursor(recording(name))
     known = at_hand(recording(name))
@@ -202,7 +202,7 @@ def test_keys_choose_iterations_and_examples(window):
     assert "no variable of a loop is known here" in window.all(".mjw-status")[0].text
 
 
-def test_what_a_page_does_not_hold_of_a_loop_is_said(window, monkeypatch):
+def test_a_page_reports_missing_iterations(window, monkeypatch):
     monkeypatch.setattr("minijax.tools.pages.choices.MOST_CHOICES", 2)
     window.show(widget_html(recording("rnn")))
     window.run(READ + "while (!root.querySelector('.mjw-held')) press('into')")
@@ -271,7 +271,7 @@ def choices(found: list[origins.OriginChoice], cursor: Cursor) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_page_walks_to_the_origins_and_uses_that_python_finds(name, window):
+def test_following_values_on_a_page_matches_python(name, window):
     window.show(widget_html(recording(name)))
     cursor = Cursor(recording(name))
     known: dict[int, Any] = {}
@@ -304,7 +304,7 @@ def test_keys_walk_to_an_operand_and_back(window):
     assert "nothing to return to" in window.one(".mjw-status").text
 
 
-def test_each_button_moves_as_the_cursor_does(window):
+def test_each_button_moves_like_the_cursor(window):
     window.show(widget_html(recording("vmap of grad")))
     cursor = Cursor(recording("vmap of grad"))
     rng = random.Random(4)
@@ -425,7 +425,7 @@ def test_searching(window):
     assert "does not occur after" in window.one(".mjw-status").text
 
 
-def test_it_can_be_used_without_seeing_it(window):
+def test_the_widget_is_accessible(window):
     window.show(widget_html(recording("vmap of grad")))
     assert window.one(".mjw-stage").get_attribute("role") == "group"
     for button in window.all(".mjw-bar button"):
@@ -442,7 +442,7 @@ def test_it_can_be_used_without_seeing_it(window):
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("jupyter", ["", "true", "false"], ids=["page", "Jupyter light", "Jupyter dark"])
-def test_every_text_can_be_read_in_light_and_in_dark(jupyter, dark, window):
+def test_every_text_has_contrast_in_light_and_dark(jupyter, dark, window):
     window.show(widget_html(recording("vmap of grad"), highlight), dark=dark)
     if jupyter:
         window.run(
@@ -454,7 +454,7 @@ def test_every_text_can_be_read_in_light_and_in_dark(jupyter, dark, window):
     assert window.readable(jupyter == "false" if jupyter else dark) > 100
 
 
-def test_it_loads_nothing_and_leaves_nothing(window):
+def test_the_widget_loads_nothing_and_adds_no_globals(window):
     window.show()
     before = set(window.run("return Object.getOwnPropertyNames(window)"))
     address = window.show(widget_html(recording("scan"), highlight))
@@ -482,7 +482,7 @@ def test_hostile_text_is_shown_as_text(window):
     assert window.console() == []
 
 
-def test_without_scripts_the_log_is_there_and_folds(window):
+def test_without_scripts_the_log_is_shown_and_folds(window):
     window.show(widget_html(recording("vmap of grad")), scripts=False)
     assert not window.all(".mjw-stage")
     text = window.one(".mjw-static").text
@@ -511,7 +511,7 @@ for (let i = 0; i < 2; i += 1) {
 """
 
 
-def test_an_output_that_a_notebook_inserts_works_and_once_only(window):
+def test_an_inserted_output_starts_exactly_once(window):
     window.show()
     window.run(INSERT, widget_html(recording("vmap of grad"), highlight))
     assert len(window.all(".mjw-stage")) == 2
@@ -523,7 +523,7 @@ def test_an_output_that_a_notebook_inserts_works_and_once_only(window):
     assert window.console() == []
 
 
-def test_a_broken_widget_leaves_its_text_and_the_others(window):
+def test_a_broken_widget_keeps_its_text_and_does_not_affect_others(window):
     markup = widget_html(recording("error"))
     broken = re.sub(r'(<script type="application/json">).*?(</script>)', r"\1{\2", markup, flags=re.S)
     window.show(broken, markup)

@@ -53,7 +53,7 @@ def pattern(lines: list[str]) -> str:
     return "".join(piece for part in parts for piece in part)
 
 
-def test_sessions_of_the_prompt_show_what_the_readme_says():
+def test_readme_sessions_give_the_shown_output():
     sessions = [each for each in blocks("text", "### Learn how it works") if each.startswith("in [")]
     session = new_session({})
     session.settings.panel_keys = dict(PANEL_KEYS)
@@ -73,7 +73,7 @@ def test_sessions_of_the_prompt_show_what_the_readme_says():
     assert compared > 30
 
 
-def test_cells_of_ipython_run():
+def test_readme_cells_run():
     (session,) = (each for each in blocks("text", "In IPython or a notebook:") if each.startswith("In ["))
     with Blocks("README.md") as page:
         shown = [page.run("ipython", [], code) for code, _ in entries(session)]
@@ -86,7 +86,7 @@ def test_the_program_runs_and_prints_its_jaxpr():
         assert "lambda" in page.run("python", [], program).partition('class="printed"')[2]
 
 
-def test_commands_are_those_that_ci_and_these_tests_run():
+def test_readme_commands_match_ci():
     install, documentation, test = blocks("sh", "# minijax")
     assert documentation == ".venv-test/bin/python -m docs\n"  # ``tests.docs.pages.built``
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")

@@ -46,7 +46,7 @@ def test_every_page_is_written_and_every_block_is_on_it(site):
     assert count > 100
 
 
-def test_what_blocks_show_is_what_they_gave(site):
+def test_pages_show_the_output_of_their_blocks(site):
     assert "Array(-2.979985, dtype=float32, weak_type=True)" in shown(site / "index.html")
     assert "first NaN made by mul" in shown(site / "problems.html")
     assert "0.07700378 after 48 events" in shown(site / "stepping.html")
@@ -60,17 +60,17 @@ def test_what_blocks_show_is_what_they_gave(site):
     assert len({row[:3] for row in rows}) == 20 and all(computed == compiled for *_, computed, compiled in rows)
 
 
-def test_a_page_that_cannot_be_made_in_a_process_of_its_own_ends_the_build():
+def test_a_failed_page_process_stops_the_build():
     with pytest.raises(PageError, match="no_such_page"):
         made_apart("no_such_page", 2)
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_a_page_opens_by_itself(file, site, window):
+def test_a_page_opens_without_a_server(file, site, window):
     assert faults(window, site / file) == []
 
 
-def test_links_lead_somewhere(site):
+def test_links_have_targets(site):
     assert broken_links(site) == []
 
 
@@ -104,13 +104,13 @@ def test_links_of_the_markdown_lead_to_files_of_the_repository():
             assert (HERE / link).exists(), (path.name, link)
 
 
-def test_without_its_libraries_a_recording_comes_from_the_gallery(monkeypatch):
+def test_without_its_libraries_a_page_uses_the_shipped_recording(monkeypatch):
     monkeypatch.setitem(site_gallery.PAGES, "adam", ("no_such_library",))
     recording, said = site_gallery.recorded("adam")
     assert not recording.has_values and said.endswith("this page was made without no_such_library.")
 
 
-def test_the_contents_of_a_narrow_page_are_folded_away(site, window):
+def test_a_narrow_page_folds_its_navigation(site, window):
     window.open(site / "index.html", width=480)
     assert not window.one("nav").is_displayed()
     window.one("header label").click()
@@ -119,7 +119,7 @@ def test_the_contents_of_a_narrow_page_are_folded_away(site, window):
     assert window.one("nav").is_displayed() and not window.one("#menu").is_displayed()
 
 
-def test_the_gallery_has_values_where_it_could_record(site):
+def test_gallery_pages_recorded_at_build_have_values(site):
     page = (site / "gallery" / "graph_network.html").read_text(encoding="utf-8")
     assert "values are in the process that recorded them" not in page
     listed = shown(site / "gallery.html")
@@ -140,19 +140,19 @@ def test_the_gallery_has_values_where_it_could_record(site):
         ("text", [], "anything", "cannot be run"),
     ],
 )
-def test_a_block_that_goes_wrong_ends_the_build(kind, words, code, said):
+def test_a_failing_block_stops_the_build(kind, words, code, said):
     before = Path.cwd()
     with pytest.raises(PageError, match=said), Blocks("a page") as blocks:
         blocks.run(kind, words, code)
     assert Path.cwd() == before and stack_depth() == 0
 
 
-def test_sections_that_are_no_recordings_are_refused():
+def test_gallery_sections_without_a_recording_are_refused():
     with pytest.raises(PageError, match="differ: .*'nobody'"):
         sections("# The gallery\n\n## nobody\n\nsomething\n")
 
 
-def test_installing_is_said_as_the_readme_says_it():
+def test_install_commands_match_the_readme():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for path in HERE.glob("*.md"):
         for info, code in FENCE.findall(path.read_text(encoding="utf-8")):

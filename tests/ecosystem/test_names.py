@@ -98,7 +98,7 @@ def test_the_share_of_names_that_real_libraries_use() -> None:
     assert not [name for name, kind in kinds.items() if kind == BORROWED and not works(found(name))]
 
 
-def test_whose_a_name_is() -> None:
+def test_names_are_ours_borrowed_or_missing() -> None:
     assert whose("jax.numpy.sin") == whose("jax.lax") == whose("jax.tree_util.tree_map") == OURS
     assert whose("jax.numpy.no_such_name") == whose("jax.no_such_module") == MISSING
     assert whose("jax.scipy.special.hyp2f1") == BORROWED

@@ -27,7 +27,7 @@ GRADIENT_EAGER = {"probability.gaussian_process": 6e-6}
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_value_gradient_and_batch_are_jaxs(name: str) -> None:
+def test_value_gradient_and_batch_match_jax(name: str) -> None:
     """Evaluated operation by operation, and compiled; its recording has the program's lines."""
     fun, wanted = program(name), expected(name)
     example, mine = fun.example, from_jax(fun)
@@ -72,7 +72,7 @@ def lines_of(fun: Any) -> set[str]:
 # the warning comes from the replaced libraries, whose modules are below minijax here
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:minijax.interop.replaced")
 @pytest.mark.parametrize("name", [name for name in ALL if name not in NOT_REPLACED])
-def test_a_program_of_replaced_libraries_is_jaxs(name: str) -> None:
+def test_a_program_with_replaced_libraries_matches_jax(name: str) -> None:
     program(name)  # or skip
     wanted, fun = expected(name), getattr(replaced(name.split(".")[0]), name.split(".")[1])
     example = fun.example
@@ -92,7 +92,7 @@ def replaced(file: str) -> ModuleType:
     return names[file]
 
 
-def test_chex_beside_its_real_self() -> None:
+def test_chex_with_jax_and_with_minijax() -> None:
     """Its flags can be defined twice; its checks accept minijax's arrays and tracers."""
     real = pytest.importorskip("chex", reason="chex is not installed: pip install -e '.[test-ecosystem]'")
     with replacing_jax():

@@ -149,7 +149,7 @@ def parts(value: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_each_value_that_is_shown_is_what_the_variable_held(name: str, golden: Callable[[str, str], None]) -> None:
+def test_each_shown_value_was_held_by_the_variable(name: str, golden: Callable[[str, str], None]) -> None:
     (recording, _), there = recorded(name), held(name)
     known = Ledger(recording)
     table = []
@@ -173,7 +173,7 @@ def test_each_value_that_is_shown_is_what_the_variable_held(name: str, golden: C
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_users_functions_run_as_often_as_in_jax(name: str) -> None:
+def test_user_functions_run_as_often_as_in_jax(name: str) -> None:
     fun, arguments = call_of(name)
     recording, counts = recorded(name)
     # as often as in JAX, or never if another test of this process has left a cached trace
@@ -183,7 +183,7 @@ def test_the_users_functions_run_as_often_as_in_jax(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_slices_of_a_librarys_program_are_what_the_jaxpr_says(name: str) -> None:
+def test_slices_of_library_programs_match_the_jaxpr(name: str) -> None:
     call, args = call_of(name)
     carried = real_jax.carried("origin", name, call, args, {})
     assert carried is not None
@@ -195,7 +195,7 @@ def test_slices_of_a_librarys_program_are_what_the_jaxpr_says(name: str) -> None
     assert check_slices(fun, fun, [jnp.asarray(x) for x in leaves]) > 1
 
 
-def test_a_model_of_flax_has_its_names_and_values_on_the_screen(golden: Callable[[str, str], None]) -> None:
+def test_screens_show_names_and_values_of_a_flax_model(golden: Callable[[str, str], None]) -> None:
     fun = program("flax.linen_mlp")
     variables, xs = fun.example.arguments()
     to_tanh = to("done linearize:1 tanh(nn.Dense(8)(x))")

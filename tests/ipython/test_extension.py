@@ -74,7 +74,7 @@ def registered(shell: InteractiveShell) -> dict[str, Any]:
     }
 
 
-def test_unloading_takes_everything_away_and_loading_again_leaves_one_of_each(bare):
+def test_unloading_removes_everything_and_reloading_adds_it_once(bare):
     bare.run_line_magic("lsmagic", "")
     before = registered(bare)
     bare.run_cell("import minijax, minijax.ipython_ext")
@@ -105,7 +105,7 @@ def test_unloading_takes_everything_away_and_loading_again_leaves_one_of_each(ba
     bare.run_line_magic("unload_ext", "minijax")
 
 
-def test_no_magic_of_ipythons_is_replaced(bare):
+def test_ipythons_magics_are_not_replaced(bare):
     before = registered(bare)["magics"]
     bare.run_line_magic("load_ext", "minijax")
     ours = registered(bare)["ours"]
@@ -113,7 +113,7 @@ def test_no_magic_of_ipythons_is_replaced(bare):
     bare.run_line_magic("unload_ext", "minijax")
 
 
-def test_run_is_ipythons_own_without_as_jax(bare, tmp_path):
+def test_run_without_as_jax_is_ipythons_own(bare, tmp_path):
     """Before the extension, with it and after it; IPython may not have loaded its own ``%run`` yet."""
     program = tmp_path / "program.py"
     program.write_text("import jax, sys\nmade_by = (jax.jit.__module__[:3], sys.argv[1:])\n")
@@ -163,7 +163,7 @@ def test_a_magic_returns_what_it_shows(shell):
         ("def give():\n    shown = %grad f(3.0)\n    return shown\ngive()", 1),
     ],
 )
-def test_a_magic_is_shown_where_it_stands_and_once(shell, code, times):
+def test_a_magic_is_shown_once_in_its_place(shell, code, times):
     assert printed(shell, code).count("gradient") == times
     assert "Error" not in printed(shell, code)
 
@@ -174,7 +174,7 @@ def test_braces_and_dollars_reach_the_magic(shell):
     assert float(run(shell, "%grad g(d)").value[1]["a"]) == pytest.approx(-0.9899925)
 
 
-def test_no_value_is_called_by_the_line_that_runs_a_magic(shell):
+def test_values_are_not_named_after_the_line_of_a_magic(shell):
     shell.run_cell("from minijax import numpy as jnp; v = jnp.arange(3.0)")
     with capture_output() as captured:
         shell.run_cell("%values jnp.cumsum(v) --of h")
@@ -191,7 +191,7 @@ def test_local_names_of_a_calling_function(shell):
     assert run(shell, code) == pytest.approx(0.7551651)
 
 
-def test_the_users_exceptions_keep_the_users_frames(shell):
+def test_user_exceptions_keep_user_frames(shell):
     run(shell, "def bad(x):\n    y = jnp.sin(x)\n    raise ValueError('of the user')")
     for call in ("%grad bad(3.0)", "jit(bad)(3.0)", "jit(vmap(grad(bad)))(v)"):
         said = printed(shell, call)
@@ -202,7 +202,7 @@ def test_the_users_exceptions_keep_the_users_frames(shell):
     assert float(run(shell, "%grad f(3.0)").value[1]) == pytest.approx(-2.979985)
 
 
-def test_all_frames_can_be_had(shell):
+def test_all_frames_can_be_shown(shell):
     printed(shell, "jnp.ones((3, 2)) @ v")
     hidden = re.search(r"\((\d+) frames of minijax hidden", printed(shell, "jnp.ones((3, 2)) @ v"))
     assert hidden and int(hidden[1]) > 2
@@ -223,7 +223,7 @@ def test_an_exception_is_not_changed_by_being_shown(shell):
     assert not getattr(kept, "__notes__", ())
 
 
-def test_causes_are_shown_and_the_engines_own_lookups_are_not(shell):
+def test_causes_are_shown_without_internal_lookups(shell):
     run(shell, "def g(x):\n    try: 1 / 0\n    except ZeroDivisionError as e: raise KeyError('k') from e")
     said = printed(shell, "grad(g)(3.0)")
     assert "ZeroDivisionError" in said and "direct cause" in said and "KeyError: 'k'" in said
@@ -266,13 +266,13 @@ def test_the_debugger_begins_in_the_users_innermost_frame(shell, monkeypatch):
     assert len(opened[1]) > len(opened[0]) and opened[1][-1] != "clash"
 
 
-def test_exceptions_of_others_are_ipythons_business(shell):
+def test_ipython_shows_exceptions_without_minijax(shell):
     assert "hidden" not in printed(shell, "1 / 0")
     assert "SyntaxError" in printed(shell, "exec('x =')")
     assert "minijax" not in printed(shell, "raise ExceptionGroup('two', [ValueError(1), KeyError(2)])")
 
 
-def test_a_handler_of_the_users_goes_on_working(bare):
+def test_user_exception_handlers_still_work(bare):
     seen = []
     bare.set_custom_exc((KeyError,), lambda self, kind, error, tb, tb_offset=None: seen.append(kind))
     before = registered(bare)["handlers"]
@@ -284,7 +284,7 @@ def test_a_handler_of_the_users_goes_on_working(bare):
     assert registered(bare)["handlers"] == before
 
 
-def test_cells_are_called_as_tracebacks_call_them(bare):
+def test_cells_have_the_same_names_as_in_tracebacks(bare):
     bare.run_line_magic("load_ext", "minijax")
     names = "import minijax.numpy as jnp\nfrom minijax import jit"
     for cell in (names, "def f(x):\n\n    return jnp.sin(x) if x > 0 else x"):
@@ -301,7 +301,7 @@ def test_cells_are_called_as_tracebacks_call_them(bare):
     bare.run_line_magic("unload_ext", "minijax")
 
 
-def test_the_line_of_a_magic_is_called_by_its_cell(bare):
+def test_the_line_of_a_magic_is_named_after_its_cell(bare):
     bare.run_line_magic("load_ext", "minijax")
     bare.run_cell("import minijax.numpy as jnp", store_history=True)
     bare.run_cell("x = 1.0\nshown = %nan jnp.log(x - 2.0)", store_history=True)
@@ -350,7 +350,7 @@ def test_other_objects_display_themselves(shell):
         assert "text/html" not in shell.display_formatter.format([value])[0]
 
 
-def test_what_a_notebook_keeps_of_a_long_program_is_bounded_and_says_so(shell):
+def test_output_of_a_long_program_is_bounded_and_says_so(shell):
     run(shell, "def deep(x):\n    for _ in range(1500): x = jnp.sin(x) * 1.5 + x\n    return x")
     run(shell, "from minijax import make_jaxpr\nclosed = make_jaxpr(deep)(1.0)")
     assert len(shell.user_ns["closed"].eqns) == 4_500
@@ -418,7 +418,7 @@ def test_nothing_extra_is_shown_unless_watching(shell):
     assert " time " not in printed(shell, "grad(f)(3.0)")
 
 
-def test_why_does_not_speak_of_an_earlier_line_as_the_last(shell):
+def test_why_does_not_report_an_earlier_line_as_the_last(shell):
     run(shell, "%jit f(3.0)")
     assert "not watched" not in repr(run(shell, "%why"))
     printed(shell, "jit(f)(jnp.ones(3))")
@@ -433,7 +433,7 @@ def test_why_does_not_speak_of_an_earlier_line_as_the_last(shell):
     assert "not watched" not in repr(run(shell, "%why")) and "f32[4]" in repr(run(shell, "%why"))
 
 
-def test_help_calls_commands_as_they_are_called_here(shell):
+def test_help_uses_the_magics_names(shell):
     said = repr(run(shell, "%help"))
     listed = {word.lstrip("%") for word in re.findall(r"^  (%\w+) ", said, re.M)}
     assert listed == {magic_name(command) for command in MAGICS}
@@ -442,14 +442,14 @@ def test_help_calls_commands_as_they_are_called_here(shell):
     assert "UsageError: %minijax_config theme takes" in printed(shell, "%minijax_config theme purple")
 
 
-def test_the_history_is_ipythons(shell):
+def test_the_history_magic_is_ipythons(shell):
     run(shell, "first = 1")
     shell.run_cell("second = 2", store_history=True)
     said = repr(shell.run_cell("%minijax_history 2", store_history=True).result)
     assert "second = 2" in said and "history" not in said
 
 
-def test_settings_go_both_ways(shell):
+def test_settings_and_ipythons_configuration_stay_in_sync(shell):
     run(shell, "%config MinijaxMagics.style = 'tutorial'")
     assert "float32[]" in repr(run(shell, "%jaxpr f(3.0)"))
     run(shell, "%minijax_config style jax")
@@ -459,7 +459,7 @@ def test_settings_go_both_ways(shell):
     assert "f32[]" in repr(run(shell, "%jaxpr f(3.0)"))
 
 
-def test_wrong_words_in_the_configuration_are_refused_and_do_not_keep_it_from_loading(bare):
+def test_bad_configuration_values_are_refused_without_blocking_loading(bare):
     printed(bare, "%config")  # IPython creates its own magics at the first one
     before = registered(bare)
     bare.run_line_magic("load_ext", "minijax")
@@ -601,7 +601,7 @@ class Info:
         (lambda shell, known: known.end(), True),  # the caller is in no cell
     ],
 )
-def test_an_output_brings_the_style_where_no_other_has_it(shell, gone, brings):
+def test_an_output_includes_the_style_unless_another_has_it(shell, gone, brings):
     known = sharing(shell)
     assert known.has("style") is False  # outside a cell each output has its own
     known.begin(Info("a"))

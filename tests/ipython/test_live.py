@@ -85,7 +85,7 @@ def view_of(outputs: list[Any]) -> Any:
     return output["data"][VIEW]
 
 
-def test_the_output_has_a_view_and_what_stands_for_it_without_a_kernel(person):
+def test_the_output_has_a_view_and_a_fallback_without_a_kernel(person):
     kept, output = person.run("%step grad(f)(3.0)", "a")
     assert set(output["data"]) == {"text/plain", "text/html", VIEW} and output["data"]["text/plain"] == ""
     markup = kept["data"]["text/html"]
@@ -105,7 +105,7 @@ def test_the_kernel_answers_with_the_page_and_its_parts(person):
     assert "no part that begins at 7" in person.ask(view, kind="part", begin=7)["said"]
 
 
-def test_an_argument_is_moved_and_the_call_recorded_again(person):
+def test_moving_an_argument_records_the_call_again(person):
     view = view_of(person.run("shown = %step f(3.0, n=4)", "c"))
     controls = person.ask(view, kind="page")["controls"]
     assert [each["name"] for each in controls] == ["x", "n"] and controls[1]["whole"]
@@ -120,7 +120,7 @@ def test_an_argument_is_moved_and_the_call_recorded_again(person):
     assert person.run("from minijax.core.trace import stack_depth\nstack_depth()", "g")[0]["data"]["text/plain"] == "0"
 
 
-def test_a_stepper_is_closed_where_its_cell_runs_again_and_the_eldest_lets_go(person):
+def test_rerunning_a_cell_closes_its_stepper_and_old_steppers_are_freed(person):
     view_of(person.run("a = %step f(3.0)", "h"))
     view_of(person.run("b = %step f(3.0)", "h"))
     assert person.run("a._widget.comm is None, b._widget.comm is None", "i")[0]["data"]["text/plain"] == "(True, False)"
@@ -135,7 +135,7 @@ def test_a_stepper_is_closed_where_its_cell_runs_again_and_the_eldest_lets_go(pe
     assert person.ask(latest, kind="page")["kind"] == "page"
 
 
-def test_pages_where_they_are_asked_for_or_no_anywidget_is_there(person):
+def test_static_pages_on_request_or_without_anywidget(person):
     person.run("%config MinijaxMagics.stepper = 'page'", "l")
     (output,) = person.run("%step f(3.0)", "m")
     assert set(output["data"]) == {"text/plain", "text/html"} and "<script" in output["data"]["text/html"]
@@ -176,7 +176,7 @@ def test_a_moved_argument_keeps_its_type(leaf, index):
     assert np.array_equal(np.asarray(made), wanted) and np.array_equal(np.asarray(leaf), before)
 
 
-def test_numbers_and_small_arrays_can_be_moved_and_nothing_else(recording):
+def test_only_numbers_and_small_arrays_can_be_moved(recording):
     given = {
         "x": 3.0, "n": 2, "on": True, "name": "relu", "z": 1j, "key": random.key(0), "w": jnp.ones((2, 3)),
         "large": jnp.ones(1000), "empty": jnp.ones(0), "nan": float("nan"), "mask": jnp.array([True]), "f": jnp.sin,
@@ -194,7 +194,7 @@ def test_numbers_and_small_arrays_can_be_moved_and_nothing_else(recording):
     assert len(page.controls) == MOST_ARGUMENTS and page.answer({"kind": "page"})["left"] == 20 - MOST_ARGUMENTS
 
 
-def test_sliders_go_as_far_as_the_type_does(recording):
+def test_sliders_are_limited_to_the_range_of_the_type(recording):
     given = {
         "n": np.array([200, 3], np.uint8), "i": jnp.int32(2**31 - 1), "half": np.float16(60000),
         "wide": 1e299, "wider": 1.7e308, "long": 10**400,
@@ -212,7 +212,7 @@ def test_sliders_go_as_far_as_the_type_does(recording):
         assert failed["controls"][0]["values"] == [200.0, 3.0] and not asked
 
 
-def test_what_is_read_without_a_kernel_is_escaped_and_has_no_script():
+def test_the_fallback_without_a_kernel_is_escaped_and_has_no_script():
     recorder = Recorder("full", "<script>")
     with recorder:
         jnp.sin(jnp.array([3.0]))

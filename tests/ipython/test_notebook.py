@@ -70,13 +70,13 @@ def html(notebook: Any, source: str) -> str:
     return "\n".join(output.get("data", {}).get("text/html", "") for output in outputs(notebook, source))
 
 
-def test_only_the_cells_meant_to_fail_failed(notebook):
+def test_only_the_intended_cells_fail(notebook):
     failed = [cell.source for cell in notebook.cells if any(o.output_type == "error" for o in cell.outputs)]
     assert failed == [FAILING, "1 / 0"]
     assert text(notebook, "%load_ext minijax") == ""
 
 
-def test_an_exception_shows_the_users_frames_and_calls_cells_by_their_names(notebook):
+def test_an_exception_shows_user_frames_and_cell_names(notebook):
     shown = re.sub(r"\x1b\[[\d;]*m", "", text(notebook, FAILING))
     assert "TracerBoolConversionError" in shown and "frames of minijax hidden" in shown
     assert "Cell In[9], line 2" in shown and "ipykernel" not in shown and "minijax/" not in shown
@@ -100,7 +100,7 @@ def test_a_graph_is_a_picture(notebook):
     assert len(drawn) > 10 and all("fill" in each.attrib for each in drawn)
 
 
-def test_style_and_script_stand_in_one_output(notebook):
+def test_style_and_script_are_in_one_output(notebook):
     made = [
         output["data"]["text/html"]
         for cell in notebook.cells
@@ -116,7 +116,7 @@ def test_style_and_script_stand_in_one_output(notebook):
     assert len(json.dumps(steppers[-1])) < 16_000 and "run its cell again" in steppers[-1]
 
 
-def test_what_was_compiled_again_is_said_below_the_cell(notebook):
+def test_recompiles_are_reported_below_the_cell(notebook):
     (output,) = outputs(notebook, RECOMPILING)
     said = output["data"]["text/plain"].split("\n")
     assert re.fullmatch(r"2 recompiles, [\d.]+ ms", said[0])

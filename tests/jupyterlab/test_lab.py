@@ -181,7 +181,7 @@ def opened(lab: Page) -> Iterator[Callable[..., Path]]:
     lab.close()
 
 
-def test_keys_in_the_stepper_step_and_leave_the_notebook_alone(lab, opened):
+def test_keys_in_the_stepper_do_not_reach_the_notebook(lab, opened):
     opened(*CELLS)
     cells = lab.cells()
     # a live stepper has a second output, for pages without a kernel

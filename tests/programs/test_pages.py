@@ -49,7 +49,7 @@ def losses_of_jax(name):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_it_begins_with_what_jax_begins_with(name):
+def test_initial_state_and_data_match_jax(name):
     """The same random numbers, bit for bit, and the same data."""
     page, of_jax = page_on(on_minijax, name), page_on(on_jax, name)
     for ours, theirs, error in ((page.start(), of_jax.start(), 0.0), (page.data(), of_jax.data(), 2e-6)):
@@ -59,14 +59,14 @@ def test_it_begins_with_what_jax_begins_with(name):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_losses_are_jaxs_and_fall(name):
+def test_losses_match_jax_and_fall(name):
     page, wanted = page_on(on_minijax, name), losses_of_jax(name)
     np.testing.assert_allclose(losses(page, minijax.jit(page.step), STEPS), wanted, rtol=COMPILED)
     assert wanted[-1] < wanted[0]
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_losses_are_jaxs_without_jit_and_the_recording_is_current(name):
+def test_eager_losses_match_jax_and_the_recording_is_current(name):
     page_on(on_minijax, name)  # or skip
     found, recording = recorded(name)
     np.testing.assert_allclose(found, losses_of_jax(name)[:2], rtol=EAGER)
@@ -88,7 +88,7 @@ TIMED = {"%time loss({})": "jax"}
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_it_is_watched_as_it_stands(name, monkeypatch):
+def test_commands_work_on_the_unchanged_page(name, monkeypatch):
     """A user types the lines with the page imported on JAX."""
     monkeypatch.setattr(measure, "_TIMED_SECONDS", 0.0)
     monkeypatch.setattr(measure, "_TRACES", 1)

@@ -51,13 +51,13 @@ def test_lines_are_run_and_shown():
     assert "minijax 0." in typed.printed and "Ctrl-D leaves" in typed.printed
 
 
-def test_enter_goes_on_until_a_block_is_complete_and_indents():
+def test_enter_continues_and_indents_an_incomplete_block():
     typed = Typed("def f(x):", ENTER, "y = x", ENTER, "return y * 2", ENTER, ENTER, "f(4)", ENTER)
     assert typed.inputs == ["def f(x):\n    y = x\n    return y * 2\n", "f(4)"]
     assert "out[2]: 8" in typed.printed
 
 
-def test_backspace_takes_a_step_of_indentation():
+def test_backspace_removes_one_step_of_indentation():
     typed = Typed("if 1:", ENTER, "x = 12", BACKSPACE, ENTER, BACKSPACE, ENTER, "x", ENTER)
     assert typed.inputs == ["if 1:\n    x = 1\n", "x"]
 
@@ -72,12 +72,12 @@ def test_a_paste_with_line_breaks_is_one_input():
     assert "out[1]: 5" in typed.printed
 
 
-def test_what_cannot_be_repaired_is_not_run_and_not_lost():
+def test_invalid_input_is_neither_run_nor_lost():
     typed = Typed("x = )", ENTER, END, "\x7f3", ENTER, "x", ENTER)
     assert typed.inputs == ["x = 3", "x"]
 
 
-def test_ctrl_d_leaves_only_an_empty_line():
+def test_ctrl_d_exits_only_on_an_empty_line():
     typed = Typed("12", "\x01", CTRL_D, ENTER, "3", ENTER)  # at the beginning of the line it deletes
     assert typed.inputs == ["2", "3"]
 
@@ -111,7 +111,7 @@ def test_f2_remembers_which_panels_were_chosen():
 @pytest.mark.parametrize(
     ("key", "panel"), [(F3, "tracers"), (F4, "jaxpr"), (F5, "hlo"), (F6, "cache"), (F7, "time"), (F8, "stack")]
 )
-def test_a_panels_key_shows_it_whole_then_folds_it_away_then_brings_it_back(key, panel):
+def test_a_panels_key_shows_in_full_then_hides_then_restores(key, panel):
     typed = Typed("jit(lambda x: grad(sin)(x) * x)(1.)", ENTER, key, key, "grad(sin)(2.)", ENTER, key)
     whole, _, rest = typed.printed.partition("again folds it away")
     assert f" {panel:<9}" in whole.rpartition("in [2]")[2]
@@ -121,7 +121,7 @@ def test_a_panels_key_shows_it_whole_then_folds_it_away_then_brings_it_back(key,
     assert typed.session.settings.panels == PANELS
 
 
-def test_what_is_left_out_names_its_key():
+def test_an_omission_names_its_key():
     typed = Typed("grad(lambda x: sin(x) * x + cos(x))(1.)", ENTER, F3)
     assert "more (F3)" in typed.printed and "tracers made by operations" in typed.printed
 
@@ -138,7 +138,7 @@ def test_f9_shows_everything_and_f1_helps():
         assert f"  {key:<12}" in printed
 
 
-def test_enter_alone_goes_on_with_the_tour_and_else_does_nothing():
+def test_enter_alone_continues_the_tour_or_does_nothing():
     typed = Typed(ENTER, "%tour 1", ENTER, ENTER, "%tour stop", ENTER, ENTER)
     assert typed.inputs == ["%tour 1", "%tour next", "%tour stop"]
     assert "1.2 " in typed.printed and "1.3 " not in typed.printed
@@ -182,7 +182,7 @@ def test_an_endless_value_is_cut_at_the_prompt():
     assert "out[2]: 100000" in typed.printed and len(typed.printed) < 40_000
 
 
-def test_what_is_typed_after_a_mistake_goes_to_its_end():
+def test_typing_after_a_syntax_error_appends():
     typed = Typed("x = 'a", ENTER, "'", ENTER, "x", ENTER)
     assert typed.inputs == ["x = 'a'", "x"]
 

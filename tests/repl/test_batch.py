@@ -85,7 +85,7 @@ def test_an_error_ends_code_with_exit_code_1():
     assert r"UserWarning: \x1b[31mred\x07" in done.stderr and "\x1b" not in done.stderr
 
 
-def test_piped_input_goes_on_and_fails_at_the_end():
+def test_piped_input_continues_after_an_error_and_fails_at_the_end():
     lines = (
         "x = 3.0", "%grad f(", "1/0", "%grad sin(x) --check", "%%jaxpr x=f32[3]", "y = sin(x)", "y * 2.0", "",
         "import sys; out, sys.stdout = sys.stdout, None", "1 + 1", "sys.stdout = out",
@@ -111,7 +111,7 @@ def test_a_file(tmp_path):
 
 
 @pytest.mark.parametrize(("code", "exit_code"), [("exit()", 0), ("raise SystemExit('words')", 1), ("exit(7)", 7)])
-def test_leaving(code, exit_code):
+def test_exit_codes_of_exit(code, exit_code):
     done = repl("-c", code + "\nprint('not reached')")
     assert done.returncode == exit_code and done.stdout == ""
     assert done.stderr == ("words\n" if "words" in code else "")
@@ -231,7 +231,7 @@ def test_nothing_in_the_current_folder_is_run(tmp_path, module):
     assert "RAN" not in done.stdout + done.stderr
 
 
-def test_the_users_own_modules_are_found_when_the_user_asks(tmp_path):
+def test_user_modules_are_importable(tmp_path):
     (tmp_path / "mine.py").write_text("import beside\nvalue = beside.value + 1\n")
     (tmp_path / "beside.py").write_text("value = 41\n")
     (tmp_path / "numpy.py").write_text("raise SystemExit(9)")
@@ -244,14 +244,14 @@ def test_the_users_own_modules_are_found_when_the_user_asks(tmp_path):
     assert "No module named 'nothing_of_this_name'" in done.stderr
 
 
-def test_a_script_finds_its_neighbours(tmp_path):
+def test_a_script_imports_modules_beside_it(tmp_path):
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "neighbour.py").write_text("value = 7\n")
     (tmp_path / "scripts" / "script.py").write_text("import neighbour\nneighbour.value\n")
     assert repl("scripts/script.py", cwd=tmp_path, module=False).stdout == "out[2]: 7\n"
 
 
-def test_no_line_of_the_script_that_starts_the_program_is_shown_as_the_users(tmp_path):
+def test_lines_of_the_console_script_are_not_shown_as_user_code(tmp_path):
     script = tmp_path / "started.py"
     script.write_text("import sys\nfrom minijax.repl.__main__ import main\nsys.exit(main())\n")
     saved = tmp_path / "saved.json"
@@ -268,7 +268,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_settings_file_counts_and_options_win(tmp_path, config):
+def test_options_override_the_settings_file(tmp_path, config):
     config.write_text('panels = ["time"]\nstyle = "tutorial"\ncolor = "always"\ntheme = "none"\n')
     plain = repl("-c", "grad(sin)(1.)", cwd=tmp_path, module=False)
     assert " time " in plain.stdout and " stack " not in plain.stdout and "\x1b[1m" in plain.stdout
@@ -310,7 +310,7 @@ def test_themes(tmp_path, theme, env, code):
 
 
 @pytest.mark.parametrize("given", [None, "7"])
-def test_the_threads_of_numpys_blas_soon_sleep_and_nobody_inherits_it(tmp_path, given):
+def test_openblas_threads_sleep_soon_and_children_do_not_inherit_the_setting(tmp_path, given):
     """The variable is set while NumPy is imported; the user's own setting is kept."""
     name = "OPENBLAS_THREAD_TIMEOUT"
     (tmp_path / "sitecustomize.py").write_text(
@@ -327,7 +327,7 @@ def test_the_threads_of_numpys_blas_soon_sleep_and_nobody_inherits_it(tmp_path, 
     assert done.stdout.split() == ["20" if given is None else given, str(given), "True"], done.stderr
 
 
-def test_the_devices_of_the_banner_are_those_that_xla_makes(tmp_path):
+def test_the_banner_lists_xlas_devices(tmp_path):
     line = "from minijax.repl import batch; print(batch.devices(), len(minijax.devices()), batch.devices())"
     env = {"XLA_FLAGS": "--xla_force_host_platform_device_count=3", "JAX_PLATFORMS": "cpu"}
     assert repl("-c", line, cwd=tmp_path, **env, module=False).stdout == "cpu ×3 3 cpu ×3\n"
@@ -344,6 +344,6 @@ LATE_NAMES = {
 }
 
 
-def test_a_line_imports_what_its_names_need(tmp_path):
+def test_a_line_imports_the_modules_of_its_names(tmp_path):
     done = repl("--panels", "off", "-c", "\n".join(LATE_NAMES), cwd=tmp_path, module=False)
     assert done.stdout == "\n".join(LATE_NAMES.values()) + "\n", done.stderr

@@ -74,7 +74,7 @@ def test_the_screen_fits_every_terminal(browser, size):
         assert len(shown) == rows and all(width_of(each) <= columns for each in shown)
 
 
-def test_it_opens_where_something_runs(browser):
+def test_the_browser_opens_at_an_executed_instruction(browser):
     line = browser.current()
     assert browser.stage.kind == "final" and line is not None and line.places
     shown = text(browser)
@@ -86,7 +86,7 @@ def test_it_opens_where_something_runs(browser):
 
 
 @pytest.mark.parametrize("number", [2, 3, 4])
-def test_a_line_is_the_same_in_every_stage(browser, number):
+def test_a_python_line_has_the_same_links_in_every_stage(browser, number):
     row = next(i for i, each in enumerate(browser.python) if each.line is not None and each.line.number == number)
     press(browser, "1", "g", *["down"] * row)
     ((file, chosen),) = browser.chosen
@@ -148,7 +148,7 @@ def test_a_fusion_leads_to_its_own_kernel(browser):
     assert (browser.stage.kind, browser.stage.title) == ("machine", line.name)
 
 
-def test_passes_by_what_they_changed(browser):
+def test_the_diff_of_a_pass(browser):
     press(browser, "d")
     assert "this stage is none" in browser.message[1]
     for at, stage in enumerate(browser.programs):
@@ -170,7 +170,7 @@ def test_passes_by_what_they_changed(browser):
     assert press(browser, "d").diff is False
 
 
-def test_stages_are_gone_through_and_told_of(browser):
+def test_moving_between_stages_and_passes(browser):
     at = browser.at
     assert press(browser, "p").at == at - 1 and press(browser, "n").at == at
     press(browser, *["n"] * 40)
@@ -188,7 +188,7 @@ def test_stages_are_gone_through_and_told_of(browser):
     assert browser.at == found[0] and "no pass before" in browser.message[1]
 
 
-def test_rows_that_are_highlighted_are_gone_through(browser):
+def test_moving_between_highlighted_rows(browser):
     press(browser, "1", "g", "down")
     chosen = browser.chosen
     press(browser, "2")
@@ -215,7 +215,7 @@ def test_search_goes_on_in_other_stages(browser):
 
 
 @pytest.mark.parametrize("diff", [False, True])
-def test_a_search_stands_at_what_it_says_it_found(browser, diff):
+def test_a_search_stops_at_the_row_it_reports(browser, diff):
     """A search also works in passes shown as diffs, and wraps around."""
     if diff:
         press(browser, "d")
@@ -249,7 +249,7 @@ def test_the_mouse_goes_to_lines_and_stages(browser):
         assert browser.scrolled["stage"][0] == (-3 if rows == 24 else 0)  # the larger screen shows everything
 
 
-def test_what_one_program_only_has():
+def test_a_program_without_links():
     lowered = minijax.jit(lambda a: a).lower(1.0)
     empty = StageBrowser(stages.stages(pipeline.descent(lowered)), "f(1.)")
     for keys in ((), ("enter",), ("1",), ("down",), ("N",), ("]",), ("d",), ("tab",), ("/x",)):

@@ -30,14 +30,14 @@ def test_entries_come_back_whole(tmp_path):
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_secrets_and_emptiness_are_not_kept(tmp_path):
+def test_empty_lines_and_lines_with_a_leading_space_are_not_saved(tmp_path):
     history = BoundedHistory(tmp_path / "history")
     for each in (" password = 'x'", "", "   "):
         history.store_string(each)
     assert entries(history) == []
 
 
-def test_it_is_bounded(tmp_path):
+def test_the_history_is_bounded(tmp_path):
     path = tmp_path / "history"
     history = BoundedHistory(path, most=10)
     for i in range(100):
@@ -46,13 +46,13 @@ def test_it_is_bounded(tmp_path):
     assert len(path.read_text().splitlines()) == 10
 
 
-def test_a_damaged_line_costs_only_itself(tmp_path):
+def test_a_damaged_line_loses_only_itself(tmp_path):
     path = tmp_path / "history"
     path.write_bytes(b'"one"\n"tw\n\xff\xfe\n3\n"four"\n')
     assert entries(BoundedHistory(path)) == ["one", "four"]
 
 
-def test_sessions_at_once_lose_nothing(tmp_path):
+def test_concurrent_sessions_lose_no_entries(tmp_path):
     code = (
         "import sys; from pathlib import Path; from minijax.repl.history import BoundedHistory\n"
         "h = BoundedHistory(Path(sys.argv[1]))\n"
@@ -67,14 +67,14 @@ def test_sessions_at_once_lose_nothing(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/self").exists(), reason="needs a folder nobody can write to")
-def test_where_it_cannot_be_written_the_session_has_its_own():
+def test_without_a_writable_file_the_session_keeps_its_own_history():
     history = BoundedHistory(Path("/proc/self/no/history"))
     assert "not kept" in history.problem
     history.store_string("x")
     assert entries(history) == []
 
 
-def test_where_it_lies(monkeypatch, tmp_path):
+def test_the_path_of_the_history(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert history_path() == tmp_path / "minijax" / "history"
     monkeypatch.setenv("XDG_STATE_HOME", "not/absolute")

@@ -13,7 +13,7 @@ from minijax.repl import interruptible
 from minijax.repl.warm import Warmer
 
 
-def test_an_interrupt_that_did_not_wake_the_main_thread_is_seen(monkeypatch):
+def test_an_interrupt_taken_by_another_thread_is_not_lost(monkeypatch):
     """An interrupt that another thread's handler took, or that comes while XLA holds the GIL."""
     waits, ended = threading.Event(), threading.Event()
 
@@ -57,7 +57,7 @@ def test_an_interrupt_in_a_finalizer_is_not_lost():
     assert reports == []
 
 
-def test_it_waits_until_nobody_types():
+def test_warming_waits_until_the_prompt_is_idle():
     asked: list[float | None] = []
 
     class Touched(threading.Event):  # ten keys, each before the idle time is over
@@ -75,7 +75,7 @@ def test_it_waits_until_nobody_types():
     assert done == [11] and asked == [0.6] * 11
 
 
-def test_stopped_between_steps():
+def test_warming_stops_between_steps():
     begun = threading.Event()
 
     def first() -> None:
@@ -90,7 +90,7 @@ def test_stopped_between_steps():
     assert not warmer._thread.is_alive() and done == [] and warmer.done == 1
 
 
-def test_a_step_that_fails_is_silent():
+def test_a_failing_warming_step_is_silent():
     for steps, done in ((lambda: 1 / 0, lambda: None), 0), ((lambda: None, lambda: None), 2):
         warmer = Warmer(steps, quiet=0.0)  # type: ignore[arg-type]
         warmer.start()

@@ -128,14 +128,14 @@ def test_the_screen_fits_every_terminal(stepper):
         assert len(compose(stepper, columns, rows)) == rows
 
 
-def test_the_focused_pane_keeps_its_place_when_another_is_chosen(stepper):
+def test_a_pane_keeps_its_scroll_offset_when_another_is_focused(stepper):
     stepper.focus_on(3)
     compose(stepper, 80, 24)
     stepper.focus_on(0)
     assert "2 source 3 stack [4 jaxpr] 5 rule" in text(stepper)
 
 
-def test_lines_that_are_cut_say_so_and_can_be_scrolled():
+def test_cut_lines_are_marked_and_can_be_scrolled():
     assert "".join(p for _, p in fitted((("", "abcdef"),), 4)) == "abc…"
     assert "".join(p for _, p in fitted((("", "ab"),), 4, fill=True)) == "ab  "
     assert width_of(fitted((("", "日本語日本語"),), 6)) == 6
@@ -143,7 +143,7 @@ def test_lines_that_are_cut_say_so_and_can_be_scrolled():
     assert "".join(p for _, p in fitted((("", "a\x1b[31mb\tc"),), 40)) == "a\\x1b[31mb    c"
 
 
-def test_a_pane_scrolls_as_far_as_it_is_long(stepper):
+def test_scrolling_stops_at_the_end_of_a_pane(stepper):
     stepper.into()
     stepper.focus_on(1)
     first = text(stepper)
@@ -170,7 +170,7 @@ def test_without_colour_the_current_line_is_marked(stepper):
     assert all(width_of(each) == 80 for each in current)
 
 
-def test_hostile_names_do_not_command_the_terminal():
+def test_hostile_names_cannot_send_escape_codes():
     def hostile(x):
         return jnp.sin(x)
 
@@ -188,7 +188,7 @@ def test_hostile_names_do_not_command_the_terminal():
 
 
 @pytest.mark.parametrize(("keys", "help_lines"), [(KEYS, help_lines), (browser_keys.KEYS, browser_keys.help_lines)])
-def test_every_key_has_one_meaning_and_is_told(keys, help_lines):
+def test_every_key_has_one_meaning_and_is_in_the_help(keys, help_lines):
     named = [name for _, group in keys for key in group for name in key.keys]
     assert len(named) == len(set(named))
     for columns in (80, 160):
@@ -283,7 +283,7 @@ def test_enter_at_an_error_leads_to_the_operands_at_fault():
     assert stepper.cursor.moment.kind == LEAVE
 
 
-def test_the_selected_value_is_walked_from(walked):
+def test_enter_follows_the_selected_value(walked):
     # with the values pane focused, Enter follows the selected row: the newest value, made inside the inner program
     there = pressed(Step(walked), "Pjit\r", "6", "\r", "q").cursor
     assert getattr(there.moment.node, "expression", "") == "jnp.sin(q)" and there.moment.kind == LEAVE
@@ -301,7 +301,7 @@ def test_the_selected_value_is_walked_from(walked):
         ("ch.open()\r", ""),
     ],
 )
-def test_c_goes_to_where_a_condition_holds(walked, keys, expression):
+def test_c_goes_to_the_moment_where_a_condition_holds(walked, keys, expression):
     there = pressed(Step(walked), *keys, "q")
     assert getattr(there.cursor.moment.node, "expression", "") == expression
 
@@ -319,12 +319,12 @@ def test_c_goes_to_where_a_condition_holds(walked, keys, expression):
         ("Pmul\r...,", "mul", "eval"),
     ],
 )
-def test_finding(step, keys, primitive, level):
+def test_searching(step, keys, primitive, level):
     node = pressed(step, keys, "q").cursor.moment.node
     assert isinstance(node, BindRecord) and (node.primitive, node.level) == (primitive, level)
 
 
-def test_finding_by_line_and_function(step):
+def test_searching_by_line_and_function(step):
     cursor = Stepper(step).cursor
     cursor.to_bind(primitive="sub")
     line = cursor.state().place.partition(" (")[0].rpartition(":")[2]
@@ -333,7 +333,7 @@ def test_finding_by_line_and_function(step):
     assert pressed(step, "Fslope\r", "q").cursor.position == 1
 
 
-def test_what_is_not_found_is_said_and_nothing_moves(step):
+def test_a_search_without_a_match_says_so_and_stays(step):
     stepper = pressed(step, "sss", "/nowhere\r", "q")
     assert stepper.cursor.position == 3
     stepper = Stepper(step)
@@ -349,7 +349,7 @@ def test_what_is_not_found_is_said_and_nothing_moves(step):
 
 
 @pytest.mark.parametrize("key", [ESCAPE, CTRL_C])
-def test_a_search_can_be_stopped_and_says_how_far_it_came(step, key):
+def test_an_interrupted_search_reports_its_progress(step, key):
     stepper = Stepper(step)
     said: list[str] = []
     stepper.say = lambda text, role="": said.append(text)  # type: ignore[method-assign]
@@ -369,7 +369,7 @@ def test_a_search_can_be_stopped_and_says_how_far_it_came(step, key):
     assert stepper.cursor.position == 3
 
 
-def test_what_is_said_takes_as_many_lines_as_it_needs(step):
+def test_a_long_message_wraps(step):
     stepper = Stepper(step)
     stepper.say("no_value " * 30 + "end")
     shown = text(stepper)
@@ -381,7 +381,7 @@ def test_what_is_said_takes_as_many_lines_as_it_needs(step):
     assert "2 a long name" in text(stepper, 60) and stepper.question.fitting(60) == "from"  # type: ignore[union-attr]
 
 
-def test_questions_can_be_left_and_edited(step):
+def test_questions_can_be_cancelled_and_edited(step):
     assert pressed(step, "ss", "/cos", ESCAPE, "s", "q").cursor.position == 3
     assert pressed(step, "ss", "/cos", CTRL_C, "s", "q").cursor.position == 3
     assert pressed(step, "/\r", "s", "q").cursor.position == 1
@@ -394,7 +394,7 @@ def test_questions_leave_room_for_an_answer(step):
     assert "next operation: " in printed(step, "P", ESCAPE, "q", columns=40, rows=20)[0]
 
 
-def test_panes_are_chosen_scrolled_and_sized(step):
+def test_panes_can_be_focused_scrolled_and_zoomed(step):
     assert pressed(step, "\t\t", "q").focus == "stack"
     assert pressed(step, SHIFT_TAB, "q").focus == "values"
     assert pressed(step, "4", "q").focus == "jaxpr"
@@ -473,7 +473,7 @@ def pressed_on(stepper: Stepper, *keys: str) -> Stepper:
     return stepper
 
 
-def test_expressions_are_evaluated_in_the_names_of_a_moment(step, loop):
+def test_expressions_use_the_names_of_a_moment(step, loop):
     stepper = Stepper(step)
     stepper.last()
     for expression, said, role in (
@@ -507,7 +507,7 @@ def test_expressions_are_evaluated_in_the_names_of_a_moment(step, loop):
     assert mapped.message[1] == "last.max() = 240.0  over the 2 examples of vmap:1"
 
 
-def test_watches_stand_above_the_values_and_tell_of_changes(step):
+def test_watches_are_above_the_values_and_mark_changes(step):
     stepper = Stepper(step)
     for watched in ("y * 10.0", "1 +"):
         stepper.values.ask_watch()
@@ -587,7 +587,7 @@ def test_programs_are_made_outside_the_screen(step):
     assert error is None and "stablehlo.sine" in shown and "4 optimized" in shown
 
 
-def test_programs_that_cannot_be_made_are_not_the_end(step):
+def test_the_stepper_survives_programs_that_cannot_be_made(step):
     def fail() -> object:
         raise TypeError("no\nsecond line")
 
@@ -599,7 +599,7 @@ def test_programs_that_cannot_be_made_are_not_the_end(step):
     assert "opened, not made here" in opened.message[1] and not opened.result
 
 
-def test_x_browses_what_xla_made_of_the_call_here():
+def test_x_browses_the_stages_of_the_call_at_the_cursor():
     jitted = minijax.jit(slope)
     recording = recorded(lambda: jitted(3.0), "jitted(3.0)")
     step = Step(recording)
@@ -621,7 +621,7 @@ def test_x_browses_what_xla_made_of_the_call_here():
     assert "no stages: TypeError: not for XLA" in shown
 
 
-def test_the_arguments_of_a_call_within_have_the_names_of_their_variables():
+def test_arguments_of_an_inner_call_have_their_variables_names():
     product = minijax.jit(lambda p, b, c: jnp.sin(p["w"] * 2.0) @ b + c)
 
     def f(params, y):
@@ -656,7 +656,7 @@ def test_saving(step, tmp_path):
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
-def test_the_mouse_goes_to_rows_of_the_tree_and_scrolls_what_is_below_it(step, size):
+def test_the_mouse_selects_tree_rows_and_scrolls_the_pane_under_it(step, size):
     stepper = Stepper(step)
     lines = compose(stepper, *size)
     rows = [(x, y) for y in range(size[1]) for x in (1,) if target_at(lines, x, y)[1]]
@@ -676,7 +676,7 @@ def test_the_mouse_goes_to_rows_of_the_tree_and_scrolls_what_is_below_it(step, s
     assert target_at(lines, size[0] + 5, 2)[0] in seen and target_at(lines, 0, size[1] + 5) == ("", "")
 
 
-def test_the_pane_of_devices_comes_up_where_a_program_of_theirs_is_at_work_and_a_key_goes_to_the_next():
+def test_the_devices_pane_appears_in_a_shard_map_and_a_key_changes_the_device():
     def total(x):
         return minijax.lax.psum(jnp.sin(x), "i")
 

@@ -124,7 +124,7 @@ def test_resizing_in_the_middle(stepping):
     stepping.leave()
 
 
-def test_every_way_out_gives_the_terminal_back(stepping):
+def test_every_exit_key_restores_the_terminal(stepping):
     for key in (ESCAPE, CTRL_C, CTRL_D):
         stepping.open("%step f(3.)")
         stepping.keys("/", "search:")
@@ -162,7 +162,7 @@ def marked(screen: str) -> list[str]:
     return [row for row in screen.split("\n")[:14] if "▶" in row]
 
 
-def test_the_mouse_goes_to_a_row_of_the_tree(stepping):
+def test_the_mouse_selects_a_row_of_the_tree(stepping):
     stepping.open("%step grad(f)(3.)", " 2/40")
     rows = stepping.screen().split("\n")
     there = next(i for i, row in enumerate(rows) if "cos(3.0)" in row and "▶" not in row)

@@ -103,7 +103,7 @@ def stepper_of(name: str) -> Stepper:
 
 @pytest.mark.parametrize("name", STOPS)
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_what_a_value_is_and_where_it_comes_from_is_on_the_screen(name, size, golden):
+def test_the_screen_shows_a_value_and_its_provenance(name, size, golden):
     shown = screen(stepper_of(name), *size)
     words = " ".join(shown.split())
     for said in SAID[name]:
@@ -130,7 +130,7 @@ def test_the_row_whose_cotangent_changed_last_is_selected():
 
 
 @pytest.mark.parametrize(("call", "said"), [("shared", "with y"), ("alone", "")])
-def test_a_cotangent_of_two_values_says_so_where_it_is_not_the_ones_alone(call, said):
+def test_a_cotangent_shared_by_two_values_is_marked(call, said):
     stepper = stopped(Stop(LAYERS, f"%step grad({call})(w)", lambda stepper: stepper.last()))
     backward = passes_of(stepper.recording)[0]
     assert "y and err" in backward.names.values()
@@ -145,7 +145,7 @@ def test_a_cotangent_of_two_values_says_so_where_it_is_not_the_ones_alone(call, 
 
 
 @pytest.mark.parametrize("worded", [False, True])
-def test_no_letter_is_the_name_of_another_value(worded):
+def test_letters_avoid_names_of_other_values(worded):
     stepper = stopped(STOPS["backward_mlp"])
     stepper.cursor.named = worded
     lines = ["".join(piece for _, piece in line) for line in backward_lines(stepper.cursor)]

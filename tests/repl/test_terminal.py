@@ -55,7 +55,7 @@ def terminal(shared: Terminal) -> Iterator[Terminal]:
     assert "(0, 42)" in shared.enter("minijax.core.trace.stack_depth(), 6 * 7")
 
 
-def test_the_names_of_a_file_and_a_line_with_its_panels(terminal):
+def test_names_from_a_file_and_panels_of_a_line(terminal):
     assert "NameError: name 'undefined' is not defined" in terminal.text()
     assert f"out[{terminal.number}]: 84" in terminal.enter("f(2) + 4")
     shown = terminal.enter("jit(grad(lambda x: sin(x) * x))(2.)")
@@ -214,7 +214,7 @@ def test_the_mock_session(tmp_path, golden):
 @pytest.mark.parametrize(
     ("number", "moment"), [(signal.SIGTERM, "prompt"), (signal.SIGHUP, "running"), (signal.SIGTERM, "stepping")]
 )
-def test_killed_by_a_signal_it_gives_the_terminal_back(tmp_path, number, moment):
+def test_a_signal_that_kills_the_program_restores_the_terminal(tmp_path, number, moment):
     terminal = Terminal(env={"XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)})
     before = modes(terminal)  # the program has not changed the modes yet
     terminal.wait_for_prompt(1)

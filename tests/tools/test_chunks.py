@@ -61,7 +61,7 @@ def long():
 
 
 @pytest.mark.parametrize("name", ["gradient", "grad_of_vmap_of_scan", "jit_miss_then_hit", "second_derivative"])
-def test_a_file_shows_at_every_moment_what_one_shows_that_is_loaded_as_a_whole(name):
+def test_a_chunked_file_shows_the_same_as_a_json_file_at_every_moment(name):
     recording = recording_of(name)
     loaded = through(recording)
     assert storage.to_json(loaded) == storage.to_json(recording) and as_text(loaded) == as_text(recording)
@@ -74,7 +74,7 @@ def test_a_file_shows_at_every_moment_what_one_shows_that_is_loaded_as_a_whole(n
         assert state_of(mine) == state_of(theirs) and screen(mine) == screen(theirs)
 
 
-def test_of_a_long_recording_little_is_loaded(tmp_path, monkeypatch):
+def test_a_long_recording_loads_only_a_few_chunks(tmp_path, monkeypatch):
     # the tree compares no longer runs of siblings
     monkeypatch.setattr(repeats, "MOST_SIBLINGS", 100)
     recording = storage.from_json(storage.to_json(long()))
@@ -97,7 +97,7 @@ def test_of_a_long_recording_little_is_loaded(tmp_path, monkeypatch):
     assert first == screen(Cursor(recording))
 
 
-def test_a_loaded_recording_can_be_saved_again_whole_or_changed(tmp_path):
+def test_a_loaded_recording_can_be_saved_again_unchanged_or_changed(tmp_path):
     whole = chunks.written(recording_of("second_derivative"))
     assert chunks.written(chunks.read(whole)) == whole
     changed = chunks.read(whole).replace(source="other")
@@ -109,7 +109,7 @@ def test_a_loaded_recording_can_be_saved_again_whole_or_changed(tmp_path):
     assert (tmp_path / "a.json").read_bytes().startswith(b'{"format"')
 
 
-def test_what_was_cut_off_or_damaged_is_refused_when_it_is_opened(tmp_path):
+def test_opening_refuses_truncated_or_damaged_files(tmp_path):
     data = chunks.written(recording_of("gradient"))
     path = tmp_path / "bad.rec"
     for length in (*range(0, len(data), len(data) // 25), len(data) - 1):
@@ -157,7 +157,7 @@ def refused(said, change=lambda parts, directory: None, size=-1):
         naming_of(loaded).lettered.get((0, ""))
 
 
-def test_files_that_were_made_to_harm_are_refused():
+def test_hostile_files_are_refused():
     same = chunks.read(rebuilt(*opened(chunks.written(recording_of("gradient")))))
     assert storage.to_json(same) == storage.to_json(recording_of("gradient"))
     refused("its version is 3", lambda p, d: d.update(version=3))
@@ -177,7 +177,7 @@ def test_files_that_were_made_to_harm_are_refused():
     refused("expected an integer", lambda p, d: p.__setitem__(0, p[0].replace(*wrong, 1)))
 
 
-def test_any_change_of_a_file_is_read_or_refused():
+def test_a_changed_byte_is_either_read_or_refused():
     source = random.Random(0)
     data = chunks.written(recording_of("gradient"))
     strange = [None, True, -1, 0, 3, 10**12, 0.5, "", "x", "BindRecord", [], [0], [[0]], {}, {"from": 0, "steps": [0]}]
@@ -210,7 +210,7 @@ def test_any_change_of_a_file_is_read_or_refused():
     assert 10 < loaded < 140
 
 
-def test_all_that_is_searched_for_is_found_in_a_file_too():
+def test_search_finds_the_same_moments_in_a_file():
     mine, theirs = Cursor(long()), Cursor(through(long()))
     moves = [
         lambda c: c.to_nonfinite(),
@@ -230,7 +230,7 @@ def test_all_that_is_searched_for_is_found_in_a_file_too():
     assert mine.position > 1000
 
 
-def test_panes_of_a_very_long_recording_say_what_they_leave_out(monkeypatch):
+def test_panes_of_a_very_long_recording_report_omissions(monkeypatch):
     cursor = Cursor(long())
     cursor.go(len(cursor.moments) * 3 // 4)
     known, at = ledger(cursor.recording), cursor.moment.at

@@ -177,7 +177,7 @@ def test_bad_arguments(mistyped, line, expected):
     assert "42" in run("6 * 7") and stack_depth() == 0
 
 
-def test_every_command_is_tried():
+def test_every_command_has_a_line():
     for lines in (GOOD, BAD):
         tried = {line.split()[0] for line, _ in lines}
         assert {f"%{name}" for name in COMMANDS} <= tried
@@ -228,7 +228,7 @@ def test_the_check_can_fail(size):
     assert "agrees" in shown and "both are 0" in shown
 
 
-def test_the_check_widens_all_floats_or_says_why_there_is_none():
+def test_the_check_widens_all_floats_or_gives_a_reason():
     session = batch.new_session({})
     session.run_line("v = jnp.arange(3.0)")
     session.run_line("def rnn(w, xs): return lax.scan(lambda h, x: (jnp.tanh(w * h + x), None), xs[0], xs)[0]")
@@ -253,7 +253,7 @@ def test_odd_command_lines():
         assert said in plain(session.run_line(line).shown)
 
 
-def test_nothing_of_a_front_end_is_imported_by_the_tools():
+def test_the_tools_import_no_front_end():
     code = (
         "import sys, minijax.tools.session.session, minijax.tools.commands.completion, minijax.tools.documents.html\n"
         "print([n for n in ('IPython', 'prompt_toolkit', 'pygments', 'jax', 'jaxlib') if n in sys.modules])"

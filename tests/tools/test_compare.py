@@ -86,32 +86,32 @@ def test_programs_run_on_jax(session, text):
         ("minijax.tools.record(f, 3.0)", "record: a function of minijax's own"),
     ],
 )
-def test_what_cannot_be_carried_over_is_named(session, text, said):
+def test_code_that_cannot_be_carried_over_is_named(session, text, said):
     with pytest.raises(Unmapped, match=said):
         both(session, text)[1].call()
     shown = plain(session.run_line(f"%compare {text}").shown, 200)
     assert "cannot be carried over to JAX" in shown and said in shown and "minijax" in shown
 
 
-def test_jax_s_own_error_is_shown_and_the_session_goes_on(session):
+def test_jaxs_error_is_shown_and_the_session_goes_on(session):
     session.run_line("def odd(x): return x.nothing_jax_has if type(x).__module__.startswith('jax') else x")
     shown = plain(session.run_line("%compare odd(v)").shown, 200)
     assert "JAX raised AttributeError" in shown and session.run_line("1 + 1").value == 2
 
 
-def test_different_jaxprs_stand_beside_each_other(session):
+def test_different_jaxprs_are_shown_side_by_side(session):
     session.run_line("def apart(x): return x + (1.0 if type(x).__module__.startswith('minijax') else 2.0) * jnp.sin(x)")
     shown = plain(session.run_line("%compare apart(f32[3])").shown, 120)
     assert "they differ" in shown and "minijax · 3 equations" in shown
     assert any("1.0:f32[]" in each and "~" in each and "2.0:f32[]" in each for each in shown.split("\n"))
 
 
-def test_a_program_that_cannot_be_staged_is_compared_by_value(session):
+def test_an_untraceable_program_is_compared_by_value(session):
     shown = plain(session.run_line("%compare int(x) + 1").shown, 120)
     assert "the same, to the last bit" in shown and "none: ConcretizationTypeError" in shown and "eager" in shown
 
 
-def test_effects_happen_as_rarely_as_can_be(session, capfd):
+def test_effects_run_as_rarely_as_possible(session, capfd):
     session.run_line("calls = []")
     session.run_line("def noisy(x): debug.callback(lambda y: calls.append(1), x); return x")
     shown = plain(session.run_line("%time noisy(x) --alone").shown)
@@ -119,7 +119,7 @@ def test_effects_happen_as_rarely_as_can_be(session, capfd):
 
 
 @pytest.mark.parametrize("command", ["%time", "%compare"])
-def test_what_a_program_prints_is_not_repeated(session, capsys, command):
+def test_prints_are_not_repeated(session, capsys, command):
     assert session.run_line("def says(x):\n    print('said')\n    return sin(x)").error is None
     shown = " ".join(plain(session.run_line(f"{command} says(x)").shown, 200).split())
     assert 1 <= capsys.readouterr().out.count("said") <= 8
@@ -151,7 +151,7 @@ def test_values_of_different_kinds_are_reported():
 
 
 @pytest.mark.parametrize("command", ["%time", "%compare"])
-def test_a_live_tracer_is_not_measured(command):
+def test_a_live_tracer_is_not_timed(command):
     session = batch.new_session({})
     assert session.run_line("%push jvp x=3. dx=1.").error is None
     shown = " ".join(plain(session.run_line(f"{command} sin(x)").shown, 300).split())

@@ -187,7 +187,7 @@ def test_keywords_and_keys(before, words):
     assert [each.text for each in complete(session, before) if each.kind in ("argument", "key")] == words
 
 
-def test_the_signature_of_what_is_typed():
+def test_the_signature_of_the_typed_call():
     session = batch.new_session({})
     session.run_line("def g(first, second=2.0, /, *rest, third=print): return first")
 
@@ -219,7 +219,7 @@ def test_imports_and_files(session, tmp_path, monkeypatch):
     assert texts(session, "x = 1 # 'no") == [] and "print" in texts(session, "f'{pri")
 
 
-def test_a_signature_that_is_too_long_keeps_what_is_typed(session):
+def test_a_long_signature_keeps_the_typed_parameter(session):
     def fitted(before, columns):
         return "".join(f"[{piece}]" if at else piece for piece, at in signature(session, before, columns))
 

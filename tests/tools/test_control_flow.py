@@ -62,7 +62,7 @@ LINES = [
 
 
 @pytest.mark.parametrize(("line", "there", "absent"), LINES, ids=[line for line, _, _ in LINES])
-def test_what_is_shown(session, line, there, absent):
+def test_output(session, line, there, absent):
     text = shown(session, line)
     for piece in there:
         assert piece in text, text
@@ -70,7 +70,7 @@ def test_what_is_shown(session, line, there, absent):
         assert piece not in text, text
 
 
-def test_what_has_effects_is_run_once(session, capsys):
+def test_code_with_effects_runs_once(session, capsys):
     text = shown(session, "%jit dbg(5.0)")
     assert capsys.readouterr().out.count("x = 5.0") == 1
     assert "run once only: it has effects" in text and "again" not in text

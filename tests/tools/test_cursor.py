@@ -106,7 +106,7 @@ def test_search_both_ways():
     assert not cursor.search("nowhere") and cursor.position == here
 
 
-def test_bookmarks_find_their_moments_in_another_recording_of_the_call():
+def test_bookmarks_survive_recording_the_call_again():
     square = minijax.jit(lambda x: jnp.sin(x) * x)
     square(1.0)
 

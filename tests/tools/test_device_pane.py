@@ -19,7 +19,7 @@ def shown_there():
 
 
 @pytest.mark.parametrize("program", VARIABLES)
-def test_each_device_is_shown_to_have_what_it_has_in_jax(program):
+def test_values_per_device_match_jax(program):
     differences = shown_there()[program]
     assert differences.keys() == VARIABLES[program]
     # sums of eight floats, added in another order
@@ -34,11 +34,11 @@ def test_devices_side_by_side(program, primitive, golden):
 
 
 @pytest.mark.parametrize("program", VARIABLES)
-def test_a_recording_that_was_in_a_file_shows_what_devices_have(program):
+def test_a_loaded_recording_shows_values_per_device(program):
     # a file has only the first iteration of a loop, and the pane says so
     assert shown_there()[f"changed {program}"] == [[], program == "turns"]
 
 
-def test_arguments_are_shown_sharded_where_the_program_begins():
+def test_arguments_are_shown_sharded_at_the_start():
     lines = shown_there()["begins sent"]
     assert "x: f32[16,8] divided by P('data', 'model')" in lines

@@ -61,7 +61,7 @@ def test_every_name_in_one_column_is_bound(session, line):
     assert found > 20
 
 
-def test_renamed_variables_are_no_difference_and_rewired_ones_are(session):
+def test_diff_ignores_renaming_and_marks_rewiring(session):
     assert marks(session, "%diff f(3.0) --with f(4.0)") == [
         (" ", *[text] * 2)
         for text in (
@@ -97,7 +97,7 @@ def test_the_passes_of_a_gradient():
     assert len(both.residuals) == 3 and both.bytes == 60
 
 
-def test_an_equation_is_not_paired_with_one_of_the_backward_pass(session):
+def test_diff_does_not_pair_equations_with_the_backward_pass(session):
     session.run_line("def step(c, x): return c + tanh(x), c * x")
     session.run_line("def scanned(xs): return lax.scan(step, 0., xs)[1].sum()")
     shown = session.run_line("%diff scanned(jnp.ones(3)) --by grad").shown
@@ -113,7 +113,7 @@ def words(segments):
     return "".join(piece for _, piece in segments).strip()
 
 
-def test_the_cotangent_is_no_residual():
+def test_the_cotangent_is_not_a_residual():
     found = made(jnp.sin, jnp.ones(5), by=("vjp",))
     assert [len(found.forward), len(found.residuals), len(found.backward)] == [2, 1, 1]
     mapped = made(jnp.sin, jnp.ones(5), by=("vmap", "vjp"))

@@ -37,7 +37,7 @@ def test_any_document_comes_back_equal(doc):
         assert str(pp.cut_rows(doc, most)) == str(pp.cut_rows(back, most))
 
 
-def test_equal_parts_of_documents_are_kept_once():
+def test_equal_parts_of_documents_are_saved_once():
     table = DocTable()
     part = pp.group(pp.concat([pp.text("a", "var"), pp.brk(), pp.text("b", "var")]))
     again = pp.group(pp.concat([pp.text("a", "var"), pp.brk(), pp.text("b", "var")]))
@@ -45,7 +45,7 @@ def test_equal_parts_of_documents_are_kept_once():
     assert len(table.rows) == 5
 
 
-def test_cut_rows_count_all_that_is_left_out():
+def test_cut_rows_count_all_omitted_rows():
     rows = [pp.text(f"row {i}") for i in range(10)]
     doc = pp.nest(2, pp.group(pp.rows(pp.brk("; "), rows, left_out=5)))
     assert str(pp.cut_rows(doc, 3)).endswith("row 2; ... (12 more equations)")

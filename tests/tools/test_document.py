@@ -35,7 +35,7 @@ from minijax.tools.documents.theme import LINE_COLOURS, STYLES, line_role, resol
 from minijax.tools.session.tracebacks import error_document
 
 
-def test_rows_put_the_right_part_where_there_is_room():
+def test_the_right_part_of_a_row_moves_below_if_there_is_no_room():
     row = document(Row("stack", (line("eval ▸ jvp:1"),), line(("muted", "2 levels"))))
     assert plain(row, 60) == " stack    eval ▸ jvp:1" + " " * 30 + "2 levels"
     assert plain(row, 28) == " stack    eval ▸ jvp:1\n          2 levels"
@@ -48,7 +48,7 @@ def test_long_lines_break_between_words_and_hang():
     assert ["".join(p for _, p in each) for each in lines] == ["aaa", "  bbbccc", "  ddd", "  eee"]
 
 
-def test_the_last_column_of_a_table_goes_on_below_its_own_beginning():
+def test_the_last_column_of_a_table_wraps_below_its_start():
     rows = ((("", "panels"), ("", "stack tracers jaxpr hlo".replace(" ", "\xa0")), ("", "those shown after a line")),)
     lines = plain(document(Table(("name", "value", ""), rows)), 50).split("\n")
     assert lines[1:] == ["panels  stack tracers jaxpr hlo  those shown after", " " * 33 + "a line"]
@@ -63,7 +63,7 @@ def test_programs_fill_the_width_and_are_cut_with_a_hint():
     assert cut.split("\n") == ["  {", "    line 0", "    line 1", "  ... 7 more lines (more)"]
 
 
-def test_nothing_in_a_text_commands_the_terminal():
+def test_texts_cannot_send_escape_codes():
     doc = document(text("a\x1b[2Jb\x07\r\x9bc"), Row("x", (line(("value", "\x1b]0;title\x07")),)))
     for colour in (False, True):
         shown = to_text(doc, 80, colour)
@@ -129,7 +129,7 @@ def test_html_of_very_long_output_is_cut():
     assert f"... {60_000 - kept:,} more lines" in markup
 
 
-def test_columns_keep_their_indentation_whatever_rewrites_the_page():
+def test_columns_keep_their_indentation_when_a_page_is_rewritten():
     pair = Pair("+", line("    b = sin a"), line(("value", "  <c>")))
     made = markup(document(Columns((line("left"), line("right")), lambda width: (pair,))))
     assert "<td><pre>    b = sin a</pre></td>" in made
@@ -137,7 +137,7 @@ def test_columns_keep_their_indentation_whatever_rewrites_the_page():
     assert '<span class="mj-good">+</span>' in made
 
 
-def test_pictures_and_interactive_parts_take_the_place_of_what_is_drawn():
+def test_pictures_and_widgets_replace_text_drawings():
     drawn = text("drawn")
     assert markup(document(Picture("<svg></svg>", drawn))) == '<div class="mj-picture"><svg></svg></div>'
     asked = []
@@ -146,7 +146,7 @@ def test_pictures_and_interactive_parts_take_the_place_of_what_is_drawn():
     assert markup(document(part), len) == "<b>part</b>" and asked == [len]
 
 
-def test_long_lines_are_broken_and_go_on_further_in():
+def test_long_lines_wrap_with_a_hanging_indent():
     made = markup(document(Row("name", (line("words"), line("more")))))
     assert made.startswith('<pre class="mj-wrap" style="--mj-in:10"><div>') and made.count("<div>") == 2
     assert re.sub(r"<[^>]*>", "", made) == "name      words\n          more\n"
@@ -173,7 +173,7 @@ def fold(text, width):
         ("", 5, [""]),
     ],
 )
-def test_where_it_breaks(text, width, lines):
+def test_break_points(text, width, lines):
     assert fold(text, width) == lines
 
 
@@ -182,7 +182,7 @@ def test_columns():
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=200), st.integers(8, 60))
-def test_nothing_is_lost_and_nothing_too_wide(text, width):
+def test_wrapping_loses_no_text_and_fits_the_width(text, width):
     shown = visible(text).replace("\n", " ").replace("\t", " ")
     lines = fold(shown, width)
     assert all(columns(each) <= width for each in lines)
@@ -194,7 +194,7 @@ def test_roles_stay_with_their_text():
     assert pieces == [(("a", "one two "),), (("", "  "), ("b", "three ")), (("", "  "), ("b", "four"))]
 
 
-def test_what_belongs_together_is_not_broken():
+def test_unbreakable_pieces_stay_together():
     doc = document(Row("time", (line("trace ", ("time", unbroken("0.2 ms")), " and more"),)))
     assert plain(doc, 20) == " time     trace\n            0.2 ms\n            and more"
     assert "\xa0" not in plain(doc, 80)
@@ -221,7 +221,7 @@ def contrast(one, other):
 
 
 @pytest.mark.parametrize("role", STYLES)
-def test_every_role_can_be_read_on_both_pages(role):
+def test_every_role_has_contrast_on_light_and_dark_pages(role):
     assert contrast(STYLES[role].light, LIGHT) >= 4.5 and contrast(STYLES[role].dark, DARK) >= 4.5
 
 

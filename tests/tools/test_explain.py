@@ -39,7 +39,7 @@ X = np.ones(3, np.float32)
 F(X, 2.0)
 
 
-def test_what_a_transformation_makes_of_a_program_is_no_recompilation_the_first_time():
+def test_the_first_compilation_of_a_transformed_program_is_no_recompile():
     square = jit(lambda x: x**2)
     square(1.0)
     first = miss_log.total()
@@ -68,14 +68,14 @@ def test_a_retrace_raises_with_the_explanation():
     assert not explain_cache_miss(F, np.ones(4, np.float32), 2.0)
 
 
-def test_what_was_only_traced_may_not_be_compiled():
+def test_no_recompile_also_forbids_compiling_a_traced_function():
     f = jit(lambda x: x + 1.0)
     f.trace(X)
     with pytest.raises(RecompilationError, match="would be compiled in no_recompile"), no_recompile():
         f(X)
 
 
-def test_allow_counts_functions_with_all_that_belongs_to_them():
+def test_allow_counts_a_function_with_its_inner_functions():
     inner = jit(lambda x: x * 2.0)
 
     def outer(x):
@@ -202,7 +202,7 @@ def test_why_shows_every_miss_up_to_a_bound():
     assert "and 7 more misses, which were counted and not kept" in text and "and 9 hits of other functions" in text
 
 
-def test_unobserved_misses_are_shown(session):
+def test_why_shows_misses_from_before_the_session(session):
     fresh = Session(find, session.namespace)
     assert "no cache of minijax missed in it. %why f(3.0) tells" in shown(fresh, "%why")
     fresh.namespace["g"](session.namespace["p"], 2.0)  # before the session's first line
@@ -250,7 +250,7 @@ def test_why_explains_a_trace_of_real_jax(caplog):
     assert "JAX" not in shown(session, "1 + 1", "%why")
 
 
-def test_why_of_a_call_that_is_not_made(session):
+def test_why_predicts_a_call_without_making_it(session):
     assert "f would be traced" in shown(session, "%why g(p, 2.0)")
     shown(session, "g(p, 2.0)")
     assert shown(session, "%why g(p, 2.0)").split() == "cached hit f: nothing would be traced".split()
@@ -259,7 +259,7 @@ def test_why_of_a_call_that_is_not_made(session):
     assert "nothing has been recorded yet" in plain(Session(find, {}).run_line("%why").shown)
 
 
-def test_a_jaxpr_of_another_function_is_not_named_as_the_reason():
+def test_why_names_no_jaxpr_of_another_function():
     jaxprs = (JaxprRecord(1, "linear", "g at m.py:3", 1), JaxprRecord(2, "staged", "f at m.py:1", 1))
     recording = Recording("summary", jaxprs=jaxprs, phases=(PhaseRecord(3, "compile", "f", 0.1, 0.1),))
     text = plain(why_document(recording), 80)

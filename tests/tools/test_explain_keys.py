@@ -106,7 +106,7 @@ def test_each_element_of_a_batch_is_a_key():
     assert summary(search) == (1, [["gamma", "t"]])
 
 
-def test_a_split_and_a_fold_that_give_one_key():
+def test_a_split_and_a_fold_in_that_give_the_same_key():
     """JAX makes the same key for ``split(key)[1]`` and ``fold_in(key, 1)``."""
     search = find_reused(
         lambda key: random.normal(random.split(key)[1]) + random.normal(random.fold_in(key, 1)), (random.key(0),), {}
@@ -124,7 +124,7 @@ def test_a_split_and_a_fold_that_give_one_key():
     assert "used twice: key → split [1] = fold_in 1" in shown
 
 
-def test_what_is_shown():
+def test_output():
     shown = plain(keys_document(find_reused(split_twice, (random.key(4),), {}), "split_twice(key)"), 120)
     here = split_twice.__code__.co_firstlineno + 1
     assert shown.splitlines()[0] == "used twice: key"

@@ -74,7 +74,7 @@ HELD = {
 
 
 @pytest.mark.parametrize("name", HELD)
-def test_chain_and_birth(session, name):
+def test_reference_path_and_place_of_the_leak(session, name):
     lines, held, born = HELD[name]
     shown = leaks(session, *lines)
     assert f"held by {held}" in shown, shown
@@ -91,7 +91,7 @@ def test_equal_leaks_are_counted(session):
     assert sum(line.startswith("leaked") for line in shown) == explain_leaks.MOST_LEAKS and shown[-1] == "and 3 more"
 
 
-def test_values_kept_only_by_the_prompt_are_listed_apart(session):
+def test_tracers_held_only_by_the_prompt_are_listed_separately(session):
     lines = ("def f(x):\n    kept.append(x)\n    return x", "jit(f).trace(1.0);", "kept[0]")
     shown = leaks(session, *lines)
     at = shown.index("held by global kept → [0]")

@@ -120,7 +120,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_first(name):
+def test_the_first_nonfinite_operation(name):
     case = CASES[name]
     search = find_nonfinite(case.function, (case.argument,), {}, case.backward)
     found = search.nan if case.what == "nan" else search.inf
@@ -136,7 +136,7 @@ def test_first(name):
     assert f"made by {case.primitive}" in text and "advice" in text
 
 
-def test_line_inputs_and_extremes():
+def test_a_finding_has_line_inputs_and_extremes():
     found = find_nonfinite(f, (XS,), {}).nan
     assert found is not None
     assert errors.summarize(found.source).startswith(f"{__file__}:{LINE + 2}:")
@@ -154,7 +154,7 @@ def test_the_infinity_before_the_nan_is_shown_too():
 
 
 @pytest.mark.parametrize("run", [lambda f: f, jit, lambda f: lambda x: f(x) if bool(x[0] < 9) else x])
-def test_one_that_no_operation_made(run):
+def test_a_nan_literal_that_no_operation_made(run):
     """The NaN is a literal: in a staged program, inside a call, and in Python that branches on values."""
     search = find_nonfinite(run(lambda x: jnp.sin(x) * np.float32("nan") + 1.0), (XS,), {})
     assert search.nan is None and search.bad_result and search.read is not None and search.read.primitive == "mul"
@@ -170,7 +170,7 @@ def test_one_that_no_operation_made(run):
     assert f"at {Path(__file__).name}:" in text.replace(str(Path(__file__).parent) + "/", "")
 
 
-def test_arguments_that_are_bad_to_begin_with():
+def test_nonfinite_arguments():
     x = np.array([1.0, np.nan, np.inf], np.float32)
     search = find_nonfinite(lambda tree: tree["k"] * 2.0, ({"k": x},), {})
     (given,) = search.given
@@ -203,7 +203,7 @@ def test_a_function_whose_python_depends_on_values():
     assert found is not None and found.primitive in ("log", "jit")
 
 
-def test_long_loops_are_run_as_a_whole_in_the_end(monkeypatch):
+def test_long_loops_run_as_one_operation_past_the_bound(monkeypatch):
     monkeypatch.setattr(walk, "MOST_EQUATIONS", 50)
 
     def g(x):
@@ -222,7 +222,7 @@ def shown(*lines):
     return " ".join(plain(outcome.shown, 100).split())
 
 
-def test_what_the_arguments_compute_is_looked_at_too():
+def test_argument_expressions_are_searched_too():
     text = shown("%nan jnp.sin(jnp.log(x - 1.0))")
     assert "first NaN made by log (forward)" in text and "<minijax-4>:1" in text
 

@@ -25,7 +25,7 @@ def session():
     return made
 
 
-def test_the_page_holds_every_input_and_what_it_showed(session, tmp_path):
+def test_the_page_has_every_input_and_its_output(session, tmp_path):
     assert "wrote 5 inputs to" in said(session, f"%export {tmp_path}/it.html")
     page = (tmp_path / "it.html").read_text("utf-8")
     text = re.sub(r"<[^>]*>", "", page)

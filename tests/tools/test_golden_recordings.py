@@ -69,7 +69,7 @@ def test_variables_of_jaxprs_have_user_names(name, golden):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_is_loaded_shows_the_same(name):
+def test_a_loaded_recording_shows_the_same(name):
     recording = recording_of(name)
     data = storage.to_json(recording)
     loaded = storage.from_json(json.loads(json.dumps(data)))

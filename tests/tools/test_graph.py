@@ -24,7 +24,7 @@ def test_a_drawing(golden):
     golden("graph.txt", text(grad(f), 3.0))
 
 
-def test_jaxprs_inside_stand_below_under_their_titles():
+def test_inner_jaxprs_follow_under_their_titles():
     shown = text(lambda x: lax.scan(lambda c, y: (jit(f)(c) * y, c), 1.0, x), jnp.ones(3))
     assert "◉" in shown and "\nscan · 3 equations\n" in shown and "\n  jit f · 3 equations\n    " in shown
     assert "jit f" not in text(lambda x: lax.scan(lambda c, y: (jit(f)(c) * y, c), 1.0, x), jnp.ones(3), depth=1)
@@ -32,13 +32,13 @@ def test_jaxprs_inside_stand_below_under_their_titles():
     assert "cond branches[0] · 1 equation" in branches and "cond branches[1] · 1 equation" in branches
 
 
-def test_what_is_left_out_is_counted():
+def test_omitted_nodes_are_counted():
     assert text(f, 3.0, most=1).endswith("... 2 more equations (--most 3 shows them)")
     made = graph.build(make_jaxpr(f)(3.0), "t", (), 1)
     assert "... 2 more equations" in graph_svg.markup(made) and not any(n.kind == "output" for n in made.nodes)
 
 
-def test_the_svg_joins_what_the_jaxpr_joins():
+def test_the_svg_has_the_edges_of_the_jaxpr():
     made = graph.build(make_jaxpr(f)(3.0), "f(3.0)", ["x"])
     root = ET.fromstring(graph_svg.page(made).encode())
     labels = [t.text for t in root.iter(f"{SVG}text")]
@@ -56,7 +56,7 @@ def test_the_svg_joins_what_the_jaxpr_joins():
     assert all(x >= 0 and x + w <= width and y + 38 <= height for x, y, w in boxes)
 
 
-def test_jaxprs_inside_fold_in_html_and_stand_below_each_other_in_a_file():
+def test_inner_jaxprs_fold_in_html_and_are_stacked_in_a_file():
     made = graph.build(make_jaxpr(lambda x: jit(lambda y: jit(f)(y))(x))(3.0), "t")
     markup = graph_svg.markup(made)
     assert markup.count("<details>") == 2 and markup.count("<svg") == 3 and markup.count("<style>") == 1
@@ -75,7 +75,7 @@ def test_hostile_names_are_text():
         ET.fromstring(shown.encode())
 
 
-def test_a_file_is_written_and_not_written_over(tmp_path):
+def test_a_file_is_written_but_not_overwritten(tmp_path):
     session = batch.new_session({})
     session.run_line("def f(x): return jnp.sin(x) * 2.0 - x")
     path = tmp_path / "a picture.svg"

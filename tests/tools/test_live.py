@@ -145,7 +145,7 @@ def test_reverse_mode(session, kind):
         same(found, getattr(minijax, kind)(f)(3.0))
 
 
-def test_by_the_tutorials_way_two_levels_are_pushed(session):
+def test_grad_in_tutorial_mode_pushes_two_levels(session):
     with use_direct_linearize(False):
         run(session, "%push grad x=3.")
         shown = text(run(session, "y = sin(x)"))
@@ -165,7 +165,7 @@ STAGED = {
 
 
 @pytest.mark.parametrize("kind", STAGED)
-def test_transformations_of_what_was_recorded(session, kind):
+def test_push_jit_and_checkpoint(session, kind):
     same(closed(session, f"%push {kind} x=[3., 1.]"), STAGED[kind](jnp.array([3.0, 1.0])))
 
 
@@ -232,7 +232,7 @@ def test_levels_in_any_order(session, kinds):
     nested(session, kinds)
 
 
-def test_names_that_were_covered_come_back_and_others_hold_what_they_are_worth(session):
+def test_pop_restores_shadowed_names_and_gives_the_others_values(session):
     run(session, "x = 'mine'; keep = [1]; both = keep", "%push jvp x=3. new=1.")
     run(session, "y = x * 2.", "t = (y, {'k': y}, 5)", "keep.append(y)", "y")
     shown = text(run(session, "%pop y"))
@@ -246,7 +246,7 @@ def test_names_that_were_covered_come_back_and_others_hold_what_they_are_worth(s
     assert not isinstance(names["__"], Tracer)
 
 
-def test_variables_of_a_closed_jaxpr_go_with_it(session):
+def test_closing_a_jaxpr_level_removes_its_variables(session):
     run(session, "box = []", "%push jaxpr z=f32[3]", "w = z * 2.; box.append(w)")
     shown = text(run(session, "%pop w"))
     assert "w, z  gone: worth nothing outside jaxpr:1" in shown or "z, w  gone" in shown
@@ -256,7 +256,7 @@ def test_variables_of_a_closed_jaxpr_go_with_it(session):
     assert isinstance(error, minijax.errors.UnexpectedTracerError) and "%push jaxpr z" in str(error)
 
 
-def test_pop_alone_takes_what_was_last_assigned_or_shown(session):
+def test_bare_pop_returns_the_last_assigned_or_shown_value(session):
     assert "nothing has been assigned" in text(session_after(session, "%push jvp x=3.", "%pop"))
     run(session, "y = x * 2.", "x * 5.")
     assert float(run(session, "%pop").value[0]) == 15.0
@@ -277,7 +277,7 @@ def session_after(session, *lines):
     return outcome
 
 
-def test_closed_levels_are_not_kept(session):
+def test_closed_levels_are_freed(session):
     run(session, "%push grad x=3.", "y = sin(x)", "%push jaxpr z=f32[3]", "w = z * y")
     mains = [weakref.ref(main) for level in session.levels for main in level.mains]
     run(session, "%pop w", "%pop y", "del _, __, ___; Out.clear()")
@@ -307,7 +307,7 @@ BAD_LINES = (
 
 
 @pytest.mark.parametrize("line", BAD_LINES)
-def test_levels_survive_what_goes_wrong(session, line):
+def test_levels_survive_errors(session, line):
     run(session, *STACK)
     depth, mains, names = stack_depth(), list(state.stack), dict(session.namespace)
     assert session.run_line(line).error is not None
@@ -321,7 +321,7 @@ def test_levels_survive_what_goes_wrong(session, line):
     np.testing.assert_allclose(pair[1], np.cos(3.0) * np.array([1.0, 2.0]), rtol=1e-6)
 
 
-def test_a_transformation_that_fails_after_closing_opens_the_level_again(session):
+def test_a_transformation_that_fails_after_closing_reopens_the_level(session):
     run(session, "%push jvp a=2.", "%push pmap x=jnp.ones((4096, 2))", "y = x * a")
     mains = list(state.stack)
     assert "device" in text(session.run_line("%pop y")).lower()
@@ -377,7 +377,7 @@ def test_tracers_are_shown_level_by_level_with_both_shapes(session):
     assert "eval ▸ vmap:1 ▸ jvp:2 ▸ linearize:3" in text(run(session, "%stack"))
 
 
-def test_the_interpreters_taken_away_from_under_a_session(session):
+def test_levels_whose_interpreters_were_reset(session):
     run(session, "%push jvp x=3.", "from minijax.core.trace import reset_stack", "reset_stack()")
     assert session.run_line("1 / 0").error is not None
     assert not session.levels and session.prompt_label() == ""

@@ -96,7 +96,7 @@ def shown(session, line):
         "(lambda x: minijax.interop.from_jax(g)(x) * jnp.sin(x))(2.0)",
     ],
 )
-def test_programs_written_for_jax_give_what_jax_gives(session, line):
+def test_programs_written_for_jax_give_the_same_values_as_jax(session, line):
     expected = session.evaluate(compile(line, "<line>", "eval", 0x400).body, {})
     outcome = session.run_line(f"%log {line}")
     assert outcome.error is None and outcome.recording is not None and outcome.recording.events
@@ -126,7 +126,7 @@ def test_commands_watch_programs_written_for_jax(session, line, said):
     assert text.endswith("carried over from JAX") or "carried over from JAX; kept whole" in text
 
 
-def test_an_axis_without_a_name_has_none(session):
+def test_an_unbound_axis_error_lists_no_names(session):
     assert "names bound here are: none" in shown(session, "%log jax.vmap(lambda x: lax.psum(x, 'q'))(weights)")
 
 
@@ -141,7 +141,7 @@ def test_results_are_jax_arrays_and_the_namespace_is_unchanged(session):
     assert isinstance(session.namespace["model"].w, jax.Array)
 
 
-def test_what_a_program_writes_is_written_where_it_would_be(session):
+def test_assignments_of_a_watched_program_take_effect(session):
     for code in (
         "count, held, notes = 0, {'last': weights}, [weights]",
         "class Layer:\n    n = 0\n    def __call__(self, x): self.n += 1; self.seen = jnp.sin(x); return self.seen",
@@ -162,7 +162,7 @@ def test_what_a_program_writes_is_written_where_it_would_be(session):
     assert names["given"]["old"] is kept[1] and names["layer"] is kept[2] and type(kept[2]) is names["Layer"]
 
 
-def test_a_program_of_other_precision_is_refused(session):
+def test_a_program_with_another_x64_setting_is_refused(session):
     with jax.enable_x64(True):
         text = shown(session, "%jaxpr g(2.0)")
         assert "%jaxpr sees what minijax computes, and cannot watch g(2.0): JAX computes with 64 bits" in text

@@ -73,7 +73,7 @@ def test_user_objects_are_not_kept_alive(level):
     assert len(recording.jaxprs) > 3
 
 
-def test_past_the_bound_events_are_only_counted(monkeypatch):
+def test_events_past_the_bound_are_only_counted(monkeypatch):
     monkeypatch.setattr(summary, "MOST_EVENTS", 40)
 
     def long(x):
@@ -87,7 +87,7 @@ def test_past_the_bound_events_are_only_counted(monkeypatch):
     assert sum(1 for _ in recording.walk()) < 60
 
 
-def test_all_is_counted_though_details_are_bounded(monkeypatch):
+def test_counts_are_complete_beyond_the_bound_of_details(monkeypatch):
     for bound, most in {
         "MOST_JAXPRS": 3,
         "MOST_PROGRAMS": 4,
@@ -190,7 +190,7 @@ def cell(carry, x):
         (lambda: on_two(jnp.ones(2)), "halved"),
     ],
 )
-def test_bodies_from_caches_too(call, names):
+def test_cached_loop_bodies_are_marked_too(call, names):
     call()
     cached, staged = cached_and_not(watched(call, "full"))
     assert cached[0] == names and not staged
@@ -231,7 +231,7 @@ def test_nesting_is_right_when_recording_stops_inside(monkeypatch):
                     assert node.at <= child.at <= getattr(child, "end", child.at) <= node.end
 
 
-def test_a_recording_that_begins_inside_interpreters_knows_them():
+def test_a_recording_started_inside_interpreters_has_them():
     recordings = []
 
     def inside(x):
@@ -253,7 +253,7 @@ def test_a_recording_that_begins_inside_interpreters_knows_them():
     assert len(cursor.state().programs[0].equations) == len(equations)
 
 
-def test_commands_report_when_names_were_not_kept(monkeypatch):
+def test_commands_report_dropped_names(monkeypatch):
     session = batch.new_session({})
     session.run_line("ws = [jnp.ones(1) + i for i in range(10)]")
     session.run_line("def g(ws): s = ws[0] * 2.0; return s + ws[9] * (s - 1.0)")

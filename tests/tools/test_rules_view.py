@@ -40,7 +40,7 @@ def shown(session, command, width=80):
 
 
 @pytest.mark.parametrize("width", [40, 200])
-def test_the_matrix_fits_the_page_and_says_what_the_tables_say(session, width):
+def test_the_rule_matrix_fits_the_width_and_matches_the_tables(session, width):
     text = shown(session, "%rules", width)
     assert max(map(len, text.split("\n"))) <= width
     rows = {each.split()[0]: "".join(each.split()[1:]) for each in text.split("\n") if each[:1].isalpha()}
@@ -54,14 +54,14 @@ def test_the_matrix_fits_the_page_and_says_what_the_tables_say(session, width):
     assert "partial_eval_jaxpr" in text
 
 
-def test_the_holes_come_with_their_reasons(session):
+def test_missing_rules_have_a_reason(session):
     text = shown(session, "%rules sin max while --missing")
     assert "transpose\n  not linear (2)\n    sin max" in text.replace("max sin", "sin max")
     assert "every carry stays" in text
     assert "no hole" in shown(session, "%rules mul --missing")
 
 
-def test_a_primitive_s_rules_have_places_and_source(session):
+def test_rules_show_place_and_source(session):
     text = shown(session, "%rules while", 120)
     assert "● jvp  while_jvp  minijax/ops/while_loop.py:" in text and "    def while_jvp(" in text
     assert "– dce  every carry stays" in text and "· partial_eval, " not in text
@@ -134,7 +134,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_the_rule_of_a_custom_function_is_checked_by_the_function(session, name):
+def test_a_custom_rule_is_checked_against_its_function(session, name):
     session.run_line("from minijax import custom_jvp, custom_vjp")
     lines, commands, wrong = RULES[name]
     for line in lines:

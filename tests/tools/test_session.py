@@ -29,7 +29,7 @@ def test_the_last_expression_is_the_value(session):
     assert session.run_line("if a:\n    a = 7\na").value == 7
 
 
-def test_earlier_values_and_inputs_have_names(session):
+def test_names_of_earlier_values_and_inputs(session):
     session.run_line("10")
     session.run_line("20")
     assert session.run_line("_ + __").value == 30
@@ -95,7 +95,7 @@ def test_unknown_names_are_searched_in_the_last_recordings(session, line, said):
     assert said in shown(outcome) and session.recordings == before and stack_depth() == 0
 
 
-def test_a_stepper_has_the_values_of_a_program_that_nothing_ran(session):
+def test_a_stepper_computes_values_of_a_traced_program(session):
     session.run_line("def f(x): return jnp.sin(x) * 2.0")
     step = session.run_line("%step minijax.make_jaxpr(f)(3.0)").step
     stepper = Stepper(step)

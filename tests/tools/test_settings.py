@@ -36,7 +36,7 @@ def test_a_setting_takes(name, written, value):
     assert getattr(settings, name) == value
 
 
-def test_where_the_file_lies(monkeypatch, tmp_path):
+def test_the_path_of_the_file(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert settings_path() == tmp_path / "minijax" / "config.toml"
     monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
@@ -44,7 +44,7 @@ def test_where_the_file_lies(monkeypatch, tmp_path):
     assert settings_path() == tmp_path / ".config" / "minijax" / "config.toml"
 
 
-def test_a_file_is_read(tmp_path):
+def test_reading_a_settings_file(tmp_path):
     path = tmp_path / "config.toml"
     path.write_text("history = 5\njax_enable_x64 = true\n")
     settings = Settings()
@@ -68,7 +68,7 @@ def test_a_file_is_read(tmp_path):
         (b"#" * (1 << 21), "larger than"),
     ],
 )
-def test_what_is_wrong_costs_a_warning(tmp_path, content, said):
+def test_a_bad_setting_in_the_file_only_warns(tmp_path, content, said):
     path = tmp_path / "config.toml"
     path.write_bytes(content)
     settings = Settings()
@@ -77,7 +77,7 @@ def test_what_is_wrong_costs_a_warning(tmp_path, content, said):
     assert settings.changed() == {}
 
 
-def test_saving_keeps_what_else_is_there(tmp_path):
+def test_saving_keeps_other_content_of_the_file(tmp_path):
     path = tmp_path / "minijax" / "config.toml"
     path.parent.mkdir()
     path.write_text('# mine\nstyle = "jax"  # as in the papers\nunknown = 3\n\n[table]\nstyle = "other"\n')
@@ -98,7 +98,7 @@ def test_saving_keeps_what_else_is_there(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["panels = [", 'panels = [\n  "jaxpr",\n]\n', "panels.x = 1\n"])
-def test_what_cannot_be_edited_stays(tmp_path, content):
+def test_a_file_that_cannot_be_edited_stays_unchanged(tmp_path, content):
     path = tmp_path / "config.toml"
     path.write_text(content)
     settings = Settings()
@@ -123,6 +123,6 @@ def test_the_command(tmp_path):
     assert "stays as it is" in plain(session.run_line("%config save").shown)
 
 
-def test_a_folder_in_its_place(tmp_path):
+def test_a_folder_with_the_files_name(tmp_path):
     (warning,) = load(Settings(), tmp_path)
     assert "are not used" in warning

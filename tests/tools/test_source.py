@@ -109,7 +109,7 @@ def test_arguments(line, expected):
     assert {name: found[name] for name in expected} == expected
 
 
-def test_what_is_nested_too_deeply_is_left_to_running_it():
+def test_deeply_nested_input_counts_as_complete():
     deep = "x = " + "-" * 20_000 + "1"
     assert source.status(deep) == "complete" and source.syntax_error(deep) is None
     assert list(source.inputs(deep + "\n%help\n2")) == [deep, "%help", "2"]
@@ -147,21 +147,21 @@ def test_questions(asked, command):
         ("y\n    .z", "y\n    .z"),
     ],
 )
-def test_what_is_pasted_loses_its_prompts_and_its_indent(pasted, code):
+def test_pasted_code_loses_prompts_and_indent(pasted, code):
     assert source.cleaned(pasted) == code
     if "." not in code:
         assert source.status(pasted) == "complete"
 
 
 @pytest.mark.parametrize(("typed", "command"), [("!ls -l", "%sh ls -l"), ("x != y", None), ("f('!ls')", None)])
-def test_lines_of_the_shell(typed, command):
+def test_shell_lines(typed, command):
     assert source.is_command(typed) == (command is not None)
     if command is not None:
         assert source.as_command(typed) == command
         assert list(source.inputs(f"a = 1\n{typed}\nb = 2")) == ["a = 1", typed, "b = 2"]
 
 
-def test_few_sources_are_kept(monkeypatch):
+def test_old_sources_are_dropped(monkeypatch):
     import linecache
 
     monkeypatch.setattr(source, "MOST_REGISTERED", 3)

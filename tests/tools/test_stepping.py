@@ -77,7 +77,7 @@ def trained(steps, rate):
     jnp.exp(w)
 
 
-def test_equal_steps_are_one_row_that_opens_where_the_cursor_is():
+def test_equal_steps_are_one_row_that_opens_at_the_cursor():
     cursor = Cursor(recorded(lambda: trained(6, 0.1)))
     cursor.into()
 
@@ -107,7 +107,7 @@ def test_equal_steps_are_one_row_that_opens_where_the_cursor_is():
     assert starts[5] < stepper.cursor.position
 
 
-def test_a_step_that_fails_misses_or_is_not_finite_stays_in_sight():
+def test_steps_with_an_error_a_miss_or_a_nan_are_not_folded():
     def rows(call):
         cursor = Cursor(recorded(call))
         cursor.last()
@@ -140,7 +140,7 @@ def panes(cursor):
     yield plain(stepping.status(cursor), 100)
 
 
-def test_the_way_back_shows_what_the_way_there_showed(mapped):
+def test_stepping_back_shows_the_same_screens(mapped):
     cursor = Cursor(mapped)
     there = [tuple(panes(cursor))]
     while cursor.into():
@@ -158,7 +158,7 @@ def session():
     return made
 
 
-def test_a_line_that_failed_is_run_again_and_stepped_from_its_exception(session):
+def test_a_failed_line_runs_again_and_opens_at_its_exception(session):
     session.run_line("ran = []")
     session.run_line("def bad(x): ran.append(1); return jnp.sin(x).nothing")
     session.run_line("%step grad(f)(3.0) --text")
@@ -223,13 +223,13 @@ def test_a_truncated_recording_is_marked_where_it_ends(monkeypatch):
         assert f"{each.events - 25} of {each.events} events were only counted" in plain(panels.summary(each))
 
 
-def test_without_a_recording_the_last_line_is_offered(session):
+def test_without_a_recording_step_offers_the_last_line(session):
     assert "as in %step grad(f)(3.0)" in plain(session.run_line("%step").shown)
     session.run_line("grad(f)(2.0)")
     assert "%step grad(f)(2.0) records that line anew" in plain(session.run_line("%step").shown)
 
 
-def test_a_moment_and_a_line_mark_the_same_equation_in_every_program():
+def test_linked_programs_mark_the_equation_of_a_moment_or_line():
     jitted = minijax.jit(slope)
     recording = recorded(lambda: jitted(jnp.ones(3)))
     programs = linked_programs(jitted, jnp.ones(3))
@@ -261,7 +261,7 @@ def test_a_moment_and_a_line_mark_the_same_equation_in_every_program():
     assert "no equation" in "".join(text for _, text in stepping_programs.selection_line(programs, nothing))
 
 
-def test_retrace_and_programs_come_with_the_step(session):
+def test_a_step_can_retrace_and_has_its_programs(session):
     session.run_line("g = jit(f)")
     session.run_line("g(3.0)")
     step = session.run_line("%step g(3.0)").step

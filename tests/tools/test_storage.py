@@ -37,7 +37,7 @@ def through_json(recording):
     return storage.from_json(json.loads(json.dumps(storage.to_json(recording))))
 
 
-def test_what_lies_in_the_place_of_the_unfinished_file_is_not_written_to(tmp_path):
+def test_saving_does_not_write_to_an_existing_temporary_name(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("untouched")
     (tmp_path / f".a.json.{os.getpid()}.tmp").symlink_to(victim)
@@ -46,7 +46,7 @@ def test_what_lies_in_the_place_of_the_unfinished_file_is_not_written_to(tmp_pat
     assert victim.read_text() == "untouched" and not (tmp_path / "a.json").exists()
 
 
-def test_a_deep_tree_and_a_deep_document_are_kept_without_recursion():
+def test_deep_trees_and_documents_are_saved_without_recursion():
     node = None
     doc = pp.text("x")
     for level in range(5_000, 0, -1):
@@ -75,7 +75,7 @@ def test_a_deep_tree_and_a_deep_document_are_kept_without_recursion():
         ('{"format": "minijax-recording", "version": 1}', "no fields and records"),
     ],
 )
-def test_what_is_no_recording_is_refused(text, said, tmp_path):
+def test_files_without_a_recording_are_refused(text, said, tmp_path):
     path = tmp_path / "bad.json"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(ValueError, match="bad.json cannot be read as a recording: ") as caught:
@@ -83,7 +83,7 @@ def test_what_is_no_recording_is_refused(text, said, tmp_path):
     assert said in str(caught.value)
 
 
-def test_a_file_that_was_cut_off_is_refused(tmp_path):
+def test_a_truncated_file_is_refused(tmp_path):
     text = json.dumps(storage.to_json(recorded()))
     path = tmp_path / "cut.json"
     for length in range(0, len(text), len(text) // 40):
@@ -152,7 +152,7 @@ def test_wrong_documents_are_refused():
         refused("is of no known kind", documents=[["t", "", "x"], bad])
 
 
-def test_a_file_that_would_unfold_to_a_giant_is_refused():
+def test_a_file_that_expands_too_much_is_refused():
     refused("has more than 5,000,000 parts", documents=[["t", "", "x"], *[["c", i, i] for i in range(60)]])
     doubled = [["t", "", "x" * 100_000], *[["c", i, i] for i in range(12)]]
     refused("has more than 50,000,000 characters", documents=doubled)
@@ -160,7 +160,7 @@ def test_a_file_that_would_unfold_to_a_giant_is_refused():
     refused("has more than 50,000,000 characters", documents=indented)
 
 
-def test_a_file_that_is_a_giant_or_unpacks_to_one_is_refused(tmp_path):
+def test_a_file_that_is_or_unpacks_too_large_is_refused(tmp_path):
     bomb = tmp_path / "bomb.json.xz"
     bomb.write_bytes(lzma.compress(b"[" + b" " * 20_000_000 + b"]"))
     most = 16_000_000 + 100 * bomb.stat().st_size
@@ -173,7 +173,7 @@ def test_a_file_that_is_a_giant_or_unpacks_to_one_is_refused(tmp_path):
         storage.load(giant)
 
 
-def test_what_later_minor_versions_add_is_passed_over():
+def test_fields_of_later_minor_versions_are_ignored():
     data = storage.to_json(Recording("full", "f(x)"))
     data["fields"]["Recording"].append("colour")
     data["records"][-1].append("green")
@@ -190,7 +190,7 @@ def test_what_later_minor_versions_add_is_passed_over():
         ({"meeting": Meeting("psum", "psum", "all", "", ("i",), ((0, 2),))}, "devices meet that there are not"),
     ],
 )
-def test_what_devices_have_is_kept_and_checked(change, said):
+def test_values_per_device_are_saved_and_checked(change, said):
     texts = [DeviceTextRecord(((12, (("value", str(i)),)),)) for i in range(2)]
     column = DeviceValueRecord("x", "f32[]", ("i",), False, "", 1, texts[0], tuple(texts))
     meeting = Meeting("psum", "psum", "all", "", ("i",), ((0, 1),))

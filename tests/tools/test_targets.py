@@ -36,7 +36,7 @@ def session():
         ("%jaxpr --source (lambda y: sin(y))(x)", ":1:27 (<lambda>)"),
     ],
 )
-def test_places_are_those_in_the_command_line(session, line, told):
+def test_places_refer_to_the_command_line(session, line, told):
     assert told in plain(session.run_line(line).shown, 400)
 
 
@@ -54,7 +54,7 @@ def staged(session, text, static=None):
         ("(lambda b, **more: sin(b))(v, z=x, k=v)", ["b", "k", "z"]),
     ],
 )
-def test_static_arguments_are_no_inputs(session, call, names):
+def test_static_arguments_are_not_inputs(session, call, names):
     """Otherwise an argument would get the name of the one before it."""
     target = targets.from_expression(session, "passes", call)
     assert targets.input_names(target) == names
@@ -71,7 +71,7 @@ def test_arguments_are_made_static_by_option(session, static):
     assert "pow a b" in staged(session, "power(x, 4)")
 
 
-def test_what_is_worth_a_jaxpr_is_that_jaxpr(session):
+def test_an_expression_whose_value_is_a_jaxpr_gives_that_jaxpr(session):
     session.run_line("def make(x): return make_jaxpr(f)(x)")
     session.run_line("def calls(x): return make_jaxpr(power, static_argnums=1)(x, 3)")
     plain = staged(session, "f(x)")
@@ -90,12 +90,12 @@ def test_types_in_strings_are_text(session, text):
 
 
 @pytest.mark.parametrize("command", ["%grad f(x=3.0)", "%jvp f(x=3.0)", "%vjp f(x=3.0)", "%linearize f(x=3.0)"])
-def test_a_call_by_keywords_alone_is_a_function_of_them(session, command):
+def test_a_call_with_only_keywords_is_a_function_of_them(session, command):
     outcome = session.run_line(command)
     assert outcome.error is None and float(outcome.value[0]) == pytest.approx(0.28224, abs=1e-5)
 
 
-def test_bool_is_a_type_where_it_is_subscribed_and_python_s_elsewhere(session):
+def test_bool_is_a_type_only_with_a_subscript(session):
     assert "a:bool[2]" in staged(session, "jnp.sum(bool[2])") and "a:bool[]" in staged(session, "f(bool[])")
     assert "a:bool[]" in staged(session, "f(bool(x))")
     node = ast.parse("(bool[2], bool(1), (lambda bool: bool[0])([5]))", mode="eval").body
@@ -108,7 +108,7 @@ def test_bool_is_a_type_where_it_is_subscribed_and_python_s_elsewhere(session):
     session.run_line("del bool")
 
 
-def test_values_that_hold_themselves_are_no_trees(session):
+def test_values_that_contain_themselves_are_not_trees(session):
     """``Out`` contains itself after it was shown; a container in two places does not contain itself."""
     for line in ("d = {}; d['d'] = d", "l = [[1.0]]; l.append((l,))", "Out", "twice = [v, v, [v, (v,)]] * 3"):
         assert session.run_line(line).error is None
@@ -126,7 +126,7 @@ def test_values_that_hold_themselves_are_no_trees(session):
     assert "a:f32[3]" in staged(session, "twice[0] * 1.0")
 
 
-def test_a_dictionary_that_is_no_tree_disturbs_nothing_else(session):
+def test_a_dictionary_with_mixed_keys_does_no_harm(session):
     names = session.namespace
     names["mixed"] = {1: 2.0, "a": 3.0}
     names["__warningregistry__"] = {"version": 3, ("text", UserWarning, 1): True}
@@ -137,7 +137,7 @@ def test_a_dictionary_that_is_no_tree_disturbs_nothing_else(session):
     assert "dictionary keys" in str(session.run_line("%push jvp x=mixed dx=mixed").error)
 
 
-def test_a_word_with_spaces_stands_in_quotes():
+def test_a_word_with_spaces_needs_quotes():
     params = (Param("expr", "text", "an expression"), Param("file", "word", "a file"), Param("force", "flag", "over"))
     args = parse("graph", params, "f(x) --file 'my \"picture\\'s\".svg' --force")
     assert (args["file"], args["force"], args["expr"]) == ('my "picture\'s".svg', True, "f(x)")

@@ -109,7 +109,7 @@ def namespace_of(session):
     return {name: value for name, value in session.namespace.items() if name.strip("_") and name not in ("In", "Out")}
 
 
-def test_names_come_back_whatever_one_does_in_between():
+def test_stopping_the_tour_restores_user_names():
     session = batch.new_session({})
     session.run_line("f = 'mine'; x = [1]; y = 2; sin = 'my sin'; unrelated = 7")
     before = namespace_of(session)
@@ -136,7 +136,7 @@ def test_names_come_back_whatever_one_does_in_between():
     assert after.keys() == before.keys() and all(after[name] is before[name] for name in before)
 
 
-def test_moving_about():
+def test_moving_between_stops():
     session = batch.new_session({})
 
     def page(line):

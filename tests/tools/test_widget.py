@@ -59,7 +59,7 @@ def parts_of(data):
     return [part for _, part in data["parts"]]
 
 
-def test_a_recording_that_was_saved_shows_the_same(monkeypatch):
+def test_a_saved_recording_shows_the_same(monkeypatch):
     _, recording = record(vmap(grad(short)), jnp.ones((2, 3)))
     loaded = storage.from_json(json.loads(json.dumps(storage.to_json(recording))))
     here = strings(payload(recording, highlight))
@@ -80,7 +80,7 @@ def text_of(data, line):
     return "".join(data["strings"][number] for number in data["lines"][line][1::2])
 
 
-def test_records_that_are_cut_are_counted_and_the_command_that_writes_more_is_named():
+def test_cut_records_are_counted_with_the_command_for_more():
     _, recording = record(grad(chain), jnp.ones(3))
     total = len(list(recording.walk()))
     data = payload(recording, most=50)
@@ -92,7 +92,7 @@ def test_records_that_are_cut_are_counted_and_the_command_that_writes_more_is_na
     assert len(embedded(data)) < len(embedded(payload(recording))) / 4
 
 
-def test_a_deep_tree_is_no_deep_markup():
+def test_a_deep_tree_gives_flat_markup():
     def nested(x, depth):
         return x if depth == 0 else minijax.jvp(lambda y: nested(y, depth - 1), (x,), (1.0,))[0] * 2.0
 
@@ -104,7 +104,7 @@ def test_a_deep_tree_is_no_deep_markup():
     assert elements(markup).deepest < 2 * MOST_NESTED + 10
 
 
-def test_the_script_has_no_way_out():
+def test_the_script_uses_no_unsafe_function_or_url():
     source, version = script()
     for word in ("innerHTML", "insertAdjacent", "document.write", "eval(", "Function(", "fetch", "XMLHttp", "import("):
         assert word not in source, word
@@ -114,14 +114,14 @@ def test_the_script_has_no_way_out():
 
 
 @given(st.recursive(st.text(st.sampled_from("<>&\"'/!-\u2028\u2029\\ascript\u202e")), st.lists, max_leaves=5))
-def test_data_cannot_end_its_element(data):
+def test_data_cannot_close_its_script_element(data):
     text = embedded(data)
     assert not re.search("[<>&\u2028\u2029]", text)
     assert json.loads(text) == data
 
 
 @given(st.text(st.sampled_from("<>&\"'/!- \u2028ascript\u202e\x07{}$"), max_size=60))
-def test_hostile_text_makes_no_element(text):
+def test_hostile_text_is_escaped(text):
     texts = Texts()
     texts.line((("value", text), ("", text)))
     counted = elements(element({"programs": [], **texts.tables()}, "<pre></pre>")).tags

@@ -29,7 +29,7 @@ def close(ours, theirs):
 
 
 @pytest.mark.parametrize("name", ["gradient", "loops_of_python", "custom_vjp"])
-def test_cotangents_are_what_jax_finds(name):
+def test_cotangents_match_jax(name):
     gradient, recording = recorded(name)
     wanted = printed(name, "cotangent")
     backward, naming, array = listed(recording.backward[-1], recording), Naming(recording), recording.kept.array
@@ -88,7 +88,7 @@ def worth(recording, number):
     return found.array
 
 
-def test_a_scan_is_gone_back_over_by_iteration():
+def test_cotangents_in_a_scan_match_jax_in_each_iteration():
     """In each iteration, cotangents in a scan's step are JAX's gradients by a term added at the same place."""
     xs = np.linspace(-0.4, 0.8, 4, dtype=np.float32)
     _, recording = record(minijax.grad(rnn), 0.3, xs)

@@ -90,7 +90,7 @@ def test_an_exercise_from_the_list_to_its_solution():
     assert "You have left the exercises" in page(session, "%tour stop") and "answer" not in session.namespace
 
 
-def test_names_of_the_user_are_set_aside_and_what_was_written_is_kept():
+def test_user_names_are_restored_and_answers_are_kept():
     session = batch.new_session({})
     session.run_line("def grow(x): return 'mine'")
     session.run_line("lax = 'my lax'; rates = 3")
@@ -115,7 +115,7 @@ def test_names_of_the_user_are_set_aside_and_what_was_written_is_kept():
     assert page(session, "grow(1)") == "'mine'" and session.namespace["rates"] == 3
 
 
-def test_an_exception_of_the_answer_keeps_its_traceback():
+def test_an_exception_in_an_answer_keeps_its_traceback():
     session = batch.new_session({})
     before = known_primitives()
     page(session, "%tour ex 3")
@@ -136,7 +136,7 @@ def test_an_exception_of_the_answer_keeps_its_traceback():
     assert known_primitives() == before
 
 
-def test_exercises_and_the_tour_take_turns():
+def test_exercises_and_the_tour_close_each_other():
     session = batch.new_session({})
     session.run_line("f = 'mine'")
     assert "You" not in page(session, "%tour 1.4") and session.prompt_label() == "jvp:1"
@@ -151,7 +151,7 @@ def test_exercises_and_the_tour_take_turns():
     assert "no exercise is open" in page(session, "%tour check")
 
 
-def test_what_there_is_so_far_comes_to_the_prompt_to_be_changed():
+def test_tour_edit_puts_the_current_answer_on_the_prompt():
     typed = Typed(
         "%tour ex leaked-tracer", ENTER, "%tour edit", ENTER, BACKSPACE, 'cash"', ENTER, "%tour check", ENTER,
         "%tour edit", ENTER, BACKSPACE * 3, 'che"', ENTER, "%tour check", ENTER, ENTER, "%tour stop", ENTER,
@@ -162,7 +162,7 @@ def test_what_there_is_so_far_comes_to_the_prompt_to_be_changed():
     assert "%tour next" not in typed.inputs
 
 
-def test_an_interrupt_while_names_are_set_aside_brings_them_back(monkeypatch):
+def test_an_interrupt_while_names_are_replaced_restores_them(monkeypatch):
     session = batch.new_session({})
     session.run_line("suspect = 3.0; scale = 4.0")
     borrow = LentNames.borrow
@@ -189,7 +189,7 @@ def shell():
     InteractiveShell.clear_instance()
 
 
-def test_in_ipython_one_answers_in_cells(shell):
+def test_ipython_cells_answer_exercises(shell):
     shell.run_line_magic("load_ext", "minijax")
     shell.run_cell("norm = 'mine'")
 

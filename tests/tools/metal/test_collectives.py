@@ -24,12 +24,12 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize(("written", "axes"), SPELLINGS.items())
-def test_groups_are_read_in_every_spelling(written, axes):
+def test_replica_groups_are_parsed_in_every_spelling(written, axes):
     groups = _groups(f"  %c = f32[2,4]{{1,0}} all-reduce(%a), {written}, to_apply=%add")
     assert _axes(groups, AbstractMesh((4, 2), ("x", "y"))) == axes
 
 
-def test_groups_along_a_factor_of_an_axis_of_devices_in_another_order():
+def test_replica_groups_along_part_of_a_permuted_axis():
     """XLA's spelling of the all-to-all that reshards a value from P('x', 'y') to P('y', 'x') on 4 by 2 devices."""
     mesh = "mesh['axis_0'=2,'axis_1'=4], device_ids=([2,2,2]T(0,2,1)) {'axis_1':(2)2}"
     assert _groups(f"all-to-all(%a, %b), replica_groups={mesh}") == [[0, 2], [1, 3], [4, 6], [5, 7]]
@@ -56,7 +56,7 @@ ENTRY %main (p: f32[4]) -> f32[4] {
 """
 
 
-def test_turns_of_loops_are_counted():
+def test_loop_trip_counts_multiply():
     text = LOOPS.replace("body=%inner", 'body=%inner, backend_config={"known_trip_count":{"n":"3"}}')
     text = text.replace("body=%outer", 'body=%outer, backend_config={"known_trip_count":{"n":"5"},"x":"y"}')
     times = _times(hlo.instructions(LOOPS.splitlines()).values(), _turns(text))
@@ -169,7 +169,7 @@ REASONS = {
 }
 
 
-def test_collectives_of_the_partitioner_belong_to_the_equations_they_are_for():
+def test_collectives_are_ascribed_to_equations_with_a_reason():
     found, reasons = printed("-c", PROGRAM)
     ((kind, size, axes, count, primitive, reason),) = found["product"]
     assert (kind, size, axes, count, primitive) == ("all-reduce", 2, ["y"], 2 * 8 * 4, "dot_general")

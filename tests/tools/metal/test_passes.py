@@ -87,7 +87,7 @@ def written(lowered):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_passes_are_those_that_xla_wrote(name, tmp_path, monkeypatch):
+def test_passes_match_xlas_dump(name, tmp_path, monkeypatch):
     fun, args = PROGRAMS[name]
     lowered = minijax.jit(fun).lower(*args)
     # a temporary folder to which no other process writes
@@ -205,7 +205,7 @@ def test_a_line_has_one_colour_in_every_text():
 
 
 @pytest.mark.parametrize("name", ["network", "scan", "JAX: attention"])
-def test_work_is_what_xla_counts_and_times_are_of_the_call(name):
+def test_roofline_matches_xlas_counts_and_times_the_call(name):
     fun, args = PROGRAMS[name]
     jitted = minijax.jit(fun)
     lowered = jitted.lower(*args)
@@ -229,7 +229,7 @@ def test_work_is_what_xla_counts_and_times_are_of_the_call(name):
     assert found.limits.flops > 1e8 and found.limits.bytes > 1e7
 
 
-def test_what_cannot_be_counted_is_not_told():
+def test_instructions_without_counts_show_none():
     # a small loop is one piece of machine code: XLA's analysis counts its body once, the run executes it many times
     jitted = minijax.jit(lambda x: lax.fori_loop(0, 100, lambda i, c: c * 1.5 + 2.0, x))
     counted = miss_log.total()
@@ -262,7 +262,7 @@ def test_the_limit_of_an_instruction(flops, moved, runs, said):
     assert roofline_view._limit(roofline.Limits(1e12, 1e11), each)[1] == said
 
 
-def test_programs_of_one_name_are_told_apart():
+def test_programs_with_the_same_name_are_distinguished():
     def made():
         return minijax.jit(lambda x: jnp.sin(x) * 3)
 

@@ -39,7 +39,7 @@ def unrolled(x):
     return x
 
 
-def test_a_page_is_no_larger_than_a_notebook_keeps_and_says_what_is_cut():
+def test_a_stages_page_is_bounded_and_reports_cuts():
     found = of(unrolled, V)
     markup = stages_html(found, highlight)
     assert len(markup) <= MOST_HTML_OF_BLOCK
@@ -63,7 +63,7 @@ def test_a_page_is_no_larger_than_a_notebook_keeps_and_says_what_is_cut():
     assert any(each.time for each in short.descent.passes)
 
 
-def test_the_command_shows_it_where_html_is_shown():
+def test_passes_returns_the_page_as_html():
     session = new_session({})
     session.run_line("def f(x): return jnp.sin(x) * 2")
     outcome = session.run_line("%passes f(jnp.ones(3))")

@@ -67,7 +67,7 @@ def whole(step):
 @pytest.mark.parametrize(
     "run", [layers(jnp, lax.fori_loop), from_jax(layers(real, jax.lax.fori_loop))], ids=["ours", "JAX's"]
 )
-def test_the_parts_are_the_whole_and_the_whole_is_that_of_a_plain_timing(run):
+def test_parts_sum_to_the_time_of_plain_timing(run):
     ratios = []
     for _ in range(3):
         step, took = step_of(run, LARGE, about=2e-3)
@@ -118,7 +118,7 @@ def test_each_moment_belongs_to_one_part(call, expected):
     assert all(a.end == pytest.approx(b.begin) for a, b in zip(parts, parts[1:], strict=False))
 
 
-def test_an_instruction_lasts_until_it_is_seen_done_or_the_next_begins():
+def test_an_instruction_ends_at_its_end_event_or_at_the_next_start():
     said = {"hlo_module": "jit_f", "program_id": 1, "run_id": 2, "device_ordinal": 0}
     events = [
         [Event("sin", 0, 10, hlo_op="sin", _p=7, **said), Event("end: cos", 95, 96, _c=8)],
@@ -129,7 +129,7 @@ def test_an_instruction_lasts_until_it_is_seen_done_or_the_next_begins():
     assert found == {"sin": (0, 20), "cos": (30, 30), "add": (60, 1)}
 
 
-def test_a_copy_goes_on_where_it_was_handed_to_another_thread():
+def test_a_copy_includes_its_work_on_another_thread():
     handed, begun, ended = profiling._HANDED, profiling._BEGUN, profiling._ENDED
     events = [
         [Event("DevicePut", 0, 10), Event(handed, 5, 5, _p=3), Event(handed, 15, 15, _p=4)],
@@ -138,7 +138,7 @@ def test_a_copy_goes_on_where_it_was_handed_to_another_thread():
     assert profiling._transfers(events) == [(0, 10), (20, 50)]
 
 
-def test_a_lane_is_filled_by_what_was_at_work():
+def test_a_lane_is_filled_by_busy_time():
     assert step_time_view.lane([(0.0, 1.0)], 4.0, 8) == "██      "
     assert step_time_view.lane([(1.0, 1.5), (1.5, 2.25), (3.99, 4.0)], 4.0, 4) == " █▎▏"
     assert step_time_view.lane([], 1.0, 3) == "   "
@@ -161,7 +161,7 @@ def test_a_timeline_fits_and_is_drawn_small():
     assert "script" not in to_html(Document(blocks))
 
 
-def test_the_command_says_why_it_cannot_tell():
+def test_the_command_gives_a_reason_without_times():
     session = batch.new_session({})
     session.run_line("def f(x): return jnp.sin(x) * 2")
     outcome = session.run_line("%time f(jnp.ones(3)) --alone --lines --timeline")

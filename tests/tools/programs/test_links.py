@@ -179,7 +179,7 @@ def test_a_function_called_twice_is_inside_both_calls(linked):
     assert len([text for text in written if " tanh(" in text]) >= 2
 
 
-def test_an_equation_of_which_a_part_is_lowered_is_linked_to_it():
+def test_a_partly_lowered_equation_links_to_its_lowered_part():
     def program(x):
         def body(c, a):
             minijax.debug.print("{}", a)
@@ -260,7 +260,7 @@ def test_annotated_programs_are_valid_programs(linked, name, width):
                 assert bindings.ir().Module.parse(text, context).operation.verify()
 
 
-def test_words_about_equations(linked):
+def test_descriptions_of_equations(linked):
     programs = linked("chain")
     assert link_views.ranges([3, 1, 2, 8]) == "1–3, 8"
     line = programs.equations[0].line
@@ -276,7 +276,7 @@ def test_words_about_equations(linked):
     assert link_views.short_file(cell) == cell
 
 
-def test_what_an_equation_became(linked):
+def test_lowered_forms_of_an_equation(linked):
     programs = linked("gradient")
     (number,) = [each.number for each in programs.equations if each.primitive == "reduce_sum"]
     text = plain(document(*link_views.became(programs, (number,))))

@@ -87,7 +87,7 @@ def test_a_bare_step_opens_at_the_line_that_raised(session, code, tmp_path, monk
 
 
 @pytest.mark.parametrize("code", ["1/0", "undefined", "%grad undefined(1.)", "sin('a')", "import nothing_at_all"])
-def test_what_failed_before_the_engine_did_anything_has_a_reason(session, code):
+def test_a_failure_before_the_engine_ran_has_a_reason(session, code):
     outcome = session.run_line(code)
     assert not session.replay_hint(outcome.number)
     said = plain(session.run_line("%step").shown)
@@ -112,7 +112,7 @@ def stops(x):
 @pytest.mark.parametrize(
     "code", ["%step grad(stops)(1.)", "%log jit(stops)(1.)", "%step stops(1.)", "%values jit(stops)(1.)"]
 )
-def test_an_interrupt_keeps_what_was_recorded(session, code):
+def test_an_interrupt_keeps_the_recording(session, code):
     session.run_line(STOPS)
     outcome = session.run_line(code)
     assert isinstance(outcome.error, KeyboardInterrupt) and len(session.namespace["seen"]) == 1
@@ -130,7 +130,7 @@ def test_an_interrupt_keeps_what_was_recorded(session, code):
     assert session.run_line("float(grad(sin)(0.))").value == 1.0
 
 
-def test_a_second_interrupt_does_not_take_the_recording(session, monkeypatch):
+def test_a_second_interrupt_does_not_drop_the_recording(session, monkeypatch):
     """An interrupt is deferred while the recorder finishes the recording, or runs its own code."""
     session.run_line(STOPS)
     finish = full.Full.finish
@@ -150,7 +150,7 @@ def test_a_second_interrupt_does_not_take_the_recording(session, monkeypatch):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_debug_tells_frames_and_variables(session):
+def test_debug_shows_frames_and_variables(session):
     assert "nothing has failed" in plain(session.run_line("%debug").shown)
     session.run_line("jit(inside)(jnp.ones(4))")
     outcome = session.run_line("%debug")

@@ -75,7 +75,7 @@ PARAMS = {f"l{i}": {"w": jnp.ones((4, 8)) * i, "b": jnp.zeros(8)} for i in range
         (None, False),
     ],
 )
-def test_what_becomes_a_tree(value, is_tree):
+def test_which_values_are_shown_as_trees(value, is_tree):
     assert (value_tree(value, "_", 80) is not None) == is_tree
 
 
@@ -124,7 +124,7 @@ def test_a_traced_leaf_and_a_cycle():
     assert "too deep to be shown" in shown(deep) and "2 parts not counted" in shown(deep)
 
 
-def test_folding_counts_what_it_hides_and_names_the_command():
+def test_folding_counts_hidden_arrays_and_names_the_command():
     tree = {"a": PARAMS, "b": [jnp.ones(2)] * 30, "c": {"d": {"e": PARAMS}}}
     lines = shown(tree, name="_").split("\n")
     assert len(lines) <= MOST_LINES + 2
@@ -137,14 +137,14 @@ def test_folding_counts_what_it_hides_and_names_the_command():
     assert wide[-1] == "... 983 more lines (983 arrays, 1,966 elements): %tree _ shows them"
 
 
-def test_folded_branches_that_are_built_alike_share_a_line(golden):
+def test_equal_folded_branches_share_a_line(golden):
     layers = {f"l{i}": {"w": jnp.ones((4, 8)), "b": jnp.zeros(8)} for i in range(12)}
     layers["l7"] = {"w": jnp.ones((4, 9)), "b": jnp.zeros(9)}
     layers["l9"]["b"] = jnp.array([jnp.nan] * 8)
     golden("tree_folded.txt", shown({"a": layers, "z": jnp.zeros(2)}, name="_", most=17))
 
 
-def test_what_is_not_finite_is_told_of_folded_branches_too():
+def test_folded_branches_count_their_nonfinite_elements():
     bad = {**PARAMS, "l2": {"w": jnp.array([[jnp.nan] * 3 + [1.0]] * 2), "b": jnp.array([jnp.inf, 1.0])}}
     tree = {"a": PARAMS, "b": [bad] * 2, "c": [jnp.array([jnp.nan])] * 50}
     lines = shown(tree, depth=1).split("\n")
@@ -175,7 +175,7 @@ def test_a_page_folds_every_branch_and_escapes_keys():
     assert f"{5000 - MOST_PAGED:,} more" in many and len(many) < 145_000
 
 
-def test_paths_lead_to_parts():
+def test_paths_find_subtrees():
     tree = taken_apart({"a": Moments(1, [jnp.ones(2), {"x" * 100: 3}]), 5: None})
     found = list(paths(tree))
     assert "['a'].mu[1]" in found and "[5]" in found
@@ -183,7 +183,7 @@ def test_paths_lead_to_parts():
     assert found_at(tree, '["a"].mu[0]') is not None and found_at(tree, "['b']") is None
 
 
-def test_large_arrays_are_sampled_and_say_so():
+def test_large_arrays_are_sampled_and_marked_as_such():
     large = np.broadcast_to(np.float32(2.0), (10_000, 10_000))  # a broadcast view: it takes no memory unless copied
     begin = time.process_time()
     text = shown({"large": large, "other": jnp.ones(8)})

@@ -33,7 +33,7 @@ class Bias:
         "i % 2 == 1",
     ],
 )
-def test_a_condition_has_the_value_that_numpy_gives(text):
+def test_a_condition_has_numpys_value(text):
     asked = condition(text)
     assert truth(worth(asked.node, VALUES)) == bool(np.all(eval(text, {"h": H, "p": {"w": H[0]}, "i": 3, "m": Bias})))
 
@@ -43,7 +43,7 @@ def test_a_condition_has_the_value_that_numpy_gives(text):
     [("nan(n)", True), ("nan(h)", False), ("inf(n)", False), ("finite(h)", True), ("finite(n)", False)]
     + [("norm(p['w']) > 2.06", True), ("abs(h).min() < 0.4", False)],
 )
-def test_figures_that_numpy_has_no_method_for(text, expected):
+def test_conditions_on_statistics_beyond_numpys_methods(text, expected):
     assert truth(worth(condition(text).node, VALUES)) is expected
 
 

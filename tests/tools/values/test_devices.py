@@ -108,7 +108,7 @@ def shown_there():
 
 
 @pytest.mark.parametrize(("check_vma", "reduced"), [(True, "all"), (True, "model"), (False, "no")])
-def test_values_tangents_and_cotangents_through_a_shard_map_are_those_of_the_run(check_vma, reduced):
+def test_primals_tangents_and_cotangents_through_a_shard_map(check_vma, reduced):
     differences = shown_there()[f"{check_vma} {reduced}"]
     assert len(differences) == 5
     assert max(differences) < 1e-4
@@ -127,7 +127,7 @@ def test_a_nan_is_found_on_the_device_that_makes_it():
     assert "inside   shard_map, device 0 of 8" in said
 
 
-def test_an_origin_goes_through_the_program_of_the_devices():
+def test_origins_pass_through_a_shard_map():
     lines = [" ".join(line.split()) for line in shown_there()["origin"].splitlines()]
     row = next(line for line in lines if "y = log(" in line)
     # over all devices: log of 1 to log of 16

@@ -140,7 +140,7 @@ def test_each_variable_of_a_program_for_jax_has_the_values_that_jax_prints(name)
 
 
 @pytest.mark.parametrize("name", ["gradient", "per_example", "remat_in_scan"])
-def test_a_pane_shows_a_value_when_it_is_made_and_in_the_end_what_the_command_shows(name):
+def test_the_values_pane_grows_with_the_run_and_ends_like_the_command(name):
     cursor = Cursor(record(name))
     known = ledger(cursor.recording)
     every = named_values(known)

@@ -33,7 +33,7 @@ NAMES = (
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_slices_of_recordings_are_what_the_jaxpr_says(name):
+def test_slices_of_recordings_match_dce_of_the_jaxpr(name):
     fun, args = PROGRAMS[name].build(minijax), [jnp.asarray(x) for x in PROGRAMS[name].args]
     staged = minijax.jit(tupled(fun)) if name == "linear solve" else tupled(fun)
     assert check_slices(staged, staged, args)
@@ -96,7 +96,7 @@ def imported(x, y):
 
 
 @pytest.mark.parametrize("fun", [chosen_by_python, reference, custom_rules, imported])
-def test_slices_of_python_references_rules_and_programs_of_jax(fun):
+def test_slices_of_python_refs_rules_and_jax_programs(fun):
     staged = (lambda x, y: chosen_by_python(x, y, high=True)) if fun is chosen_by_python else fun
     args = [jnp.asarray(X), jnp.asarray(X * np.float32(0.5))]
     assert check_slices(fun, staged, args) > 1
@@ -128,7 +128,7 @@ def around():
 
 
 @pytest.mark.parametrize("made, more", [(pmapped, []), (jitted, []), (around, ["w"])])
-def test_what_wraps_a_function_has_no_name_of_its_caller(made, more):
+def test_a_wrapper_does_not_get_its_callers_name(made, more):
     program = made()
     x = jnp.ones((1, 3))
     result = program(x)
@@ -138,7 +138,7 @@ def test_what_wraps_a_function_has_no_name_of_its_caller(made, more):
 
 
 @pytest.mark.parametrize("made", ["pmapped", "jitted"])
-def test_letters_are_those_of_the_printed_program(made):
+def test_letters_match_the_printed_jaxpr(made):
     session = batch.new_session({})
     session.run_line(f"from {__name__} import {made}; called = {made}(); u = called(jnp.ones((1, 3)))")
     shown = plain(session.run_line("%origin called(jnp.ones((1, 3)))").shown, 160)

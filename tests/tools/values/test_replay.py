@@ -43,7 +43,7 @@ IMPORTED = ("while", "cond in scan", "custom_vjp")
 @pytest.mark.parametrize(
     ("name", "imported"), [*[(name, False) for name in PROGRAMS], *[(name, True) for name in IMPORTED]]
 )
-def test_results_tangents_and_cotangents_are_those_of_jax(name, imported):
+def test_results_tangents_and_cotangents_match_jax(name, imported):
     """``test_moment.py`` checks the variables inside."""
     program = PROGRAMS[name]
     args, of_jax = program.args, program.build(jax)
@@ -121,7 +121,7 @@ def _stacked(x):
 
 
 @pytest.mark.parametrize("name", VMAPPED)
-def test_each_example_has_the_values_of_its_own_evaluation(name):
+def test_each_example_matches_its_own_evaluation(name):
     program = VMAPPED[name]
     closed = minijax.make_jaxpr(program.build(minijax))(*program.args)
     args = list(map(_stacked, program.args))
@@ -219,7 +219,7 @@ def test_a_replay_runs_no_user_code():
     assert calls == ["rule", "g"]
 
 
-def test_the_backward_pass_of_a_custom_vjp_can_be_looked_into():
+def test_the_backward_pass_of_a_custom_vjp_can_be_inspected():
     closed = minijax.make_jaxpr(PROGRAMS["custom_vjp"].build(minijax))(0.5, 2.0)
     frame = replay(closed, [0.5, 2.0], None, [1.0], rules=True)
     call = next(e for e in frame.jaxpr.eqns if e.primitive.name == "custom_vjp_call")
@@ -234,7 +234,7 @@ def test_the_backward_pass_of_a_custom_vjp_can_be_looked_into():
     assert "staging it runs the user's Python" in refused.cotangent(refused.jaxpr.invars[0]).reason
 
 
-def test_values_that_cannot_be_found_say_why():
+def test_missing_values_have_a_reason():
     closed = minijax.make_jaxpr(lambda x, y: (x + y, jnp.sin(y)))(1.0, 1.0)
     inside = []
 
@@ -256,7 +256,7 @@ def test_values_that_cannot_be_found_say_why():
         assert float(sine) == pytest.approx(np.sin(2.0))
 
 
-def test_values_that_were_let_go_of_are_found_again():
+def test_dropped_values_are_recomputed():
     def f(x):
         for _ in range(20):
             x = jnp.sin(x) + 1
@@ -271,7 +271,7 @@ def test_values_that_were_let_go_of_are_found_again():
     assert small.root.keeper.dropped > 0
 
 
-def test_references_are_copies_of_the_replays_own():
+def test_a_replay_copies_refs():
     def f(x):
         r = minijax.new_ref(x)
         a = r[0]
@@ -308,7 +308,7 @@ def test_references_are_copies_of_the_replays_own():
     assert "as a whole" in frame.inside(loop, 1).reason
 
 
-def test_a_loop_that_does_not_end_is_given_up_and_can_be_looked_into(monkeypatch):
+def test_an_endless_loop_is_abandoned_and_can_be_inspected(monkeypatch):
     monkeypatch.setattr("minijax.tools.values.courses.PATIENCE", 0.0)
     closed = minijax.make_jaxpr(lambda x: lax.while_loop(lambda s: s >= 0, lambda s: (s + 3) % 1000, x))(1)
     frame = replay(closed, [1], [None])
@@ -321,7 +321,7 @@ def test_a_loop_that_does_not_end_is_given_up_and_can_be_looked_into(monkeypatch
         frame.inside(loop, 4096)
 
 
-def test_observers_see_no_replay_and_caches_stay():
+def test_a_replay_notifies_no_observer_and_changes_no_cache():
     f, args = minijax.jit(PROGRAMS["scan"].build(minijax)), PROGRAMS["scan"].args
     f(*args)
     closed = minijax.make_jaxpr(f)(*args)
@@ -361,7 +361,7 @@ def test_library_rules_are_staged_and_user_rules_are_not(imported):
     assert not calls
 
 
-def test_each_device_of_a_pmap_can_be_looked_into():
+def test_each_device_of_a_pmap_can_be_inspected():
     mapped = minijax.pmap(lambda a, b: a * 2 / lax.psum(a, "i") + b, axis_name="i", in_axes=(0, None))
     xs = np.float32([1.0])
     closed = minijax.make_jaxpr(mapped)(xs, 3.0)

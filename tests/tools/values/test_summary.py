@@ -14,7 +14,7 @@ from minijax.tools.values.summary import summary
 GRID = np.random.default_rng(0).normal(size=(40, 30)).astype(np.float32)
 
 
-def test_a_vector_is_drawn_as_it_goes_and_a_matrix_by_how_many_are_where():
+def test_a_vector_is_drawn_in_order_and_a_matrix_as_a_histogram():
     assert summary(np.arange(16.0)).spark == "▁▂▃▄▅▆▇█"
     assert summary(np.float32([0, 1, np.nan, 0])).spark == "▁█·▁"
     assert summary(np.full((3, 4), 2.0)).spark == "█·······"
