@@ -194,7 +194,7 @@ class LinearizeTrace(Trace):
                             else:
                                 self.tally.add(derived, args)
                             self.counted = True
-                        if kind < 3 and isinstance(x, Array):
+                        if isinstance(x, Array):
                             self.tape.arrays[id(a), s] = a, x  # ``Tape.know``, inlined
                         source = state.source or source_info(4 if _observers else 3)
                 entries = self.tape.entries

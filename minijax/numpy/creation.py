@@ -117,8 +117,7 @@ def _from_value(x: Any, dtype: np.dtype | None) -> Array:
         x = _numpy_array(x, dtype)
     elif not isinstance(x, (np.ndarray, np.generic, *SCALARS)):
         x = np.asarray(x)  # a buffer, a range, something with __array__
-    # a NumPy scalar of an unsupported dtype must stay an array, or its dtype would be lost
-    return as_array(x[()] if isinstance(x, np.ndarray) and not x.shape and dtypes.is_valid(x.dtype) else x)
+    return as_array(x)
 
 
 def _leaves(x: Any) -> list[Any]:

@@ -126,6 +126,8 @@ def test_what_must_know_values_says_so_where_they_are_not():
     with pytest.raises(mj.errors.ConcretizationTypeError, match="size"):
         mj.jit(jnp.unique)(jnp.asarray(X))
     assert mj.jit(lambda x: jnp.unique(x, size=3))(jnp.asarray(X)).shape == (3,)
+    with pytest.raises(mj.errors.TracerArrayConversionError, match="array_repr is borrowed from JAX.* needs the value"):
+        mj.jit(jnp.array_repr)(jnp.asarray(X))
 
 
 def test_wide_values_stay_wide():

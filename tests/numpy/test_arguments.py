@@ -229,6 +229,11 @@ def test_every_kind_of_argument(kind: str, mode: str) -> None:
             assert_same(eval(entry, namespace(minijax, **names)), value)
 
 
+def test_a_masked_scalar_is_refused() -> None:
+    with pytest.raises(ValueError, match="masked arrays are not supported"):
+        minijax.numpy.array(np.ma.masked_array(1.0, True))
+
+
 # Expressions with Python integers: each takes every value, directly and under vmap and jvp of its arrays.
 OF_INTEGERS = (Path(__file__).parent / "integers.txt").read_text(encoding="utf-8")
 # JAX silently wraps a large integer to the range of its type: the wrong element, or a wrong number.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import pytest
 
 import minijax
 import minijax.numpy as jnp
-from minijax.sharding import NamedSharding
+from minijax.sharding import AxisType, NamedSharding
 from minijax.sharding import PartitionSpec as P
 from tests.on_devices import printed
 
@@ -55,6 +56,22 @@ def test_errors_of_types_name_operation_line_types_and_an_action(
     assert all(each in said for each in types)
     assert action in said
     assert f"test_explicit_rows.py:{line}:" in said
+
+
+def test_samples_are_sharded_as_asked() -> None:
+    key, table = minijax.random.key(0), jnp.arange(8.0).reshape(4, 2)
+    draws = [
+        functools.partial(minijax.random.normal, key, (4,), "float16"),
+        functools.partial(minijax.random.permutation, key, 4),
+        functools.partial(minijax.random.permutation, key, table, axis=1, independent=True),
+        functools.partial(minijax.random.choice, key, table, (3,), replace=False, axis=0),
+        functools.partial(minijax.random.t, key, 4.0, (4,)),
+    ]
+    with minijax.set_mesh(minijax.make_mesh((1,), ("x",), axis_types=(AxisType.Explicit,))):
+        for draw in draws:
+            drawn = draw(out_sharding=P("x"))
+            assert minijax.typeof(drawn).sharding.spec[0] == "x"
+            assert drawn.tolist() == draw().tolist()
 
 
 def test_derivatives_of_what_is_reduced_are_those_of_what_is_whole() -> None:
