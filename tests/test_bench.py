@@ -102,7 +102,7 @@ def test_prepare_is_called_afresh_every_round() -> None:
         ("text", "other"),
     ],
 )
-def test_what_counts_as_different(expected: Any, got: Any) -> None:
+def test_differing_results(expected: Any, got: Any) -> None:
     require_same(expected, expected, 1e-3)
     with pytest.raises(Different):
         require_same(expected, got, 1e-3)
@@ -115,7 +115,7 @@ def test_row_names_are_unique_and_listed(capsys: pytest.CaptureFixture[str]) -> 
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == keys
 
 
-def test_what_watching_costs_is_measured() -> None:
+def test_the_cost_of_a_recorder_is_measured() -> None:
     row = watching.Watched("summary", 1.6)
     result = measured(row, Settings(subject="minijax", namespaces={"minijax": minijax}, seconds=0.1, rounds=1))
     assert result.figure is not None and 0.5 < result.figure < 10.0

@@ -151,7 +151,7 @@ def test_trace_key_follows_the_settings_and_is_one_object_per_combination():
     assert pickle.loads(pickle.dumps(plain)) is plain
 
 
-def test_trace_key_says_what_changed():
+def test_trace_key_names_the_changed_setting():
     plain = settings.trace_key()
     with settings.enable_x64(True), settings.default_matmul_precision("highest"):
         changes = settings.trace_key().changes_from(plain)
@@ -179,7 +179,7 @@ def test_unknown_names_are_attribute_errors_that_list_the_known():
     assert not hasattr(config, "nothing")
 
 
-def test_assignment_says_what_to_write():
+def test_assignment_suggests_config_update():
     with pytest.raises(AttributeError, match=r"Write config.update\('jax_enable_x64', True\)"):
         config.enable_x64 = True
     with pytest.raises(AttributeError):
@@ -455,7 +455,7 @@ print(json.dumps(facts))
 """
 
 
-def test_where_programs_run_and_what_may_be_moved():
+def test_default_devices_and_transfer_guards():
     environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "3", "JAX_PLATFORMS": "cpu"}
     ours, theirs = (
         subprocess.run([sys.executable, "-c", PLACES, name], capture_output=True, text=True, env=environment)
@@ -468,7 +468,7 @@ def test_where_programs_run_and_what_may_be_moved():
     assert logged == [{"host-to-device", "device-to-device"}] * 2
 
 
-def test_what_a_device_of_another_platform_gives_back_is_guarded(monkeypatch):
+def test_transfers_from_another_platform_are_guarded(monkeypatch):
     from minijax.backend import pjrt
 
     x = minijax.jit(lambda x: x * 2)(np.ones(2, minijax.numpy.bfloat16))

@@ -63,7 +63,7 @@ def test_source_info_skips_frames_unseen():
     assert errors.summarize(run()).startswith(HERE)
 
 
-def test_what_is_typed_at_a_prompt_is_the_users():
+def test_lines_typed_at_a_prompt_belong_to_the_user():
     for name in ("<minijax-1>", "<stdin>", "<ipython-input-3-abc>", "<string>", "/somewhere/tests/x.py", HERE):
         assert errors.is_user_file(name)
     for name in ("<frozen importlib._bootstrap>", errors.__file__, os.path.join(errors._PACKAGE, "core", "x.py")):
@@ -74,7 +74,7 @@ def test_what_is_typed_at_a_prompt_is_the_users():
     assert errors.summarize(space["at_prompt"]()) == "<minijax-1>:3:11 (at_prompt)"
 
 
-def test_front_ends_beside_the_package_are_not_the_users_in_a_checkout(tmp_path):
+def test_front_ends_in_a_checkout_are_not_user_code(tmp_path):
     package = tmp_path / "minijax"
     find = functools.partial(errors._package_folders, str(package))
     assert find() == (str(package) + os.sep,)

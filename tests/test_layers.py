@@ -295,7 +295,7 @@ def test_every_module_has_a_layer():
     report([f"{name}: add it to LAYERS" for name in MODULES if rank(name) is None])
 
 
-def test_layers_are_of_what_exists():
+def test_listed_layers_exist():
     late = [(found.importer, found.target) for found in internal() if found.lazy]
     unused = [
         (who, what)
@@ -451,7 +451,7 @@ def repository_files():
         yield from (Path(folder, name) for name in files)
 
 
-def test_files_and_folders_are_small_enough_to_name():
+def test_files_and_folders_stay_within_size_limits():
     files = list(repository_files())
     assert ROOT / "minijax" / "core" / "trace.py" in files
     in_folder = Counter(path.parent.relative_to(ROOT) for path in files)
@@ -510,7 +510,7 @@ def roles():
     return found
 
 
-def test_every_role_is_needed_and_had():
+def test_every_role_is_used_and_filled():
     assert lazy._higher.keys() == roles().keys()
     named = [(role, name) for role, had in lazy._higher.items() for name in had]
     report([f"{role}: {name} does not exist" for role, name in named if name not in MODULES])

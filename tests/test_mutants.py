@@ -31,7 +31,7 @@ def changes(code):
     return {(each.old, each.new) for each in mutants(code)}
 
 
-def test_what_is_changed():
+def test_mutants_of_code():
     assert changes(CODE) == {
         ("True", "False"),
         ("low is not None and x < low", "low is not None or x < low"),
@@ -61,7 +61,7 @@ def test_what_is_changed():
         "f(x, x)\n",
     ],
 )
-def test_what_is_not_changed(code):
+def test_code_without_mutants(code):
     assert changes(code) == set()
 
 
@@ -77,7 +77,7 @@ def test_columns_are_counted_in_characters():
     assert each.applied("'äöü', x == y\n") == "'äöü', (x != y)\n"
 
 
-def test_survivors_are_what_no_test_notices(tmp_path):
+def test_survivors_are_mutants_that_pass_all_tests(tmp_path):
     (tmp_path / "minijax").mkdir()
     (tmp_path / "minijax" / "clip.py").write_text("def clip(x):\n    return 0 if x < 0 else x\n")
     (tmp_path / "tests").mkdir()
@@ -97,13 +97,13 @@ def test_the_same_seed_draws_the_same_mutants():
     assert draw(ROOT, only, 5, 1) == draw(ROOT, only, 5, 1) != draw(ROOT, only, 5, 2)
 
 
-def test_areas_and_reasons_are_of_what_exists():
+def test_listed_areas_and_reasons_exist():
     tests = {path for paths in AREAS.values() for path in paths}
     assert [name for name in {*AREAS, *tests, *(file for file, _, _ in REASONS)} if not (ROOT / name).exists()] == []
     assert area_of("minijax/ops/scan.py", AREAS)[0] == "tests/ops/test_scan.py"
     assert area_of("minijax/ops/sort.py", AREAS) == AREAS["minijax/ops"]
 
 
-def test_a_reason_is_of_a_change_that_is_still_made():
+def test_each_reason_belongs_to_a_current_mutant():
     gone = [key for key in REASONS if (key[1], key[2]) not in changes((ROOT / key[0]).read_text(encoding="utf-8"))]
     assert gone == []

@@ -49,7 +49,7 @@ def test_each_name_comes_from_one_module(name):
 
 
 @pytest.mark.parametrize("name", ["minijax.lax", "minijax.numpy"])
-def test_what_joins_modules_names_nothing_of_theirs(name):
+def test_facades_do_not_redefine_names(name):
     facade = importlib.import_module(name)
     given = {public for module in joined(facade) for public in module.__all__}
     tree = ast.parse(Path(str(facade.__file__)).read_text(encoding="utf-8"))
@@ -59,7 +59,7 @@ def test_what_joins_modules_names_nothing_of_theirs(name):
     assert not given & written
 
 
-def test_every_primitive_is_known_when_all_are_asked_for():
+def test_load_all_loads_every_primitive():
     """Includes modules that ``import minijax`` does not load."""
     defining = [
         name
@@ -72,7 +72,7 @@ def test_every_primitive_is_known_when_all_are_asked_for():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
 
 
-def test_an_elementwise_primitive_stands_in_three_files():
+def test_an_elementwise_primitive_is_listed_in_three_files():
     """In the table, among NumPy's functions if NumPy has it, and in one table of the tests.
 
     Applies only to primitives that no other code uses: examples everywhere use sine and the like. Tests of one

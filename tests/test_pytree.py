@@ -75,7 +75,7 @@ def test_key_paths_are_jaxs(value):
 
 
 @pytest.mark.parametrize("value", ALL, ids=IDS)
-def test_is_leaf_is_asked_in_jaxs_order(value):
+def test_is_leaf_is_called_in_jaxs_order(value):
     for stop in (None, list, dict, Point):
         asked = []
         asked_by_jax = []
@@ -161,7 +161,7 @@ def test_equal_structures_of_builtin_nodes_are_one_object():
     assert tree_structure(1) != 1
 
 
-def test_keys_that_are_equal_but_of_other_types_are_restored():
+def test_equal_keys_of_different_types_are_restored():
     # 1 == True and "red" == Color.RED: a cache that confused them would return the wrong keys.
     pairs = [({"red": 1}, {Color.RED: 1}), ({1: 1}, {True: 1}), ({1: 1}, {1.0: 1})]
     for n in range(6):
@@ -173,7 +173,7 @@ def test_keys_that_are_equal_but_of_other_types_are_restored():
                 assert [type(k) for k in sorted(copied)] == [type(k) for k in sorted(value)]
 
 
-def test_nothing_of_the_users_is_kept_alive():
+def test_no_user_object_is_kept_alive():
     class Data:
         pass
 
@@ -379,7 +379,7 @@ def test_key_classes():
         ((), ()),
     ],
 )
-def test_prefix_leaves_is_what_in_axes_means(axes, full):
+def test_prefix_leaves_expands_in_axes(axes, full):
     from jax._src.api_util import flatten_axes
 
     expected = flatten_axes("in_axes", jtu.tree_structure(full), axes)

@@ -55,7 +55,7 @@ def test_the_longest_name_decides():
     assert rate_of("tests/tools/metal/test_passes.py::test_x") == RATES["tools"]
 
 
-def test_rates_are_of_what_exists():
+def test_listed_rates_exist():
     assert [name for name in (*RATES, *LONG) if not (TESTS / name.partition("::")[0]).exists()] == []
     files = {name: (TESTS / name.partition("::")[0]).read_text(encoding="utf-8") for name in LONG}
     assert [name for name, text in files.items() if f"def {name.partition('::')[2]}(" not in text] == []

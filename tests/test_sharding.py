@@ -127,7 +127,7 @@ def facts(library: str) -> list[str]:
     return found
 
 
-def test_programs_on_sharded_arrays_give_what_jax_gives() -> None:
+def test_programs_on_sharded_arrays_match_jax() -> None:
     theirs, ours = (printed("-m", "tests.sharded_programs", of, quickly=True) for of in ("jax", "minijax"))
     raised = {name for name, what in theirs.items() if what[0] == "raised"}
     assert len(theirs) > 60 and len(raised) > 15
@@ -138,7 +138,7 @@ def test_programs_on_sharded_arrays_give_what_jax_gives() -> None:
     assert ours == theirs
 
 
-def test_shardings_are_what_jax_describes() -> None:
+def test_descriptions_of_shardings_match_jax() -> None:
     jaxs = facts("jax")
     assert len(jaxs) > 70
     assert facts("minijax") == jaxs
@@ -152,7 +152,7 @@ class NamedDevice:
     platform: str = "cpu"
 
 
-def test_pictures_of_shardings_show_who_has_which_part() -> None:
+def test_pictures_of_shardings_show_the_devices_of_each_shard() -> None:
     devices = np.array([NamedDevice(i) for i in range(8)], dtype=object)
     mesh = Mesh(devices.reshape(4, 2), ("x", "y"))
     for spec in (P(), P("x"), P("y", "x"), P(None, "y"), P(("x", "y")), P(("y", "x"), None)):

@@ -49,7 +49,7 @@ def named(trip):
 
 
 @pytest.mark.parametrize("module", [flatten_util, jax.flatten_util])
-def test_what_a_vector_does_not_fit(module):
+def test_unravel_rejects_a_wrong_vector(module):
     vector, back = module.ravel_pytree(TREES["several"])
     with pytest.raises(TypeError, match="unravel function given array of dtype int32, but expected dtype float32"):
         back(vector.astype(np.int32))
@@ -69,7 +69,7 @@ def test_the_stages_of_a_function_have_classes(library):
     assert isinstance(traced.lower().compile(), module.Compiled)
 
 
-def test_what_counts_as_an_array_and_as_a_dtype():
+def test_arraylike_and_dtypelike():
     ours, theirs = typing.get_args(ArrayLike), typing.get_args(jax.typing.ArrayLike)
     assert [minijax.Array if kind is jax.Array else kind for kind in theirs] == list(ours)
     assert [kind for kind in typing.get_args(DTypeLike) if kind is not typing.get_args(DTypeLike)[-1]] == list(
@@ -122,7 +122,7 @@ def test_the_state_of_traces(ns):
         hash(outside)
 
 
-def test_types_of_what_nothing_divides_say_so():
+def test_types_without_a_sharding():
     """As JAX's; a ShapeDtypeStruct keeps its sharding, a ShapedArray only explicit axes of a mesh."""
     assert minijax.ShapeDtypeStruct((2,), "float32", sharding=None).sharding is None
     assert jax.ShapeDtypeStruct((2,), "float32", sharding=None).sharding is None
@@ -137,7 +137,7 @@ def test_types_of_what_nothing_divides_say_so():
 
 
 @pytest.mark.parametrize("subscripts", ["ij,jk->ik", "ij,jk,kl->il", "i...,i...->..."])
-def test_einsum_with_a_product_of_its_own(subscripts):
+def test_einsum_with_a_custom_dot_general(subscripts):
     """minijax calls ``_dot_general``, which Flax's layers pass, as JAX does."""
     shapes = {"ij": (2, 3), "jk": (3, 4), "kj": (4, 3), "kl": (4, 2), "i...": (2, 3)}
     arrays = [
@@ -158,7 +158,7 @@ def test_einsum_with_a_product_of_its_own(subscripts):
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-6)
 
 
-def test_the_type_of_what_is_traced():
+def test_the_type_of_a_tracer():
     for library in BOTH:
         seen = []
         library.jit(library.grad(lambda x, seen=seen, of=library.dtypes.result_type: (seen.append(of(x)), x)[1]))(1.0)
@@ -177,7 +177,7 @@ def test_the_names_of_dtypes_are_jaxs():
 
 
 @pytest.mark.parametrize("ns", BOTH)
-def test_parts_of_programs_are_made_and_known(ns):
+def test_classes_of_program_parts(ns):
     core = importlib.import_module(f"{ns.__name__}.extend.core")
     closed = ns.make_jaxpr(ns.numpy.sin)(1.0)
     (eqn,) = closed.jaxpr.eqns
@@ -198,6 +198,6 @@ def test_xlas_profiler_sees_our_programs(tmp_path):
     assert [path.suffix for path in tmp_path.rglob("*.pb")] == [".pb"]
 
 
-def test_arrays_of_others_are_taken_by_dlpack():
+def test_arrays_of_other_libraries_convert_by_dlpack():
     taken = minijax.dlpack.from_dlpack(jax.numpy.arange(3.0))
     assert isinstance(taken, minijax.Array) and taken.tolist() == [0.0, 1.0, 2.0]

@@ -45,7 +45,7 @@ def test_results_stay_on_the_device_until_they_are_read():
     np.testing.assert_array_equal(np.asarray(again), [4, 4, 4])
 
 
-def test_a_program_holds_the_small_arrays_that_it_reads_and_takes_large_ones():
+def test_small_arrays_become_constants_and_large_ones_arguments():
     small, unread, large = np.float32([1, 2, 3]), np.float32([4, 5]), np.ones((3, 20_000), np.float32)
 
     def f(x):
@@ -91,7 +91,7 @@ USES_AFTER_DONATION = {
 
 
 @pytest.mark.parametrize("use", USES_AFTER_DONATION)
-def test_use_after_donation_raises_what_jax_raises(use):
+def test_use_after_donation_raises_jaxs_error(use):
     def error_of(ns):
         try:
             return USES_AFTER_DONATION[use](ns, _donated(ns))
@@ -109,7 +109,7 @@ def test_use_after_donation_raises_what_jax_raises(use):
     assert "Use the result of that computation" in str(ours) or "Pass a copy" in str(ours)
 
 
-def test_lower_compile_and_what_they_tell():
+def test_lowered_and_compiled_programs_describe_themselves():
     lowered = minijax.jit(lambda x: lax.sin(x) @ x).lower(minijax.ShapeDtypeStruct((8, 8), np.float32))
     text = lowered.as_text()
     assert "stablehlo.sine" in text and "func.func public @main" in text

@@ -66,7 +66,7 @@ def alive(kind):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_what_is_made_for_a_function_dies_with_it(name):
+def test_cache_entries_of_a_function_die_with_it(name):
     """Also if its cache entry is shared with a function that stays alive."""
     for i in range(WORTH_DERIVING + 2):  # rules derived for a signature stay
         CALLS[name](i + 1)
@@ -94,7 +94,7 @@ class StopsIt(Exception):
     pass
 
 
-def test_a_resumed_vmap_is_left_whatever_happens():
+def test_a_resumed_vmap_is_left_after_an_error():
     """Another thread can use the pullback after a backward pass that failed."""
     refuses = [True]
 
@@ -121,7 +121,7 @@ def test_a_resumed_vmap_is_left_whatever_happens():
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, lambda f: lambda: lax.scan(lambda c, _: (f(), None), X, None, 1)[0]])
-def test_the_result_of_a_callback_is_no_window_on_its_memory(wrap):
+def test_the_result_of_a_callback_is_copied(wrap):
     buffer = np.ones(3, np.float32)
     result = wrap(lambda: minijax.pure_callback(lambda: buffer, minijax.ShapeDtypeStruct((3,), np.float32)))()
     buffer[:] = 7

@@ -139,7 +139,7 @@ def test_the_nearest_signature_is_compared(earlier, new, expected):
     assert nearest(signature(new), known[::-1]) == signature(expected)
 
 
-def test_other_static_arguments_and_settings_are_further_than_types():
+def test_types_count_less_than_static_arguments_and_settings():
     f = jit(lambda x, n: x, static_argnums=1)
     f.trace(jnp.ones(3), 5)
     f.trace(jnp.ones(4), 6)
@@ -157,7 +157,7 @@ TYPES += ["f32[4]", "c64[3]", "~c64[]", "i32[3,1]", "u32[3]", "bool[]"]
 
 
 @pytest.mark.parametrize("was", TYPES)
-def test_no_advice_loses_anything(was):
+def test_advised_conversions_lose_no_values(was):
     """A suggested dtype holds every value of both types, and padding is suggested only for equal ranks."""
     for now in TYPES:
         before, after = aval(was), aval(now)
@@ -193,7 +193,7 @@ def test_first_call_settings_and_axes():
     assert str(found[0]) == "mapped axes: none became 'i' of size 2"
 
 
-def test_a_function_made_anew_is_recognised():
+def test_a_recreated_function_is_recognised():
     reasons = []
     for i in range(3):
         f = jit(lambda x, i=i: x + i)
@@ -206,7 +206,7 @@ def test_a_function_made_anew_is_recognised():
     assert "outside of the loop" in reasons[1].advice
 
 
-def test_partials_methods_and_wrappers_made_anew():
+def test_recreated_partials_methods_and_wrappers():
     def power(x, n):
         return x**n
 
@@ -224,7 +224,7 @@ def test_partials_methods_and_wrappers_made_anew():
         assert str(make().explain_cache_miss(1.0)).startswith(words)
 
 
-def test_the_same_function_jitted_again_is_cached_and_other_options_are_told():
+def test_jitting_again_hits_unless_options_change():
     def f(x, n=1):
         return x * n
 
@@ -304,7 +304,7 @@ def test_pmap():
         f.explain_cache_miss(jnp.ones((1, 3)), [1])
 
 
-def test_a_function_that_comes_again_is_no_new_one():
+def test_a_known_function_is_not_reported_as_new():
     def made(n):
         def f(x):
             return x * n
@@ -325,7 +325,7 @@ def test_a_function_that_comes_again_is_no_new_one():
 # --- what is kept of misses that nobody watched ------------------------------------------------------------------
 
 
-def test_misses_are_kept_though_nobody_watches():
+def test_misses_are_logged_without_an_observer():
     def f(x, n):
         return x * x
 
@@ -343,7 +343,7 @@ def test_misses_are_kept_though_nobody_watches():
         ("body", "<lambda>", "first call"),
     ]
     assert [each.place.rpartition(":")[2] for each in kept[:3]] == [
-        f"{line + i} (test_misses_are_kept_though_nobody_watches)" for i in range(3)
+        f"{line + i} (test_misses_are_logged_without_an_observer)" for i in range(3)
     ]
     assert kept[0].subject == f"f at {__file__}:{line - 4}" and kept[1].number == began + 1
     assert all(list(each.costs) == ["trace", "lower", "compile"] and each.seconds > 0 for each in kept[:2])
@@ -369,7 +369,7 @@ def test_a_comparison_that_raises_does_not_stop_a_call():
     assert miss_log.since(began)[1].reason == "not known: comparing with earlier calls raised RuntimeError"
 
 
-def test_kept_misses_are_bounded_counted_and_safe_among_threads(monkeypatch):
+def test_the_miss_log_is_bounded_counted_and_thread_safe(monkeypatch):
     monkeypatch.setattr(miss_log, "_kept", collections.deque(maxlen=50))
     monkeypatch.setattr(miss_log, "MOST_NAMES", 3)
     monkeypatch.setattr(miss_log, "_by_subject", {})
@@ -385,7 +385,7 @@ def test_kept_misses_are_bounded_counted_and_safe_among_threads(monkeypatch):
     assert len(miss_log.counts()) == 3 and set(miss_log.counts().values()) == {300}
 
 
-def test_a_kept_miss_keeps_nothing_of_the_users_alive():
+def test_the_miss_log_keeps_no_user_object_alive():
     class Config:
         pass
 
@@ -464,7 +464,7 @@ STALE = {
 
 
 @pytest.mark.parametrize("name", STALE)
-def test_a_hit_says_what_the_program_still_uses(name):
+def test_a_hit_names_stale_values_of_the_program(name):
     space = {"__name__": "program"}
     exec(compile(CLOSING, "<program>", "exec"), space)
     change, expected = STALE[name]
@@ -498,7 +498,7 @@ def test_a_helper_defined_again_and_bodies_of_loops():
     assert watch.seen == ["scale was 2.0 when it was traced and is 3.0 now: the program still uses 2.0"]
 
 
-def test_what_is_noted_of_closures_keeps_nothing_alive_and_runs_nothing():
+def test_records_of_closures_keep_no_object_alive_and_run_no_code():
     class Proxy:
         def __getattribute__(self, name):
             raise AssertionError(f"{name} was read")

@@ -156,7 +156,7 @@ def test_vmap_with_an_axis_of_the_same_name():
     np.testing.assert_allclose(np.asarray(found), x.sum((0, 1)) + numbers)
 
 
-def test_where_there_is_a_mesh_already_it_must_be_that_of_pmap():
+def test_a_current_mesh_must_match_pmaps():
     def nested(ns):
         ns.pmap(ns.pmap(lambda v: v, axis_name="j"), axis_name="i")(np.ones((2, 2)))
 
@@ -198,7 +198,7 @@ def test_options_in_the_program():
 # ------------------------------------------------------------------------------------------------ arrays on devices
 
 
-def test_results_lie_as_in_jax():
+def test_shardings_of_results_match_jax():
     first, second = minijax.devices()[:2]
     for options in ({}, {"out_axes": 1}, {"out_axes": None}, {"in_axes": 1, "axis_name": "k"}, {"axis_size": 2}):
         x = X.T if options.get("in_axes") else X
@@ -237,7 +237,7 @@ def test_the_next_pmap_takes_the_shards_where_they_are(monkeypatch):
     np.testing.assert_array_equal(np.asarray(out), X * 64)
 
 
-def test_arguments_that_lie_otherwise():
+def test_arguments_with_other_shardings():
     columns = minijax.pmap(lambda x: x + 1, out_axes=1)(X)
     back = minijax.devices()[1::-1]
     found = minijax.pmap(lambda x: x * 2, devices=back)(minijax.pmap(lambda x: x, in_axes=1)(columns))

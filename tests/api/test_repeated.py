@@ -110,7 +110,7 @@ def test_known_calls_take_a_shortcut(kind, where, function, ordinary):
     assert len(ordinary) <= 2
 
 
-def test_a_new_kind_of_call_is_made_the_ordinary_way(ordinary):
+def test_a_new_kind_of_call_takes_the_ordinary_path(ordinary):
     jitted = minijax.jit(lambda *args: total(*args))
     for size in (1, 2, 3):
         x = minijax.device_put(np.ones(size, np.float32))
@@ -182,7 +182,7 @@ LIKE_EACH_OTHER = {
 }
 
 
-def test_structures_over_a_mesh_are_told_apart(ordinary):
+def test_structures_over_a_mesh_are_distinguished(ordinary):
     x = over_two(ONES)
     jitted = minijax.jit(lambda *args, **kwargs: {"args": args, "kwargs": kwargs})
     calls = {name: ((make(x),), {}) for name, make in LIKE_EACH_OTHER.items()}
@@ -203,7 +203,7 @@ def test_structures_over_a_mesh_are_told_apart(ordinary):
 
 
 @pytest.mark.parametrize("x64", [False, True])
-def test_host_values_are_taken_as_jax_takes_them(x64):
+def test_host_values_convert_as_in_jax(x64):
     jitted, reference = minijax.jit(lambda x, y: x), jax.jit(lambda x, y: x)
     with minijax.enable_x64(x64), jax.enable_x64(x64):
         for leaf in LEAVES:
@@ -214,7 +214,7 @@ def test_host_values_are_taken_as_jax_takes_them(x64):
                 assert np.asarray(found).tobytes() == np.asarray(expected).tobytes(), leaf
 
 
-def test_settings_are_looked_at_in_every_call():
+def test_every_call_reads_the_settings():
     jitted = minijax.jit(lambda x: x * 2)
     for _ in range(3):
         assert jitted(1.5).dtype == jitted(np.ones(2)).dtype == np.float32
@@ -241,7 +241,7 @@ def test_transformations_see_the_call(where):
     assert stack_depth() == 0
 
 
-def test_what_is_closed_over_may_be_a_tracer(ordinary):
+def test_a_closed_over_value_may_be_a_tracer(ordinary):
     def outer(x):
         inner = minijax.jit(lambda y: y * x)
         return [inner(np.float32(3)) for _ in range(3)][-1]
@@ -310,7 +310,7 @@ def test_donated_arguments(ordinary):
     assert ordinary
 
 
-def test_errors_are_those_of_the_ordinary_way():
+def test_errors_match_those_of_the_ordinary_path():
     jitted = minijax.jit(lambda x, y: x + y)
     for x in (ONES, minijax.device_put(ONES)):
         for _ in range(3):
@@ -453,7 +453,7 @@ def test_without_jax_and_with_jax_imported_later():
 
 @pytest.mark.parametrize("written", [lower.WRITTEN_BYTES, 0])
 @pytest.mark.parametrize("given", [2.0, np.float32(2), ONES * 2, {"a": ONES * 2, "b": 1.0}])
-def test_what_is_closed_over_is_no_obstacle(given, written, ordinary, capfd, monkeypatch):
+def test_closed_over_arrays_allow_the_shortcut(given, written, ordinary, capfd, monkeypatch):
     """The program takes large closed-over arrays before its arguments; so does the shortcut."""
     monkeypatch.setattr(lower, "WRITTEN_BYTES", written)
     kept, other = minijax.device_put(ONES * 3), minijax.device_put(ONES)
@@ -465,7 +465,7 @@ def test_what_is_closed_over_is_no_obstacle(given, written, ordinary, capfd, mon
     assert capfd.readouterr().err == ""  # XLA would report missing arguments
 
 
-def test_structures_with_leaves_of_the_same_types_are_told_apart():
+def test_structures_with_leaves_of_the_same_types_are_distinguished():
     f = minijax.jit(lambda tree: tree["b"] - tree["a"] if isinstance(tree, dict) else tree[0] - tree[1])
     x, y = minijax.device_put(np.float32(3)), minijax.device_put(np.float32(1))
     trees = [[x, y], {"a": x, "b": y}, (x, y)]

@@ -158,7 +158,7 @@ def test_jax_and_minijax_share_a_folder(tmp_path: Path) -> None:
     assert {".minijax", "cache"} <= suffixes
 
 
-def test_a_program_is_read_once_it_is_there(folder: Path, counting: CountingClient) -> None:
+def test_a_cached_program_is_read(folder: Path, counting: CountingClient) -> None:
     expected = np.sin(ONES) * 2 + 1
     np.testing.assert_allclose(run_chain(), expected, rtol=1e-6)
     assert counting.counts == (1, 0)
@@ -191,7 +191,7 @@ def test_a_damaged_file_is_compiled_again_with_a_warning(damage: str, folder: Pa
     assert counting.counts == (0, 1)
 
 
-def test_what_xla_refuses_to_load_is_compiled_with_a_warning(folder: Path, counting: CountingClient) -> None:
+def test_an_entry_that_xla_cannot_load_is_compiled_with_a_warning(folder: Path, counting: CountingClient) -> None:
     value = run_chain()
     (entry,) = entries(folder)
     # an intact entry whose content is no executable
@@ -215,7 +215,7 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("limit", LIMITS)
-def test_nothing_is_written_where_a_setting_says_so(limit: str, folder: Path) -> None:
+def test_settings_that_prevent_writing(limit: str, folder: Path) -> None:
     config.update(*LIMITS[limit])
     run_chain()
     assert entries(folder) == []
@@ -232,7 +232,7 @@ def test_a_disabled_cache_is_not_read(folder: Path, counting: CountingClient) ->
     assert counting.counts == (0, 1)
 
 
-def test_what_the_executable_depends_on_is_part_of_its_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entry_names_depend_on_flags_software_and_hardware(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def written() -> int:
         before = len(entries(folder))
         run_chain()
@@ -253,7 +253,7 @@ def test_what_the_executable_depends_on_is_part_of_its_name(folder: Path, monkey
     assert len(entries(folder)) == 5
 
 
-def test_programs_with_callbacks_are_never_kept(folder: Path, counting: CountingClient) -> None:
+def test_programs_with_callbacks_are_never_cached(folder: Path, counting: CountingClient) -> None:
     for factor in (2, 3):
         seen = []
 
@@ -270,7 +270,7 @@ def test_programs_with_callbacks_are_never_kept(folder: Path, counting: Counting
     assert counting.counts == (2, 0) and entries(folder) == []
 
 
-def test_what_shows_xlas_passes_compiles(folder: Path, counting: CountingClient) -> None:
+def test_showing_xlas_passes_compiles(folder: Path, counting: CountingClient) -> None:
     run_chain()
     run_chain()
     assert counting.counts == (1, 1)

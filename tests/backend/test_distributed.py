@@ -199,7 +199,7 @@ print(json.dumps({
 """
 
 
-def test_programs_over_a_mesh_are_the_same_on_one_two_and_four_processes() -> None:
+def test_programs_over_a_mesh_agree_on_one_two_and_four_processes() -> None:
     alone = report(finish(start(OVER_A_MESH, "nobody", devices=4)))
     assert alone["losses"] == sorted(alone["losses"], reverse=True)
     assert (alone.pop("local"), alone.pop("whole")) == (4, True)
@@ -272,7 +272,7 @@ except ValueError as error:
 """
 
 
-def test_what_two_processes_cannot_do() -> None:
+def test_wrong_sizes_with_two_processes() -> None:
     _, second = found = lines_of(finish(launch(WRONG_SIZE, processes=2)), 2)
     for text in found:
         assert "compiling computation that requires 4 logical devices, but only 2 XLA devices are available" in text
@@ -311,9 +311,7 @@ minijax.jit(jnp.sum)(x * 2).block_until_ready()
         ("kill", 3, 128 + signal.SIGKILL, "process 1 was ended by SIGKILL; the others (0, 2) are ended"),
     ],
 )
-def test_where_one_process_dies_the_command_says_so_and_ends_the_others(
-    how: str, processes: int, code: int, said: str
-) -> None:
+def test_the_command_ends_all_processes_when_one_dies(how: str, processes: int, code: int, said: str) -> None:
     command = launch(FAILING, how, processes=processes)
     try:
         out, err = command.communicate(timeout=120)

@@ -11,7 +11,7 @@ import pytest
 from minijax.distributed.__main__ import _first_to_die, main
 
 
-def test_the_command_says_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_errors_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, said in (
         (["-n", "0", "x.py"], "0 is too few: at least 1"),
         (["-n", "2"], "say what to run: script.py, -m MODULE or -c CODE"),
@@ -34,7 +34,7 @@ def test_the_command_says_what_it_needs(capsys: pytest.CaptureFixture[str]) -> N
         ([-signal.SIGABRT, -signal.SIGABRT], 1),
     ],
 )
-def test_the_first_to_die_is_the_one_that_no_other_has_taken_along(codes: list[int], number: int | None) -> None:
+def test_the_first_process_to_die_is_reported(codes: list[int], number: int | None) -> None:
     ends: queue.SimpleQueue[SimpleNamespace] = queue.SimpleQueue()
     for i, code in enumerate(codes):
         ends.put(SimpleNamespace(number=i, process=SimpleNamespace(returncode=code)))

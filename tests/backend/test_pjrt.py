@@ -133,7 +133,7 @@ def test_delete() -> None:
 @pytest.mark.parametrize(
     "value", [np.array(["a"]), np.array([object()]), np.zeros(2, "M8[s]")], ids=["string", "object", "time"]
 )
-def test_put_of_what_no_device_has(value: np.ndarray) -> None:
+def test_put_of_unsupported_values(value: np.ndarray) -> None:
     with pytest.raises(TypeError, match="cannot be put on a device"):
         backend.put(value)
 
@@ -181,7 +181,7 @@ def test_donation(attribute: str) -> None:
         program.execute([donated])
 
 
-def test_donation_never_changes_a_view_someone_holds() -> None:
+def test_donation_never_changes_a_live_view() -> None:
     program = backend.compile(sine(1024, "{tf.aliasing_output = 0 : i32}"), name="f")
     donated = backend.put(np.ones(1024, np.float32))
     view = backend.to_numpy(donated)

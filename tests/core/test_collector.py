@@ -22,7 +22,7 @@ def staged(inner):
     minijax.make_jaxpr(lambda x: (inner(), x)[1])(1.0)
 
 
-def test_objects_once_seen_are_looked_at_rarely_while_a_function_is_staged():
+def test_old_objects_are_rarely_collected_while_staging():
     found = []
     staged(lambda: staged(lambda: found.append(gc.get_threshold())))
     staged(lambda: (staged(int), found.append(gc.get_threshold())))
@@ -30,13 +30,13 @@ def test_objects_once_seen_are_looked_at_rarely_while_a_function_is_staged():
     assert gc.get_threshold() == OURS
 
 
-def test_an_error_gives_the_setting_back():
+def test_an_error_restores_the_setting():
     with pytest.raises(ZeroDivisionError):
         staged(lambda: 1 / 0)
     assert gc.get_threshold() == OURS
 
 
-def test_passes_over_everything_do_not_grow_with_the_program():
+def test_full_collections_do_not_grow_with_the_program():
     generations = []
 
     def note(phase, info):

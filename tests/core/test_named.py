@@ -35,7 +35,7 @@ class Typing(typing.NamedTuple):
 @pytest.mark.parametrize(
     "args", [((2, "a"), {}), ((2, "a", 3), {}), ((2,), {"y": "b"}), ((), {"y": "b", "x": 1, "z": 4})]
 )
-def test_it_is_made_and_used_alike(args):
+def test_it_behaves_like_typings_namedtuple(args):
     cheap, like = Cheap(*args[0], **args[1]), Typing(*args[0], **args[1])
     assert tuple(cheap) == tuple(like) and hash(cheap) == hash(like) and cheap == like
     assert repr(cheap).replace("Cheap", "Typing") == repr(like)
@@ -51,7 +51,7 @@ def test_it_is_made_and_used_alike(args):
 @pytest.mark.parametrize(
     ("args", "named"), [((), {}), ((1,), {}), ((1, "a", 2, 3), {}), ((1, "a"), {"q": 1}), ((1, "a"), {"x": 1})]
 )
-def test_what_does_not_fit_is_refused(args, named):
+def test_wrong_fields_are_refused(args, named):
     for kind in (Cheap, Typing):
         with pytest.raises(TypeError):
             kind(*args, **named)

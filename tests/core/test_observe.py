@@ -119,7 +119,7 @@ def test_a_staging_cache_looks_empty_once_while_retracing():
     assert observe.staging_cache(cache) is cache and cache == {"key": "old"}
 
 
-def test_what_a_rule_of_ours_prepares_is_not_observed():
+def test_preparation_in_engine_rules_is_not_observed():
     class Seen(Observer):
         def __init__(self):
             self.primitives, self.jaxprs = [], []

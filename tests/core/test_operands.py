@@ -67,7 +67,7 @@ def note_of(call):
     return note
 
 
-def test_functions_of_numpys_are_told_by_their_call():
+def test_notes_quote_the_call_of_a_numpy_function():
     note = note_of(
         lambda: vmap(lambda m, v: jnp.dot(m, v))(np.ones((2, 3, 4), np.float32), np.ones((2, 5), np.float32))
     )
@@ -79,7 +79,7 @@ def test_functions_of_numpys_are_told_by_their_call():
     assert "`a.reshape(5)`" in note and "f32[8,3]" in note
 
 
-def test_in_a_jaxpr_that_is_evaluated_anew_the_line_is_the_equations():
+def test_in_an_evaluated_jaxpr_the_line_is_the_equations():
     p = Primitive("picky")
     p.def_abstract_eval(lambda x: x)
     # an engine rule that fails

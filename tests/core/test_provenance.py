@@ -58,7 +58,7 @@ def test_the_way_from_the_arguments(name):
     assert last.startswith("Use lax.cond in place of this `if`, or jnp.where to choose between arrays; or ")
 
 
-def test_what_holds_what():
+def test_the_message_describes_nested_tracers():
     message = error_of(TRANSFORMED["jit of vmap"])
     assert f"while tracing the function branching at {__file__}:{LINE} for vmap." in message
     assert "It holds a jit:1 tracer. The error occurred while tracing the function branching" in message
@@ -171,7 +171,7 @@ def test_without_source_there_is_still_a_message():
 KEPT = {}
 
 
-def test_an_escaped_tracer_says_what_it_is_and_how_it_got_out():
+def test_an_escaped_tracer_reports_its_origin():
     def f(x):
         KEPT["x"], KEPT["y"] = x, x * 2
         return x

@@ -236,7 +236,7 @@ def test_the_unknown_of_a_linearization_in_another_thread_raises():
     assert [eqn.primitive.name for eqn in program.eqns] == ["mul"], "nothing of it was recorded"
 
 
-def test_what_another_thread_does_is_not_recorded():
+def test_operations_of_another_thread_are_not_recorded():
     def f(x):
         in_another_thread(lambda: lax.sin(x))
         # numbers and arrays belong to no thread, and another thread may trace its own programs
@@ -282,7 +282,7 @@ def test_threads_share_functions_while_they_trace_them():
 # ------------------------------------------------------------------------------------------------ dead tracers
 
 
-def test_what_needs_no_tracer_is_evaluated_while_a_function_is_staged():
+def test_ensure_compile_time_eval_while_staging():
     def programs(ns):
         def constants(x):
             with ns.ensure_compile_time_eval():

@@ -67,7 +67,7 @@ def test_a_print_says_the_same_of_a_dead_tracer():
     assert leak(MINE) == leak(THEIRS)
 
 
-def test_each_level_is_told_by_a_format_of_its_own():
+def test_the_levels_format_describes_each_level():
     said = []
     minijax.vmap(minijax.grad(lambda x: (said.append(f"{x:levels}"), x)[1]))(minijax.numpy.arange(3.0))
     assert said == ["f32[]; linearize:2 adds a tangent; vmap:1 maps axis 0 of size 3, physically f32[3]"]

@@ -126,7 +126,7 @@ def line_of_cause(raised):
     return frame.line
 
 
-def test_errors_are_raised_at_the_line_of_the_check_or_handed_on():
+def test_errors_have_the_line_of_the_check():
     two = functions("minijax")["two"][0]
     error, _ = minijax.jit(ours.checkify(two))(X)
     with pytest.raises(ours.JaxRuntimeError, match=r"second \(`check` failed\)") as raised:

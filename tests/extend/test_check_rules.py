@@ -177,7 +177,7 @@ def test_the_example_is_small():
     assert "smallest example: scaled_product_p.bind(float32[1,2] [[1.0, 1.0]], " in str(report)
 
 
-def test_a_rule_that_soils_the_stack():
+def test_a_rule_that_leaves_an_interpreter_on_the_stack():
     def leaves_an_interpreter(x, y, *, scale):
         push_main(JaxprTrace, "left behind", JaxprBuilder(), dynamic=True)
         return np.asarray(np.asarray(x) * y * scale, np.float32)
@@ -211,7 +211,7 @@ def test_missing_rules():
     }
 
 
-def test_nothing_is_claimed_where_nothing_can_be_known():
+def test_checks_are_skipped_where_they_cannot_apply():
     p = Primitive("ramp")
     p.def_impl(lambda x: np.maximum(np.asarray(x), 0).astype(x.dtype))
     p.def_abstract_eval(lambda x: ShapedArray(x.shape, x.dtype))

@@ -74,7 +74,7 @@ def test_calls_of_functions(primitive, use):
         jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6), ours, theirs)
 
 
-def test_effects_of_a_users_own():
+def test_user_defined_effects():
     for lib in BOTH:
         core = part(lib, "extend.core")
 
@@ -138,7 +138,7 @@ INTERPRETED = {
 
 
 @pytest.mark.parametrize("use", INTERPRETED)
-def test_an_interpreter_of_a_users_own(use):
+def test_a_user_defined_interpreter(use):
     ours, theirs = (INTERPRETED[use](lib, logging(lib)) for lib in BOTH)
     if isinstance(theirs, tuple):
         assert ours[1] == theirs[1]
@@ -187,12 +187,12 @@ def test_functions_of_partial_evaluation():
     assert found[0] == found[1]
 
 
-def test_what_is_recorded_is_ascribed_to_a_line():
+def test_recorded_equations_have_a_line():
     def other(x):
         return mj.lax.sin(x)
 
     eqn = mj.make_jaxpr(other)(1.0).jaxpr.eqns[0]
-    assert isinstance(eqn, JaxprEqn) and "(test_what" in source_info_util.summarize(eqn.source_info)
+    assert isinstance(eqn, JaxprEqn) and "(test_recorded" in source_info_util.summarize(eqn.source_info)
     line = eqn.source_info.traceback
 
     def repeated(x):
@@ -233,7 +233,7 @@ def test_files_that_are_not_the_users():
         assert run.stdout.split() == ["True", "False"], run.stderr
 
 
-def test_keys_of_a_users_own_making():
+def test_user_defined_keys():
     found = []
     for lib in BOTH:
         random, jnp = part(lib, "extend.random"), lib.numpy

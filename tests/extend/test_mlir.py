@@ -40,7 +40,7 @@ RETURNED = {"list of results": lambda op: [op.result], "operation": lambda op: o
 
 
 @pytest.mark.parametrize("name", RETURNED)
-def test_what_a_rule_may_return(name):
+def test_results_of_a_lowering_rule(name):
     p = new(lambda ctx, x: RETURNED[name](stablehlo.SineOp(x)))
     np.testing.assert_allclose(run(p, X), np.sin(X), rtol=1e-5)
 

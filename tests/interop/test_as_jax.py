@@ -125,7 +125,7 @@ def test_afterwards_the_panels_are_shown(program):
 @pytest.mark.parametrize(
     "words", [("--as-jax",), ("-c", "1", "--as-jax", "f.py"), ("f.py", "--as-jax", "g.py"), ("--as-jax", "a\nb")]
 )
-def test_misuses_are_told(words, capsys):
+def test_usage_errors(words, capsys):
     with pytest.raises(SystemExit) as left:
         main(words)
     assert left.value.code == 2 and "error: --as-jax" in capsys.readouterr().err

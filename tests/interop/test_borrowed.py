@@ -148,7 +148,7 @@ def check_text(subject):
 
 
 @pytest.mark.parametrize("label", ROWS)
-def test_borrowed_primitives_do_what_jaxs_do(label):
+def test_borrowed_primitives_match_jax(label):
     subject = Subject(ROWS[label])
     both = subject.args, [*map(another, subject.args)]
     check_text(subject)
@@ -223,12 +223,12 @@ USES = {
 
 
 @pytest.mark.parametrize("use", USES)
-def test_what_is_around_them_does_not_matter(use):
+def test_borrowed_primitives_work_inside_other_constructs(use):
     wanted = USES[use](jax, CHOLESKY.bind, jax.numpy.asarray(MATRIX))
     assert_same(USES[use](mj, borrowed(CHOLESKY).bind, mj.numpy.asarray(MATRIX)), wanted)
 
 
-def test_precision_is_that_of_the_call_and_threads_may_share():
+def test_precision_comes_from_the_call_and_threads_may_share():
     cholesky = borrowed(CHOLESKY)
     with mj.enable_x64(True):
         wide = mj.numpy.asarray(MATRIX.astype(np.float64))
@@ -256,7 +256,7 @@ def third_party(name, **rules):
     return p
 
 
-def test_a_third_partys_primitive_is_borrowed_and_its_rules_count_as_they_are_registered():
+def test_a_third_partys_primitive_is_borrowed_with_later_rules():
     theirs = third_party("scaled_sum")
     p, x = borrowed(theirs), mj.numpy.arange(3.0)
     assert p.defined_at.startswith(__file__)
@@ -271,7 +271,7 @@ def test_a_third_partys_primitive_is_borrowed_and_its_rules_count_as_they_are_re
     assert check_rules(p, np.float32([0.5, 2]), np.float32([1, 3]), scale=2).ok
 
 
-def test_functions_among_the_params_are_let_go_and_what_has_no_hash_is_refused():
+def test_function_params_are_freed_and_unhashable_params_refused():
     p, x = borrowed(third_party("scaled_by")), mj.numpy.arange(3.0)
     function = lambda: None  # noqa: E731
     alive = weakref.ref(function)
@@ -287,7 +287,7 @@ def test_functions_among_the_params_are_let_go_and_what_has_no_hash_is_refused()
     assert "scaled_by is borrowed from JAX" in caught.value.__notes__[0]
 
 
-def test_what_acts_on_the_world_is_refused():
+def test_primitives_with_effects_are_refused():
     def calling(x, y, **_):
         return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
 
@@ -332,7 +332,7 @@ def session():
         ("%nan f(-x)", ["first NaN made by cholesky", "<minijax-6>:2"]),
     ],
 )  # fmt: skip
-def test_commands_say_what_is_borrowed(session, line, said):
+def test_commands_name_borrowed_primitives(session, line, said):
     outcome = session.run_line(line)
     assert outcome.error is None
     text = " ".join((plain(outcome.shown, 200) + plain(outcome.summary, 200)).split())
@@ -354,7 +354,7 @@ print(json.dumps(borrowed(jax.lax.linalg.cholesky_p).bind(x).tolist()))
 """
 
 
-def test_recordings_are_read_where_there_is_no_jax_and_jax_may_come_later(session, tmp_path):
+def test_recordings_load_without_jax(session, tmp_path):
     recording = session.run_line("%step minijax.grad(f)(x)").recording
     storage.save(recording, tmp_path / "recording.json")
     command = [sys.executable, "-c", READER, str(tmp_path / "recording.json")]

@@ -52,7 +52,7 @@ INSTANCES = [density, between_grid_points, turned]
 
 
 @pytest.mark.parametrize("program", INSTANCES)
-def test_instances_give_what_those_of_jax_give(program):
+def test_instances_match_jaxs(program):
     wanted = program(jax, jax.numpy.asarray(X))
     assert_same(program(mj, jnp.asarray(X)), wanted, scale=8)
     numbers = {x for x in jax.tree.leaves(wanted) if type(x) in (bool, int)}
@@ -138,7 +138,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("kind", FUNCTIONS)
-def test_functions_of_every_kind_are_called_by_jax_and_may_read_traced_values(kind):
+def test_jax_calls_functions_of_every_kind(kind):
     def nearest(target):
         return mj.scipy.optimize.minimize(FUNCTIONS[kind](target), jnp.zeros(2), method="BFGS").x
 
@@ -191,7 +191,7 @@ def test_errors_of_jax_end_at_the_users_line():
     assert "/jax/" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_jax_shows_its_frames_to_who_asks_for_them():
+def test_jaxs_frames_are_shown_on_request():
     before = jax.config.jax_traceback_filtering
     jax.config.update("jax_traceback_filtering", "off")
     try:
@@ -202,7 +202,7 @@ def test_jax_shows_its_frames_to_who_asks_for_them():
     assert "istft" in traceback.extract_tb(caught.tb)[-1].name
 
 
-def test_segments_of_known_ids_are_counted_while_the_data_are_mapped():
+def test_segment_counts_under_vmap_of_the_data():
     def sums(lib):
         ids = lib.numpy.array([2, 0, 2, 1])
         by_position = lib.vmap(lambda x: lib.ops.segment_sum(x, ids))(lib.numpy.asarray(X[None]))
@@ -211,7 +211,7 @@ def test_segments_of_known_ids_are_counted_while_the_data_are_mapped():
     assert_same(sums(mj), sums(jax))
 
 
-def test_a_value_that_is_unknown_is_an_error_of_minijax_with_the_users_line():
+def test_an_unknown_value_is_minijaxs_error_at_the_users_line():
     def logarithm(x, d):
         return mj.scipy.special.multigammaln(x, d)
 

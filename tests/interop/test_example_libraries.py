@@ -45,6 +45,6 @@ def told(ns, lu):
     ]
 
 
-def test_linear_util_and_api_util_do_what_jaxs_do():
+def test_linear_util_and_api_util_match_jax():
     assert linear_util.WrappedFun is their_linear_util.WrappedFun
     assert told(minijax, linear_util) == told(jax, their_linear_util)

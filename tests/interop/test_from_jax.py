@@ -157,7 +157,7 @@ def test_numbers_are_constants_until_they_keep_changing():
     assert (float(signed(np.float32(1), 0.0)), float(signed(np.float32(1), -0.0))) == (1, -1)
 
 
-def test_results_that_are_no_traced_arrays_are_given_as_they_are():
+def test_results_that_are_not_traced_are_returned_unchanged():
     table = np.arange(3.0)
     mine = from_jax(lambda x: (table, 2.5, None, "text", len, rnp.zeros(2)))
     first, second = mine(X), mine(X)
@@ -221,7 +221,7 @@ def needs_a_shape(params, x):
 
 
 @pytest.mark.parametrize("fun", [needs_a_truth_value, needs_an_array, needs_a_mask, needs_a_shape])
-def test_a_value_that_is_needed_is_said_by_jaxs_error_in_terms_of_the_call(fun):
+def test_jaxs_error_names_the_argument_that_must_be_known(fun):
     with pytest.raises((jax.errors.JAXTypeError, jax.errors.JAXIndexError, TypeError)) as caught:
         from_jax(fun)({"scale": X}, X)
     message = str(caught.value)
@@ -233,7 +233,7 @@ def test_a_value_that_is_needed_is_said_by_jaxs_error_in_terms_of_the_call(fun):
     assert (__file__, fun.__name__) in [(f.filename, f.name) for f in traceback.extract_tb(caught.value.__traceback__)]
 
 
-def test_the_functions_own_errors_are_raised_as_they_are_without_frames_of_jax():
+def test_errors_of_the_function_have_no_frames_of_jax():
     def raising(x):
         try:
             return 1 // 0
@@ -249,7 +249,7 @@ def test_the_functions_own_errors_are_raised_as_they_are_without_frames_of_jax()
     assert "/jax/" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_functions_that_are_returned_close_over_what_was_computed():
+def test_returned_functions_close_over_computed_values():
     def make(x):
         def power(n):
             return x if n == 1 else power(n - 1) * x

@@ -18,7 +18,7 @@ IMPLEMENTATIONS = ("threefry2x32", "rbg")
 
 
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
-def test_keys_of_every_kind_go_over_and_come_back(name):
+def test_keys_of_every_kind_survive_a_round_trip(name):
     keys = jax.random.split(jax.random.key(3, impl=name), (2, 3))
     ours = from_jax_value(keys)
     assert repr(ours) == repr(keys)

@@ -67,7 +67,7 @@ def test_names_are_known_without_jax():
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
 
 
-def test_a_printed_program_names_primitives_that_are_borrowed_when_it_is_read():
+def test_parsing_borrows_primitives_of_a_printed_program():
     program = """
         import numpy as np
         from minijax.extend.core import jaxpr_as_fun, parse_jaxpr
@@ -96,7 +96,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize(("module", "name", "args", "kwargs"), CALLS, ids=[f"{c[0]}.{c[1]}" for c in CALLS])
-def test_borrowed_functions_give_what_jax_gives(module, name, args, kwargs):
+def test_borrowed_functions_match_jax(module, name, args, kwargs):
     theirs = getattr(importlib.import_module(f"jax.{module}"), name)(*args, **kwargs)
     parent, _, last = module.rpartition(".")
     holder = getattr(importlib.import_module(f"minijax.{parent}"), last) if parent else getattr(mj, last)
@@ -121,7 +121,7 @@ def test_borrowed_functions_are_transformed_and_watched():
     assert str(ours) == re.sub(r"np\.int64\((-?\d+)\)", r"\1", theirs)
 
 
-def test_what_must_know_values_says_so_where_they_are_not():
+def test_functions_that_need_values_report_tracers():
     assert jnp.unique(jnp.asarray(X)).shape == (3,)
     with pytest.raises(mj.errors.ConcretizationTypeError, match="size"):
         mj.jit(jnp.unique)(jnp.asarray(X))

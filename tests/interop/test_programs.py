@@ -44,7 +44,7 @@ def named(jaxpr, name):
     return next(eqn for eqn in equations(jaxpr) if eqn.primitive.name == name)
 
 
-def test_every_program_of_the_tables_is_imported_equation_by_equation_and_goes_back():
+def test_programs_of_the_tables_survive_a_round_trip():
     rows = [*CASES.values(), *PROGRAMS.values(), *ROWS.values()]
     wrong, compared = [], 0
     for row in rows:
@@ -68,7 +68,7 @@ def test_every_program_of_the_tables_is_imported_equation_by_equation_and_goes_b
     assert compared > 500
 
 
-def test_a_strange_parameter_makes_an_equation_none_of_ours():
+def test_an_unknown_parameter_makes_an_equation_borrowed():
     tanh, dot = our_primitives()["tanh"], our_primitives()["dot_general"]
     assert translated(tanh, {"accuracy": None}, None) == {}
     assert translated(tanh, {"accuracy": "highest"}, None) is None
@@ -198,7 +198,7 @@ def closing_over_a_reference(x):
     return OUTER[...]
 
 
-def test_what_cannot_be_taken_over_is_refused_with_the_reason():
+def test_unsupported_programs_are_refused_with_the_reason():
     with pytest.raises(NotImplementedError, match="closes over a mutable"):
         from_jax(closing_over_a_reference)(X)
 
@@ -231,7 +231,7 @@ jax.interpreters.ad.primitive_jvps[checked_p] = lambda primals, tangents: (
 jax.interpreters.ad.primitive_transposes[checked_p] = lambda cts, x: [checked_p.bind(cts[0])[0]]
 
 
-def test_a_lowering_that_calls_python_is_that_of_what_the_primitive_is_evaluated_by():
+def test_a_lowering_that_calls_python_uses_the_implementation():
     x = np.array([1.0, 3.0, 2.0], np.float32)
     mine = from_jax(lambda x: checked_p.bind(x)[0])
     for run in (mine, mj.jit(mine)):

@@ -33,7 +33,7 @@ def test_the_error_names_from_jax_and_the_line(name, transform):
     assert float(minijax.interop.from_jax(users)(minijax.numpy.float32(2.0))) == float(users(rnp.float32(2.0)))
 
 
-def test_a_named_function_is_named_and_a_command_says_it_of_values_too():
+def test_the_error_names_the_function():
     def loss(x):
         return rnp.sin(x)
 

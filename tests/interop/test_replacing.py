@@ -183,7 +183,7 @@ def test_a_block_is_its_threads_and_its_files_own(ours):
     assert code["onit"].State is ours.State  # imports JAX only through another package
 
 
-def test_import_errors_name_what_is_missing(folder):
+def test_import_errors_name_the_missing_name(folder):
     with replacing_jax():
         with pytest.raises(ModuleNotFoundError, match=r"No module named 'jax\.no_such'"):
             import jax.no_such
@@ -201,7 +201,7 @@ def test_import_errors_name_what_is_missing(folder):
     assert caught.value.name == "overjax.nothing"
 
 
-def test_a_function_of_jaxs_is_no_method_of_what_replaces_its_module(ours):
+def test_replaced_modules_return_functions_not_methods(ours):
     module = importlib.import_module("minijax.interop.replaced.jax.experimental.checkify")
     assert module.check is importlib.import_module("minijax.experimental.checkify").check
 
@@ -262,7 +262,7 @@ def test_a_rule_that_takes_the_axis_apart(on_minijax):
     ]
 
 
-def test_what_is_missing_says_so_at_use(tmp_path, monkeypatch):
+def test_missing_names_raise_at_use(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "partly.py").write_text(
         "import jax\n"
@@ -300,7 +300,7 @@ def test_modules_by_name(ours):
     assert importlib.import_module("overjax.layers") is not ours.layers
 
 
-def test_a_module_below_importlib_that_nobody_has_imported_yet(monkeypatch):
+def test_a_submodule_of_importlib_that_is_not_yet_imported(monkeypatch):
     monkeypatch.delitem(sys.modules, "importlib.simple", raising=False)
     monkeypatch.delattr(importlib, "simple", raising=False)
     names = {}
@@ -310,7 +310,7 @@ def test_a_module_below_importlib_that_nobody_has_imported_yet(monkeypatch):
     assert names["import_module"]("jax.numpy").sin is minijax.numpy.sin
 
 
-def test_somebody_else_replaces_the_import_while_a_block_is_open(folder, monkeypatch):
+def test_other_code_replaces_import_inside_a_block(folder, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", builtins.__import__)
     with replacing_jax():
         inner = builtins.__import__
@@ -333,7 +333,7 @@ def test_a_modules_own_name_is_its_new_one(tmp_path, monkeypatch):
     assert kinds.is_own() and kinds.other == ("named", "named.kind")
 
 
-def test_rules_for_primitives_that_minijax_lacks_disturb_nobody():
+def test_rules_for_primitives_that_minijax_lacks_are_ignored():
     lacked = Missing("jax._src.ad_util.no_such_p")
     batching.primitive_batchers[lacked] = lambda args, dims: (args, dims)
     try:

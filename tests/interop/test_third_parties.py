@@ -138,7 +138,7 @@ def session(tmp_path_factory):
         ("makes_model(x)", "makes_model (it names lib.Linear: layers_on_jax.Linear is kept whole)"),
     ],
 )
-def test_what_third_parties_make_is_kept_whole(session, line, said):
+def test_objects_of_third_parties_are_kept_whole(session, line, said):
     expected = session.evaluate(compile(line, "<line>", "eval", 0x400).body, {})
     outcome = session.run_line(f"%log {line}")
     assert outcome.error is None, plain(outcome.shown)
@@ -165,14 +165,14 @@ def test_what_third_parties_make_is_kept_whole(session, line, said):
         ("%step step(params, state, x)", "jit[step]("),
     ],
 )
-def test_every_command_takes_them(session, line, said):
+def test_every_command_accepts_them(session, line, said):
     outcome = session.run_line(line)
     text = " ".join(plain(outcome.shown, 400).split())
     assert outcome.error is None and said in text, text
     assert "from JAX" in text
 
 
-def test_why_looks_into_a_librarys_jit(session):
+def test_why_explains_a_librarys_jit(session):
     """For JAX all functions of this jit are one function with different names."""
     session.run_line("a, b = lib.keeping_jit(lambda q: jnp.sin(q)), lib.keeping_jit(lambda q: q)")
     assert "JAX has not traced a while it was watched" in _text(session, "%why a(x)")

@@ -25,7 +25,7 @@ NEAR = {"rtol": 2e-6, "atol": 2e-6}
 
 
 @pytest.mark.parametrize("fun", OF_JAX, ids=lambda fun: fun.__name__)
-def test_an_imported_function_goes_back_with_its_derivatives(fun):
+def test_a_round_trip_keeps_derivatives(fun):
     back, x, xs = to_jax(from_jax(fun)), rnp.asarray(X), rnp.stack([X, X + 1])
     assert normalise(jax.make_jaxpr(back)(x)).lines == normalise(jax.make_jaxpr(fun)(x)).lines
     value, gradient, gradients = values_of(fun)
@@ -87,7 +87,7 @@ def with_a_primitive(x):
 
 
 @pytest.mark.parametrize("fun", [of_sums, with_own_rules], ids=lambda fun: fun.__name__)
-def test_jax_transforms_what_is_written_here(fun):
+def test_jax_transforms_minijax_functions(fun):
     theirs, x, xs = to_jax(fun), rnp.asarray(X), rnp.stack([X, X + 1])
     assert isinstance(theirs(x), jax.Array)
     expected = np.asarray(mj.grad(fun)(X) if fun is with_own_rules else mj.jacfwd(fun)(X))
@@ -99,7 +99,7 @@ def test_jax_transforms_what_is_written_here(fun):
     np.testing.assert_allclose(jax.vmap(theirs)(xs), mj.vmap(fun)(jnp.asarray(xs)), **NEAR)
 
 
-def test_a_primitive_of_the_users_goes_along_with_its_rules():
+def test_a_users_primitive_is_converted_with_its_rules():
     theirs, x = to_jax(with_a_primitive), rnp.asarray(X)
     np.testing.assert_allclose(theirs(x), X * X)
     np.testing.assert_allclose(jax.vmap(theirs)(x), X * X)
@@ -107,7 +107,7 @@ def test_a_primitive_of_the_users_goes_along_with_its_rules():
     assert jax.make_jaxpr(theirs)(x).eqns[0].primitive.name == "multiply_of_a_user"
 
 
-def test_what_is_closed_over_has_no_rule_and_is_not_forgotten():
+def test_differentiation_by_closed_over_values_raises():
     def fun(x, y):
         inner = mj.custom_jvp(lambda a: a * y)
         inner.defjvp(lambda primals, tangents: (primals[0] * 2, tangents[0] * 3))
@@ -154,7 +154,7 @@ def test_numbers_trees_and_64_bits_are_as_jax_has_them():
     assert jax.jit(lambda w, rate: theirs({"w": w}, rate, mode="x")["w"])(w, 0.5).dtype == np.float32
 
 
-def test_policies_of_checkpoint_go_along():
+def test_checkpoint_policies_are_converted():
     def own(primitive, *avals, **params):
         return primitive is lax.dot_general_p
 
@@ -169,7 +169,7 @@ def test_policies_of_checkpoint_go_along():
         assert str(ours).count("dot_general[") == str(theirs).count("dot_general["), policy
 
 
-def test_shardings_go_along_both_ways():
+def test_shardings_are_converted_both_ways():
     ours, theirs = mj.sharding, jax.sharding
     if min(mj.device_count(), jax.device_count()) < 2:
         pytest.skip("needs two devices")

@@ -59,7 +59,7 @@ def model():
     return {"layer": layer, "more": Record([layer, None], Plain([np.float32(1), (3.0,)]), "model")}
 
 
-def test_trees_that_only_jax_knows_are_taken_apart_as_by_jax():
+def test_trees_registered_with_jax_flatten_as_in_jax():
     tree = model()
     leaves, treedef = tree_util.tree_flatten(tree)
     theirs, _ = jax.tree_util.tree_flatten(tree)
@@ -75,7 +75,7 @@ def test_trees_that_only_jax_knows_are_taken_apart_as_by_jax():
         tree_util.tree_map(lambda a, b: a, tree["layer"], Layer(1, 2, jnp.cos))
 
 
-def test_a_class_of_both_libraries_is_taken_apart_as_minijax_was_told():
+def test_minijaxs_registration_of_a_class_wins():
     class Both:
         def __init__(self, x, y):
             self.x, self.y = x, y

@@ -69,7 +69,7 @@ def test_infinities_and_integers_pass():
         assert int(jnp.arange(3).sum()) == 3
 
 
-def test_other_threads_are_not_concerned_and_the_process_setting_holds_for_all():
+def test_a_context_affects_one_thread_and_the_setting_all():
     seen = []
 
     def work():
@@ -116,7 +116,7 @@ def mesh_set(on):
 
 
 @pytest.mark.parametrize("setting", [debug_nans, debug_infs, debug_key_reuse, mesh_set])
-def test_operations_are_looked_at_only_while_a_thread_asks_for_it(setting):
+def test_operations_are_checked_only_while_a_thread_needs_it(setting):
     usual = EvalTrace.process_primitive
 
     def looked_at():

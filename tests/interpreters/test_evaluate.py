@@ -65,7 +65,7 @@ def test_the_users_error_state_is_left_alone(how):
             np.log(0.0)
 
 
-def test_the_filter_stands_there_once():
+def test_the_filter_is_installed_once():
     with warnings.catch_warnings():
         for _ in range(5):
             warnings.simplefilter("default")
@@ -73,7 +73,7 @@ def test_the_filter_stands_there_once():
         assert list(warnings.filters).count(QUIET) == 1
 
 
-def test_a_filter_that_another_thread_moves_meanwhile(monkeypatch):
+def test_another_thread_moves_the_filter(monkeypatch):
     class Filters(list):
         def remove(self, each):
             super().remove(each)
@@ -83,7 +83,7 @@ def test_a_filter_that_another_thread_moves_meanwhile(monkeypatch):
     assert float(jnp.exp(1000.0)) == np.inf
 
 
-def test_what_evaluates_a_signature_is_chosen_once_and_with_the_rule_of_the_day(monkeypatch):
+def test_the_function_of_a_signature_is_chosen_once_per_rule(monkeypatch):
     primitive, asked = Primitive("twice"), []
     primitive.def_abstract_eval(lambda x, by: x)
 

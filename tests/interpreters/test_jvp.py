@@ -138,7 +138,7 @@ def test_errors(name, both):
     assert kept == by_rule
 
 
-def test_a_replaced_rule_counts_from_then_on(monkeypatch):
+def test_a_replaced_rule_takes_effect(monkeypatch):
     def tangent():
         return float([minijax.jvp(minijax.lax.sin, (0.0,), (1.0,)) for _ in range(rules.WORTH_DERIVING + 2)][-1][1])
 
@@ -149,6 +149,6 @@ def test_a_replaced_rule_counts_from_then_on(monkeypatch):
     assert tangent() == 1.0
 
 
-def test_who_watches_sees_the_rules(both):
+def test_observers_see_the_rules(both):
     (_, kept), (_, by_rule) = both(lambda: record(lambda x: minijax.jvp(chain, (x,), (1.0,)), 0.7))
     assert dict(kept.binds) == dict(by_rule.binds) and dict(kept.binds)["jvp:1"] > 9

@@ -51,7 +51,7 @@ FUNCTIONS = [
 
 
 @pytest.mark.parametrize(("f", "times"), FUNCTIONS)
-def test_kept_programs_give_what_binding_gives(f, times, monkeypatch):
+def test_cached_programs_match_binding(f, times, monkeypatch):
     derivative = nested(f, times)
     found = [derivative(X) for _ in range(7)]
     monkeypatch.setattr(CachedProgram, "run", CachedProgram.evaluate)

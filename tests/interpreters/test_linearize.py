@@ -184,7 +184,7 @@ def test_errors(name):
     assert directly == otherwise
 
 
-def test_nans_are_looked_for_where_it_is_turned_on_inside():
+def test_debug_nans_can_be_enabled_inside():
     @use_direct_linearize(True)
     def run(x):
         with settings.debug_nans(True):
@@ -244,7 +244,7 @@ def test_the_marked_rule_of_another_author_is_run_once_for_a_signature():
     assert not ran
 
 
-def test_a_replaced_rule_counts_from_then_on(monkeypatch):
+def test_a_replaced_rule_takes_effect(monkeypatch):
     with use_direct_linearize(True):
         assert minijax.grad(minijax.lax.sin)(0.0) == 1.0
         monkeypatch.setitem(ad.primitive_jvps, sin_p, lambda primals, tangents: (primals[0], tangents[0] * 7.0))

@@ -50,7 +50,7 @@ def test_the_backward_pass_is_as_small_as_jaxs(name):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_is_left_computes_the_gradient(name):
+def test_the_pruned_program_computes_the_gradient(name):
     gradient = minijax.grad(lambda a: PROGRAMS[name](minijax)(a)[0])
     wanted = jax.grad(lambda a: PROGRAMS[name](jax)(a)[0])(np.float32(0.5))
     typecheck_jaxpr(minijax.make_jaxpr(gradient)(np.float32(0.5)))
@@ -58,7 +58,7 @@ def test_what_is_left_computes_the_gradient(name):
     np.testing.assert_allclose(minijax.jit(gradient)(np.float32(0.5)), wanted, rtol=1e-6)
 
 
-def test_an_unused_tangent_does_not_lose_what_is_printed(capsys):
+def test_prints_survive_an_unused_tangent(capsys):
     def f(x):
         minijax.debug.print("x = {}", x)
         return x * 2, minijax.numpy.sin(x)

@@ -75,7 +75,7 @@ def test_same_values_and_types_as_equation_by_equation(function):
         np.testing.assert_allclose(np.asarray(value, float), np.asarray(other, float), rtol=1e-6)
 
 
-def test_a_program_is_made_once_and_its_runs_are_apart():
+def test_a_program_is_built_once_and_its_runs_are_independent():
     closed = minijax.make_jaxpr(chain)(X)
     made = program(closed)
     assert program(closed) is made
@@ -85,7 +85,7 @@ def test_a_program_is_made_once_and_its_runs_are_apart():
     assert not np.array_equal(first[0], second[0])
 
 
-def test_variables_are_used_again():
+def test_variables_are_reused():
     def long(x):
         for _ in range(100):
             x = jnp.sin(x)

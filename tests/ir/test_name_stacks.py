@@ -98,14 +98,14 @@ def test_together_with_source_notes_and_in_the_tutorials_style():
     assert "sin a   # [foo/bar]\n" in format_jaxpr(closed, style="tutorial", name_stack=True)
 
 
-def test_without_a_scope_nothing_is_noted():
+def test_no_names_outside_scopes():
     closed = minijax.make_jaxpr(minijax.grad(minijax.numpy.sin))(1.0)
     assert errors.open_scopes == 0 and current_names() == ()
     assert not any(names_of(eqn.source) for eqn in closed.eqns)
     assert "# []" in format_jaxpr(closed, name_stack=True) and "#" not in str(closed)
 
 
-def test_a_scope_is_closed_by_an_exception_and_is_of_one_thread():
+def test_an_exception_closes_a_scope_and_scopes_are_per_thread():
     seen = []
     with pytest.raises(ZeroDivisionError):
         with minijax.named_scope("a"):

@@ -163,7 +163,7 @@ def test_ours(name):
     assert_reads_back(closed, *(() if name in ("pure_callback", "debug_callback") else args))
 
 
-def test_what_was_read_is_a_jaxpr_like_any_other():
+def test_a_parsed_jaxpr_can_be_transformed():
     """It can be compiled, differentiated and batched."""
     closed = mj.make_jaxpr(outer_helper)(jnp.ones(2))
     read = extend_core.jaxpr_as_fun(extend_core.parse_jaxpr(str(closed), consts=page_consts(closed)))
@@ -173,7 +173,7 @@ def test_what_was_read_is_a_jaxpr_like_any_other():
     np.testing.assert_array_equal(mj.vmap(read)(jnp.ones((3, 2)))[0], mj.vmap(outer_helper)(jnp.ones((3, 2))))
 
 
-def test_primitives_of_the_users():
+def test_user_defined_primitives():
     """Found by name once they have an abstract evaluation rule; minijax's own win, then the last one defined."""
     text = "{ lambda ; a:f32[2]. let b:f32[2] = users_own[k=3] a; c:f32[2] = sin b in (c,) }"
     with pytest.raises(JaxprSyntaxError, match="no primitive called 'users_own'"):
@@ -288,7 +288,7 @@ def test_results_called_underscore():
 CONSTANTS = "{ lambda a:f32[2] b:i32[]; c:f32[2]. let d:f32[2] = add a c in (d, b) }"
 
 
-def test_constants_are_given_in_the_order_of_the_page():
+def test_constants_are_passed_in_printed_order():
     read = parse_jaxpr(CONSTANTS, consts=[[1.0, 2.0], 7])
     x, b = eval_closed(read, np.ones(2, np.float32))
     np.testing.assert_array_equal(x, [2.0, 3.0])
@@ -296,7 +296,7 @@ def test_constants_are_given_in_the_order_of_the_page():
     assert [str(c) for c in page_consts(read)] == ["[1. 2.]", "7"]
 
 
-def test_without_constants_a_jaxpr_is_printed_and_typechecked_only():
+def test_without_constants_a_jaxpr_only_prints_and_typechecks():
     read = parse_jaxpr(CONSTANTS)
     assert isinstance(read.consts[0], MissingConstant) and str(read) == CONSTANTS
     typecheck_jaxpr(read)
@@ -402,7 +402,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("text", "line", "column", "words"), BAD)
-def test_what_is_wrong_and_where(text, line, column, words):
+def test_syntax_errors_and_their_places(text, line, column, words):
     with pytest.raises(JaxprSyntaxError, match=re.escape(words)) as caught:
         parse_jaxpr(text)
     error = caught.value
@@ -422,7 +422,7 @@ def test_only_text_is_parsed():
 
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_damaged_text_is_refused_with_a_place(data):
+def test_damaged_text_raises_an_error_with_a_place(data):
     """Random deletions and insertions in a text: it parses, or raises JaxprSyntaxError."""
     text = data.draw(st.sampled_from([path.read_text() for path in GOLDEN]))
     start = data.draw(st.integers(0, len(text)))

@@ -244,7 +244,7 @@ def test_long_programs_can_be_cut(style):
     assert format_jaxpr(straight_line(3), style=style, max_eqns=3) == format_jaxpr(straight_line(3), style=style)
 
 
-def test_a_rule_chooses_what_is_shown():
+def test_a_rule_chooses_the_printed_parameters():
     x = straight_line(1)
     eqn = x.eqns[0]
     eqn.params = {"axes": (), "how": "well", "secret": 1}

@@ -129,7 +129,7 @@ def test_a_module_with_locations_is_the_same_module(name: str) -> None:
     assert f'"{FILE}":' in printed
 
 
-def test_the_text_does_not_tell_where_the_program_stands() -> None:
+def test_the_text_does_not_depend_on_source_places() -> None:
     def at(first_line: int) -> Any:
         names: dict[str, Any] = {"jnp": minijax.numpy}
         exec(compile("\n" * first_line + "def f(x):\n    return jnp.sin(x)", FILE, "exec"), names)
@@ -187,14 +187,14 @@ def noted(hlo: str) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", ["chain", "branches", "loop", "matmul", "choice", "custom"])
-def test_optimised_instructions_are_noted_as_in_jax(name: str) -> None:
+def test_metadata_of_optimised_instructions_matches_jax(name: str) -> None:
     ours = lowered(OURS[name]).compile().as_text()
     theirs = jax.jit(JAXS[name]).lower(jax.ShapeDtypeStruct(VECTOR, "float32")).compile().as_text()
     assert noted(ours) and noted(ours) == noted(theirs)
     assert f'source_file="{FILE}"' in ours and '"-"' not in ours
 
 
-def test_xla_notes_the_lines_of_the_text() -> None:
+def test_xla_metadata_has_the_lines_of_the_text() -> None:
     program = lowered(OURS["chain"])
     lines = program.as_text().split("\n")
     raw = program.compile().raw_text()
@@ -203,7 +203,7 @@ def test_xla_notes_the_lines_of_the_text() -> None:
     assert text_lines("metadata={}") == []
 
 
-def test_lines_of_what_the_partitioner_merged() -> None:
+def test_lines_of_merged_instructions() -> None:
     assert text_lines('metadata={op_name="L4/dot"}') == [4]
     assert text_lines('metadata={op_name="L14/call/L4/dot"}') == [4]
     assert text_lines('metadata={op_name="(L41/end/L32/end:L18/end/L9/end)"}') == [32, 9]
@@ -222,7 +222,7 @@ def test_names_of_any_text_are_quoted() -> None:
     assert 'source_file="a\\"b\\\\c\\012d é<script>.py"' in lowered(function).compile().as_text()
 
 
-def test_a_rule_of_an_authors_is_ascribed_to_its_equation() -> None:
+def test_operations_of_a_users_rule_belong_to_its_equation() -> None:
     double = Primitive("double_of_test_places")
     double.def_abstract_eval(lambda x: x)
     mlir.register_lowering(double, lambda ctx, x: [interpreters.mlir.ir_constant(np.float32(2.0))] and [x])
@@ -232,7 +232,7 @@ def test_a_rule_of_an_authors_is_ascribed_to_its_equation() -> None:
     assert places.found[0].name.endswith("/double_of_test_places")
 
 
-def test_an_executable_tells_its_origin_as_long_as_the_jaxpr_lives() -> None:
+def test_an_executable_knows_its_jaxpr_while_it_lives() -> None:
     seen = []
 
     class Watcher(observe.Observer):
@@ -257,7 +257,7 @@ def test_estimates_before_optimisation() -> None:
         pjrt.text_costs("module { nonsense }", name="broken")
 
 
-def test_notes_of_no_equation_are_left_out_and_the_rest_stays_as_it_is() -> None:
+def test_locations_outside_equations_are_removed() -> None:
     places = lowered(OURS["chain"]).places()
     nowhere = 'source_file="-" source_line=1 source_end_line=1 source_column=1 source_end_column=2'
     hlo = 'a = f32[] add(b, c), metadata={%s}\nd = f32[] custom-call(), metadata={%s}, config="x,,y"'

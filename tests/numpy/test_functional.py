@@ -42,7 +42,7 @@ def test_programs_are_jaxs() -> None:
     assert str(ours) == str(theirs)
 
 
-def test_the_function_may_close_over_what_is_differentiated() -> None:
+def test_the_function_may_close_over_a_differentiated_value() -> None:
     def loss(w: object, n: object) -> object:
         return n.vectorize(lambda a: a * w)(X).sum()  # type: ignore[attr-defined]
 

@@ -70,7 +70,7 @@ class Own:
         return "own <"
 
 
-def test_unknown_operands_get_their_turn() -> None:
+def test_reflected_operators_of_other_classes_run() -> None:
     x = jnp.asarray(A)
     assert x + Own() == "own" and x @ Own() == "own" and x % Own() == "own" and x ** Own() == "own"
     assert (x > Own()) == "own <"
@@ -138,7 +138,7 @@ PROMOTED: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("case", PROMOTED)
 @pytest.mark.filterwarnings("ignore:scatter inputs have incompatible types:FutureWarning")
-def test_types_meet_strictly_where_that_is_asked_for(case: str) -> None:
+def test_strict_promotion(case: str) -> None:
     def outcome(ns: Any) -> Any:
         try:
             found = PROMOTED[case](ns)

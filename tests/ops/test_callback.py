@@ -95,7 +95,7 @@ def test_a_callback_with_a_derivative_of_its_own() -> None:
 @pytest.mark.parametrize("make", [np.float32, jnp.asarray], ids=["numpy", "device"])
 @pytest.mark.parametrize("kind", ["pure", "io", "debug"])
 @pytest.mark.parametrize("wrap", [lambda f: f, minijax.jit], ids=["eager", "jit"])
-def test_what_a_callback_raises_comes_once_and_an_interrupt_as_itself(
+def test_errors_and_interrupts_in_callbacks_are_raised_once(
     error: type[BaseException], make: Any, kind: str, wrap: Any
 ) -> None:
     calls = []
@@ -124,7 +124,7 @@ def test_what_a_callback_raises_comes_once_and_an_interrupt_as_itself(
     assert float(f(x)) == float(x) + (kind == "debug")  # the session goes on
 
 
-def test_results_of_an_interrupted_program_are_an_error_afterwards() -> None:
+def test_results_of_an_interrupted_program_raise() -> None:
     """The interrupt is raised once; later reads of the result raise that the program failed."""
     big = jnp.ones((700, 700))
 
@@ -188,7 +188,7 @@ TRANSFORMS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_prints_what_jax_prints(name: str, capfd: Any) -> None:
+def test_output_of_prints_matches_jax(name: str, capfd: Any) -> None:
     expected = lines(capfd, lambda: (jax.block_until_ready(TRANSFORMS[name](jax, show(jax))), jax.effects_barrier()))
     assert lines(capfd, lambda: TRANSFORMS[name](minijax, show(minijax))) == expected
 
@@ -223,7 +223,7 @@ def test_ordered_callbacks_keep_their_order() -> None:
     assert seen == [*range(20)]
 
 
-def test_callbacks_may_use_the_engine_and_take_what_is_no_array() -> None:
+def test_callbacks_may_use_minijax_and_take_strings() -> None:
     seen: list[Any] = []
 
     def host(x: Any, label: str, *, unit: str) -> None:
@@ -241,7 +241,7 @@ def test_log_goes_to_the_logger(caplog: pytest.LogCaptureFixture) -> None:
     assert [r.getMessage() for r in caplog.records if r.name == "minijax"] == ["value 2.0"]
 
 
-def test_io_callback_happens_although_nothing_reads_it() -> None:
+def test_an_unused_io_callback_still_runs() -> None:
     count = [0]
 
     def host(x: Any) -> Any:

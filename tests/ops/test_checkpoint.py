@@ -215,7 +215,7 @@ def test_the_linear_program_recomputes_too() -> None:
     [(None, 0, 2), ("dots_saveable", 2, 0), (("save_only_these_names", "first"), 1, 2), ("everything_saveable", 7, 0)],
     ids=str,
 )
-def test_what_a_policy_saves_is_not_computed_again(policy: Any, saved: int, dots: int) -> None:
+def test_saved_values_are_not_recomputed(policy: Any, saved: int, dots: int) -> None:
     f = minijax.checkpoint(layers(minijax), policy=policy_of(minijax, policy))
     (backward,) = remat_eqns(f, W, X)
     assert len(backward.invars) == saved + 3
@@ -238,7 +238,7 @@ def test_a_policy_sees_primitives_types_and_parameters() -> None:
     assert len(seen) == asked
 
 
-def test_policies_may_answer_with_jaxs_words_and_need_no_hash() -> None:
+def test_policies_may_return_saveable_and_need_no_hash() -> None:
     class Unhashable:
         __hash__ = None  # type: ignore[assignment]
 
@@ -316,7 +316,7 @@ def test_a_static_argument_may_be_anything() -> None:
     assert float(g(2.0, {"scale": 4.0})) == 8.0
 
 
-def test_unused_results_are_not_computed_again() -> None:
+def test_unused_results_are_not_recomputed() -> None:
     f = minijax.checkpoint(lambda x, y: (jnp.sin(jnp.sin(x)), jnp.exp(jnp.exp(y))))
     (backward,) = remat_eqns(lambda x, y: f(x, y)[0], 1.0, 2.0)
     assert count(backward.params["jaxpr"].jaxpr, "exp") == 0
@@ -429,7 +429,7 @@ def test_the_names_are_jaxs() -> None:
     assert minijax.remat is minijax.checkpoint
 
 
-def test_debugging_happens_again_with_the_computation() -> None:
+def test_debug_callbacks_repeat_with_the_recomputation() -> None:
     def calls(ns: Any, policy: Any, wrap: Any) -> int:
         seen: list[float] = []
 

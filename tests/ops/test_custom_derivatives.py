@@ -317,7 +317,7 @@ def test_a_plain_call_is_a_call_of_the_function() -> None:
     assert f.__name__ == "f" and "custom_jvp" in repr(f)
 
 
-def test_the_function_is_not_called_where_the_rule_is() -> None:
+def test_the_function_is_not_called_if_its_rule_is() -> None:
     calls: list[str] = []
 
     @minijax.custom_jvp
@@ -429,7 +429,7 @@ def test_dead_code_elimination(make: Callable[..., Any], used: tuple[bool, ...])
     assert len(inner.eqns) == sum(used)
 
 
-def test_a_backward_pass_may_close_over_what_is_mapped() -> None:
+def test_a_backward_pass_may_close_over_mapped_values() -> None:
     """The backward pass runs after that vmap ended; in JAX its tracers have escaped then."""
 
     def scaled(y):
@@ -443,14 +443,14 @@ def test_a_backward_pass_may_close_over_what_is_mapped() -> None:
     assert float(minijax.grad(fun)(2.0)) == float(minijax.jit(minijax.grad(fun))(2.0)) == 3 * VECTOR.sum()
 
 
-def test_a_rule_in_a_loop_may_close_over_what_is_mapped() -> None:
+def test_a_rule_in_a_loop_may_close_over_mapped_values() -> None:
     def fun(y):
         return minijax.grad(lambda x: minijax.lax.scan(lambda c, a: (scaled_jvp(minijax, y)(c), a), x, VECTOR)[0])(1.0)
 
     np.testing.assert_allclose(minijax.vmap(fun)(VECTOR), (3 * VECTOR) ** 3, rtol=1e-5)
 
 
-def test_a_result_that_ignores_what_is_mapped_but_whose_tangent_does_not() -> None:
+def test_an_unmapped_result_with_a_mapped_tangent() -> None:
     g = minijax.custom_jvp(lambda x: 2.0)
     g.defjvp(lambda primals, tangents: (2.0, tangents[0]))
     np.testing.assert_array_equal(minijax.grad(lambda x: minijax.vmap(g)(x).sum())(VECTOR), np.ones(3))
@@ -532,7 +532,7 @@ STAGED = {
 
 
 @pytest.mark.parametrize("transformed", STAGED.values(), ids=STAGED)
-def test_pythons_residuals_stay_pythons(transformed: Any) -> None:
+def test_python_residuals_stay_python_values(transformed: Any) -> None:
     """Residuals that are Python booleans stay booleans, as libraries expect, even if the forward pass was staged."""
     found: dict[str, list[Any]] = {}
     for ns in (minijax, jax):

@@ -126,7 +126,7 @@ def use_of_a_deleted_array() -> None:
         use_of_a_deleted_array,
     ],
 )
-def test_no_look_up_of_ours_is_told_before_the_error(mistake: Any) -> None:
+def test_errors_have_no_internal_context(mistake: Any) -> None:
     with pytest.raises(Exception) as caught:  # noqa: PT011  (whichever)
         mistake()
     assert caught.value.__context__ is None or caught.value.__suppress_context__

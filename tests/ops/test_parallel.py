@@ -266,7 +266,7 @@ def test_partial_permutations_fill_with_zeros() -> None:
 
 
 @pytest.mark.parametrize("construct", ["cond", "while", "scan", "custom_jvp", "custom_vjp", "checkpoint", "jit"])
-def test_constructs_of_unmapped_values_know_the_axis(construct: str) -> None:
+def test_constructs_without_mapped_operands_see_the_axis(construct: str) -> None:
     """No operand is batched, but the code inside uses the axis."""
 
     def make(ns: Any) -> Any:

@@ -91,7 +91,7 @@ def test_pad_is_its_definition(axes: Any) -> None:
         np.testing.assert_array_equal(lax.pad(x, np.float32(7), config), wanted)
 
 
-def test_what_cannot_be_differentiated_raises() -> None:
+def test_missing_derivative_rules_raise() -> None:
     """As in JAX: a missing derivative rule is not zero."""
     with pytest.raises(NotImplementedError, match="Differentiation rule for 'nextafter' not implemented"):
         minijax.grad(lambda x: lax.nextafter(x, 2.0))(1.0)

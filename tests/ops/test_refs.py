@@ -257,7 +257,7 @@ def test_effects():
 
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS, ids=NAMES)
-def test_printed_programs_are_read_back(ours, theirs):
+def test_printed_programs_are_parsed(ours, theirs):
     closed = minijax.make_jaxpr(ours)(X)
     for width in (80, 30):
         assert str(parse_jaxpr(closed.pretty_print(width=width))) == str(closed)
@@ -300,7 +300,7 @@ def test_errors_are_jaxs(name):
     assert len(str(ours.value)) > len(str(theirs.value)) or name == "operator"
 
 
-def test_what_is_frozen_is_refused():
+def test_frozen_references_are_refused():
     """JAX documents that a frozen reference must not be used, but raises no error."""
     r = minijax.new_ref(X)
     np.testing.assert_array_equal(minijax.freeze(r), X)
@@ -331,12 +331,12 @@ def test_cotangents_of_a_swap_are_mapped_along_different_axes():
         np.testing.assert_allclose(ours, np.stack(theirs), rtol=1e-6)
 
 
-def test_reverse_mode_by_a_reference_is_refused_clearly():
+def test_reverse_mode_with_respect_to_a_reference_is_refused():
     with pytest.raises(NotImplementedError, match="Take the array that it holds as the argument"):
         minijax.grad(lambda r: r[0])(minijax.new_ref(X))
 
 
-def test_programs_that_take_no_references_say_so():
+def test_programs_that_do_not_accept_references():
     with pytest.raises(NotImplementedError, match="pmap of a function that takes or closes over a mutable array"):
         minijax.pmap(lambda r: r[0])(minijax.new_ref(jnp.ones((1, 3))))
 

@@ -161,7 +161,7 @@ def scans(closed: Any) -> list[Any]:
     return [eqn for eqn in closed.eqns if eqn.primitive.name == "scan"]
 
 
-def test_only_what_changes_is_stacked() -> None:
+def test_loop_invariant_residuals_are_not_stacked() -> None:
     """Loop-invariant residuals are computed once, slices of xs are not copied, carried values are stacked."""
 
     def loss(w: Any, xs: Any) -> Any:
@@ -219,7 +219,7 @@ def test_values_that_need_no_loop_are_forwarded() -> None:
     typecheck_jaxpr(closed)
 
 
-def test_interpreted_at_first_and_compiled_when_it_comes_again() -> None:
+def test_interpreted_once_then_compiled() -> None:
     compiled: list[str] = []
 
     def listen(name: str, executable: Any) -> None:
@@ -283,7 +283,7 @@ def test_without_jit_the_body_runs_in_python() -> None:
             minijax.lax.scan(cell, 0.0, jnp.zeros(0))
 
 
-def test_dtypes_that_are_not_numpys_and_overflow() -> None:
+def test_extended_dtypes_and_overflow() -> None:
     """Where NumPy would warn, the result silently is inf or wraps around, as on a device."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -295,7 +295,7 @@ def test_dtypes_that_are_not_numpys_and_overflow() -> None:
         assert float(carry) == np.inf
 
 
-def test_values_are_not_shared_with_what_numpy_may_write_to() -> None:
+def test_values_do_not_alias_writable_numpy_arrays() -> None:
     xs = np.arange(3.0, dtype=np.float32)
     carry, ys = minijax.lax.scan(lambda c, x: (x, x), np.zeros((), np.float32), xs)
     xs[:] = 7.0

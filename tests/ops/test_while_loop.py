@@ -237,7 +237,7 @@ def test_ill_typed_loops_are_refused() -> None:
             typecheck_jaxpr(bad)
 
 
-def test_io_callbacks_of_elements_that_are_done() -> None:
+def test_io_callbacks_of_finished_elements() -> None:
     def run(ns: Any) -> Any:
         io_callback = importlib.import_module(f"{ns.__name__}.experimental").io_callback
 

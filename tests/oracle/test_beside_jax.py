@@ -35,7 +35,7 @@ def test_the_same_operations(program: Program) -> None:
 
 
 @pytest.mark.parametrize("name", ["numpy_constants value", "cond_with_constants_of_each_branch value"])
-def test_constants_are_in_the_program_and_xla_computes_with_them(name: str) -> None:
+def test_constants_are_in_the_program_and_xla_folds_them(name: str) -> None:
     (program,) = [each for each in all_programs() if each.name == name]
     assert compare([program], Compiler(bindings.make_context(), each=False)) == []
 
@@ -78,7 +78,7 @@ def test_the_programs_are_many_and_have_different_names() -> None:
     assert len(set(names)) == len(names) >= 700 and len(SOME) >= 50
 
 
-def test_what_is_different_is_found() -> None:
+def test_differences_are_found() -> None:
     def ours(x):
         return minijax.numpy.sin(x) + x
 
@@ -91,7 +91,7 @@ def test_what_is_different_is_found() -> None:
     assert str(found[0]) == "stablehlo.cosine -1, stablehlo.multiply -1"
 
 
-def test_a_function_counts_as_often_as_it_is_called_and_a_fusion_with_what_is_in_it() -> None:
+def test_counts_include_calls_and_fusions() -> None:
     inner = minijax.jit(lambda x: minijax.numpy.sin(x) + 1.0)
     lowered = minijax.jit(lambda x: inner(inner(x)) * inner(x)).lower(X)
     with bindings.make_context() as context:

@@ -119,6 +119,6 @@ def test_one_hot_along_a_mapped_axis() -> None:
         minijax.vmap(lambda x: minijax.nn.one_hot(x, 2, axis="n"), axis_size=3, axis_name="n", in_axes=None)(1)
 
 
-def test_reasons_are_told_of_functions_that_there_are() -> None:
+def test_reasons_name_existing_functions() -> None:
     names = functions(())
     assert all(any(re.fullmatch(whose, name) for name in names) for whose, _, _ in REASONS)

@@ -75,7 +75,7 @@ def differing(case: Case, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("group", range(4))
-def test_a_summary_counts_what_rules_would_have_bound(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_summary_counts_match_the_rules(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each group is a quarter of the table, with the transformations in turn."""
     monkeypatch.setattr(summary, "MOST_SAMPLED", 1)
     told = []
@@ -97,7 +97,7 @@ def _counts(function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
     return recorder.recording.binds, recorder.recording.events, recorder.recording.tracers_made
 
 
-def test_tangents_of_another_weakness_than_their_primals_are_counted_as_the_rules_bind_for_them(
+def test_counts_with_strong_tangents_of_weak_primals(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """``abs`` of weak complex numbers has a strong tangent, so the sum's conversion has no weak type to restore."""
@@ -118,7 +118,7 @@ def test_tangents_of_another_weakness_than_their_primals_are_counted_as_the_rule
         assert counted == _counts(subject.grad(strong), x)
 
 
-def test_who_comes_on_another_thread_takes_no_counts_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_thread_does_not_change_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(summary, "MOST_SAMPLED", 1)
     np = subject.numpy
     between: list[Callable[[], None]] = []

@@ -10,7 +10,7 @@ from .subject import assert_same, oracle, subject
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
-def test_no_name_is_without_comparison() -> None:
+def test_every_name_has_a_comparison() -> None:
     found = list(every())
     assert [f"{module}.{name}" for module, name, comparison in found if not comparison] == []
     assert len(found) > 1400

@@ -132,7 +132,7 @@ def test_refused_as_jax_refuses(line: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["uniform", "normal"])
-def test_that_there_are_no_64_bits_is_said_of_the_line_of_the_user(name: str) -> None:
+def test_warnings_about_64_bits_have_the_users_line(name: str) -> None:
     with pytest.warns(UserWarning, match="float64.* is not available") as caught:
         getattr(subject.random, name)(subject.random.key(1), (2,), np.float64)
     assert [warning.filename for warning in caught] == [__file__]

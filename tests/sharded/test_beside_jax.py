@@ -12,7 +12,7 @@ from tests.sharded.matrix import KNOWN, MODES, sliced
 from tests.sharded.matrix_programs import PROGRAMS
 
 
-def test_programs_of_sharded_arrays_are_carried_over_and_read_back() -> None:
+def test_programs_of_sharded_arrays_are_converted_and_parsed() -> None:
     found = printed("-m", "tests.sharded.carried", quickly=True)
     assert found
     for differing in found.values():
@@ -20,20 +20,20 @@ def test_programs_of_sharded_arrays_are_carried_over_and_read_back() -> None:
     assert {name: differing for name, differing in found.items() if differing} == {}
 
 
-def test_programs_give_what_jax_gives_where_jax_gives_it() -> None:
+def test_results_and_shardings_match_jax() -> None:
     """Each program of the matrix once, and every text in explicit mode."""
     found = printed("-m", "tests.sharded.matrix", "--slice", "--json")
     assert found == {"cells": len(sliced(MODES)), "differing": {}}
     assert all(name in PROGRAMS and mode in MODES for name, mode, _ in KNOWN)
 
 
-def test_collectives_are_ascribed_as_jax_names_them() -> None:
+def test_reasons_of_collectives_match_jax() -> None:
     """Programs with an underscore in their names: those of collectives."""
     found = printed("-m", "tests.sharded.reasons", "--json", "--mode", "mapped", "-k", "_")
     assert found["collectives"] >= 8 and found["differing"] == {}
 
 
-def test_the_cells_of_a_page_do_the_same_with_both(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cells_of_a_page_match_jax(capsys: pytest.CaptureFixture[str]) -> None:
     page = Path(__file__).with_name("sharded.md")
     count = page.read_text().count("{code-cell}")
     assert pages.main([str(page)]) == 0, capsys.readouterr().out

@@ -18,7 +18,7 @@ from tests.on_devices import printed
 
 
 @pytest.mark.parametrize("table", ["explicit_rows", "reduced_rows", "eager_rows"])
-def test_types_that_say_how_arrays_are_sharded_are_jaxs(table: str) -> None:
+def test_explicit_sharding_types_match_jax(table: str) -> None:
     rows = printed("-m", f"tests.sharded.{table}", quickly=True)
     assert {name: ours for name, (ours, _) in rows.items()} == {name: theirs for name, (_, theirs) in rows.items()}
 
@@ -74,7 +74,7 @@ def test_samples_are_sharded_as_asked() -> None:
             assert drawn.tolist() == draw().tolist()
 
 
-def test_derivatives_of_what_is_reduced_are_those_of_what_is_whole() -> None:
+def test_derivatives_of_reduced_and_replicated_values_agree() -> None:
     """JAX raises errors for most of these; a sum that is taken too early would give too large a value."""
     rows = printed("-m", "tests.sharded.reduced_rows", "--whole", quickly=True)
     assert len(rows) == 15

@@ -18,7 +18,7 @@ from tests.on_devices import printed
 from tests.sharded.programs import PROGRAMS
 
 
-def test_programs_compute_and_print_what_jax_does() -> None:
+def test_programs_match_jax() -> None:
     found = printed("-m", "tests.sharded.matrix", "--mode", "mapped", "--slice", "--json")
     assert found == {"cells": len(PROGRAMS), "differing": {}}
 
@@ -28,7 +28,7 @@ def on_one_device(fun: Callable[..., Any], **options: Any) -> Any:
     return mj.shard_map(fun, mesh=mesh, in_specs=spec, out_specs=spec, **options)
 
 
-def test_what_is_lowered_as_a_program_of_its_own_has_plain_types() -> None:
+def test_separately_lowered_programs_have_plain_types() -> None:
     keys, shapes = random.split(random.key(0), 1), jnp.array([0.5, 2.0])
     drawn = on_one_device(lambda k, a: random.gamma(k[0], a))(keys, shapes)
     assert np.array_equal(drawn, random.gamma(keys[0], shapes))
@@ -50,7 +50,7 @@ def test_references_made_inside(check_vma: bool) -> None:
     assert np.allclose(*gradients, rtol=1e-6)
 
 
-def test_references_are_not_handed_in_and_vary_as_what_they_hold() -> None:
+def test_references_cannot_be_arguments_or_hold_varying_values() -> None:
     ref = mj.new_ref(jnp.zeros(2))
     with pytest.raises(NotImplementedError, match="takes a mutable array reference"):
         on_one_device(lambda r: r[...])(ref)
@@ -64,7 +64,7 @@ def test_references_are_not_handed_in_and_vary_as_what_they_hold() -> None:
         on_one_device(mixed)(jnp.ones(2))
 
 
-def test_the_first_value_of_all_that_comes_to_vary_has_a_type_that_says_so() -> None:
+def test_the_first_varying_value_has_a_varying_type() -> None:
     mesh, whole = sharding.Mesh(np.array(mj.devices()[:1]), ("x",)), sharding.PartitionSpec()
     mapped = mj.shard_map(
         lambda x: lax.pcast(x, "x", to="varying"), mesh=mesh, in_specs=whole, out_specs=sharding.PartitionSpec("x")
@@ -98,14 +98,14 @@ def test_specs_are_those_of_the_arguments_types() -> None:
         mj.shard_map(lambda a: a, mesh=rows, in_specs=None, out_specs=over())(whole)
 
 
-def test_programs_of_derivatives_are_not_kept_for_ever() -> None:
+def test_programs_of_derivatives_are_not_cached_for_ever() -> None:
     mj.grad(lambda x: on_one_device(jnp.sin)(x).sum())(jnp.ones(2))
     kept = {primitive.name for primitive, *_ in partitioned._equations}
     assert "reduce_sum" in kept
     assert "shard_map" not in kept
 
 
-def test_misses_and_mistakes_are_told_by_what_the_mesh_divides() -> None:
+def test_misses_and_errors_name_shardings() -> None:
     mesh = sharding.make_mesh((1,), ("x",), devices=mj.devices()[:1])
     P = sharding.PartitionSpec  # noqa: N806
     double = mj.jit(lambda v: v * 2.0)

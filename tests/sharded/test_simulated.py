@@ -32,7 +32,7 @@ def product(x: Any, w: Any) -> Any:
 X, W = stand_in((128, 8), "data"), stand_in((8, 16), None, "model")
 
 
-def test_a_program_is_compiled_for_devices_that_are_not_there_and_they_are_gone_afterwards(
+def test_compiling_for_simulated_devices_frees_them_afterwards(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     threads = []
@@ -70,7 +70,7 @@ def test_shard_map_over_a_mesh_without_devices_divides_the_program() -> None:
         f(jnp.ones((128, 3)))
 
 
-def test_nothing_runs_on_devices_that_are_not_there() -> None:
+def test_programs_do_not_run_on_simulated_devices() -> None:
     compiled = jax.jit(product).lower(X, W).compile()
     with pytest.raises(ValueError, match=r"product cannot be run: its 256 devices .* are simulated"):
         compiled(np.ones(X.shape, np.float32), np.ones(W.shape, np.float32))
@@ -87,7 +87,7 @@ def test_nothing_runs_on_devices_that_are_not_there() -> None:
         jax.jit(jnp.sin).lower(vast).compile()
 
 
-def test_a_mesh_without_devices_is_that_of_the_devices_at_hand_if_it_is_as_large() -> None:
+def test_an_abstract_mesh_uses_real_devices_if_there_are_enough() -> None:
     (device,) = jax.devices()[:1]
     one, other = AbstractMesh((1,), ("data",)), AbstractMesh((2,), ("data",))
     there = jax.device_put(jnp.ones(4), NamedSharding(jax.sharding.Mesh(np.array([device]), ("data",)), P("data")))

@@ -37,12 +37,12 @@ def kinds(name: str) -> dict[tuple[str, int], int]:
     return counts
 
 
-def test_what_was_chosen_was_run() -> None:
+def test_every_chosen_program_ran() -> None:
     assert {*found()} == {*CHOSEN}
 
 
 @pytest.mark.parametrize("name", CHOSEN)
-def test_steps_over_devices_are_those_of_one_device_and_jax(name: str) -> None:
+def test_losses_match_one_device_and_jax(name: str) -> None:
     it = found()[name]
     assert it["from one device"] < NEAR
     assert it["from JAX"] < NEAR
@@ -52,7 +52,7 @@ def test_steps_over_devices_are_those_of_one_device_and_jax(name: str) -> None:
     assert it["arguments given away"] == len(it["memory given away"]) > 0
 
 
-def test_collectives_are_those_that_the_division_needs() -> None:
+def test_collectives_of_each_plan() -> None:
     # gradients of all parameters and the loss in one all-reduce
     assert kinds("perceptron: data") == {("all-reduce", 8): 1}
     # one sum per layer forward and, except for the first, backward
