@@ -37,7 +37,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GOLDEN = Path(__file__).parent / "golden"
-# Line numbers of the engine change with every edit above them: those in paths, and those beside shown source.
+# Line numbers of the engine, in paths and beside shown source, change with every edit above them.
 OUR_LINE = re.compile(r"(minijax/[\w/]+\.py:)(\d+)")
 NUMBERED = re.compile(r"(│ *)(\d+)(?= )")
 

@@ -32,7 +32,7 @@ class Misuse:
 
     @property
     def file(self):
-        """How messages begin the place of the user's program."""
+        """The start of the place of the user's program in messages."""
         return os.path.basename(self.program.__code__.co_filename) + ":"
 
 
@@ -193,7 +193,7 @@ def tracer_leaked_as_a_result(ns):
 
 wrong("tracer_leaked_as_an_argument", lambda ns: ns.jit(lambda y: y)(leaked(ns.jit, 1.0)), *LEAK)
 
-# --- what is no array --------------------------------------------------------------------------------------
+# --- objects that are not arrays ---------------------------------------------------------------------------
 NO_TYPE = ("'str'", "is not a valid JAX type")
 
 wrong("text_out_of_jit", lambda ns: ns.jit(lambda x: "hello")(1.0), *NO_TYPE, here=True)

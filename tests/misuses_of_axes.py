@@ -92,9 +92,9 @@ wrong("root_without_auxiliary_output",
 wrong("psum_over_a_misspelt_name", lambda ns: ns.vmap(lambda x: ns.lax.psum(x, "batch"), axis_name="batches")(X3),
       "unbound axis name: batch", advice=("Did you mean batches?",))
 
-def over_devices(ns, divided = None, **said):
+def over_devices(ns, divided = None, **options):
     sharding = importlib.import_module(ns.__name__ + ".sharding")
-    return ns.make_mesh((1,), ("data",)), sharding.PartitionSpec(divided, **said)
+    return ns.make_mesh((1,), ("data",)), sharding.PartitionSpec(divided, **options)
 
 def named_sharding(ns, mesh, spec):
     return importlib.import_module(ns.__name__ + ".sharding").NamedSharding(mesh, spec)

@@ -53,7 +53,7 @@ LONG = (
     "ipython/test_extension.py::test_a_bare_step_opens_at_the_exception_of_the_last_cell",
     "ipython/test_extension.py::test_output_of_a_long_program_is_bounded_and_says_so",
     "oracle/test_counted.py::test_summary_counts_match_the_rules",
-    "oracle/test_primitives.py::test_staged_as_jax_stages_it",
+    "oracle/test_primitives.py::test_staged_programs_match_jax",
     "oracle/test_primitives.py::test_the_same_values_under_every_transformation",
     "repl/test_fuzz.py::test_generated_lines",
     "repl/test_terminal.py::test_ctrl_c_during_compilation",

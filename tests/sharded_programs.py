@@ -277,7 +277,7 @@ def texts(lowered: Any) -> list[Any]:
     compiled = lowered.compile()
     moved = sorted((kind, re.sub(r"\{.*?\}", "", type_)) for type_, kind in COLLECTIVE.findall(compiled.as_text()))
     lies = str(compiled.input_shardings), str(compiled.output_shardings)
-    return [[re.sub(r"%\w+ ", "", said) for said in SAID.findall(lowered.as_text())], moved, *lies]
+    return [[re.sub(r"%\w+ ", "", spec_text) for spec_text in SAID.findall(lowered.as_text())], moved, *lies]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Settings: where a value comes from, which threads see it, what a read costs."""
+"""Settings: their sources, the threads that see them, and the cost of a read."""
 
 import functools
 import importlib
@@ -160,7 +160,7 @@ def test_trace_key_names_the_changed_setting():
     assert "enable_x64=False" in repr(plain)
 
 
-# --- what is refused ----------------------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------------------
 
 
 def test_unknown_names_are_attribute_errors_that_list_the_known():
@@ -275,7 +275,7 @@ def test_no_tracing_lets_cached_programs_run_only(library):
     assert double(np.ones(2, np.float32)).tolist() == [2, 2]
 
 
-# --- what the settings do, beside JAX -----------------------------------------------------------------------
+# --- effects of the settings, against JAX -------------------------------------------------------------------
 
 LIBRARIES = pytest.mark.parametrize("library", [minijax, jax], ids=["minijax", "jax"])
 
@@ -364,7 +364,7 @@ def test_logs_of_compilations_and_misses(library, caplog):
     def doubled(x):
         return x * 2
 
-    def said():
+    def messages():
         texts = [record.getMessage() for record in caplog.records if "doubled" in record.getMessage()]
         caplog.clear()
         return texts
@@ -375,19 +375,19 @@ def test_logs_of_compilations_and_misses(library, caplog):
         parts += ["Finished jaxpr to MLIR module conversion jit(doubled) in"]
         parts += ["Compiling jit(doubled) with global shapes and types ("]
         parts += ["Finished XLA compilation of jit(doubled) in"]
-        texts = said()
+        texts = messages()
         for part in parts:
             assert [text.startswith(part) for text in texts].count(True) == 1, (part, texts)
         library.jit(doubled)(1.5)
-        assert not said()
+        assert not messages()
     with library.explain_cache_misses():
         library.jit(doubled)(2.5)
-        assert not said()
+        assert not messages()
         library.jit(doubled)(np.ones(2, np.float32))
-        (text,) = said()
+        (text,) = messages()
         assert text.startswith("TRACING CACHE MISS at ") and "test_config.py" in text and "f32[2]" in text
     library.jit(doubled)(np.ones(3, np.float32))
-    assert not said()
+    assert not messages()
 
 
 PLACES = """
@@ -540,11 +540,11 @@ except RuntimeError as error:
 
 
 @pytest.mark.parametrize("first", ["", "import jax\n"], ids=["jaxlib alone", "jax imported"])
-def test_the_number_of_devices_is_chosen_before_there_are_any(first):
+def test_the_number_of_devices_is_fixed_at_first_use(first):
     environment = {k: v for k, v in os.environ.items() if k not in ("JAX_NUM_CPU_DEVICES", "XLA_FLAGS")}
 
-    def said(library):
+    def output(library):
         command = [sys.executable, "-c", first + DEVICE_COUNTS.format(library=library)]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
 
-    assert said("minijax") == said("jax")
+    assert output("minijax") == output("jax")

@@ -1,4 +1,4 @@
-"""What one operation of each transformation costs, in counts: a busy machine does not change them.
+"""The cost of one operation of each transformation, in counts: a busy machine does not change them.
 
 The program is a chain of sines and multiplications by a number. Per operation it counts calls of Python functions,
 and memory blocks still held after the work while its result is alive. A change that lowers a count lowers the

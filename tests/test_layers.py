@@ -475,7 +475,7 @@ def test_files_and_folders_stay_within_size_limits():
         ("minijax.ops.reduce", "x = importlib.import_module('jax')", ("jax", False)),
     ],
 )
-def test_the_reader_of_imports(importer, source, expected, tmp_path, monkeypatch):
+def test_the_analysis_of_imports(importer, source, expected, tmp_path, monkeypatch):
     """Checks this file's own analysis: it finds each form of import, and marks the lazy ones."""
     monkeypatch.setitem(MODULES, "minijax.api", ROOT / "minijax" / "api.py")
     file = tmp_path / "module.py"
@@ -493,7 +493,7 @@ def test_the_reader_of_imports(importer, source, expected, tmp_path, monkeypatch
         ("'See minijax.ops.reduce.'", []),
     ],
 )
-def test_the_reader_of_strings(source, expected, tmp_path):
+def test_the_analysis_of_strings(source, expected, tmp_path):
     file = tmp_path / "module.py"
     file.write_text(source)
     assert [found.target for found in strings_naming_modules("minijax.ops", file)] == expected

@@ -1,4 +1,4 @@
-"""What ``import minijax`` costs and imports, measured in fresh interpreters."""
+"""The cost of ``import minijax``, and the modules that it imports, measured in fresh interpreters."""
 
 import json
 import os

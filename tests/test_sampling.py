@@ -64,5 +64,5 @@ def test_listed_rates_exist():
 @pytest.mark.parametrize("options, is_sampled", [([], False), (["-k", "flatten"], False), (["--sample", "1"], True)])
 def test_a_run_that_names_a_file_runs_all_of_it(options, is_sampled):
     command = [sys.executable, "-m", "pytest", "--collect-only", "-n", "0", "tests/test_pytree.py", *options]
-    said = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=True).stdout
-    assert ("python -m tests.all runs all" in said) == is_sampled
+    output = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=True).stdout
+    assert ("python -m tests.all runs all" in output) == is_sampled

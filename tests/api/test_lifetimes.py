@@ -1,4 +1,4 @@
-"""What caches keep alive, what threads share, and which memory results use."""
+"""Objects that caches keep alive, state that threads share, and the memory of results."""
 
 import gc
 import threading

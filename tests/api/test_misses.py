@@ -322,7 +322,7 @@ def test_a_known_function_is_not_reported_as_new():
     assert "number 2 made there" in str(made(2).explain_cache_miss(1.0))
 
 
-# --- what is kept of misses that nobody watched ------------------------------------------------------------------
+# --- the log of misses without an observer -----------------------------------------------------------------------
 
 
 def test_misses_are_logged_without_an_observer():
@@ -403,7 +403,7 @@ def test_the_miss_log_keeps_no_user_object_alive():
     assert len(miss_log.since(began)) > 4 and [ref() for ref in refs] == [None] * len(refs)
 
 
-# --- what a cached program closes over ----------------------------------------------------------------------------
+# --- closed-over values of a cached program -----------------------------------------------------------------------
 
 CLOSING = """
 import numpy as np

@@ -257,7 +257,7 @@ def test_arguments_with_other_shardings():
                 ns.pmap(lambda *xs: xs[0], **options)(*arguments)
 
 
-def test_donated_arguments_are_gone():
+def test_donated_arguments_are_deleted():
     start = minijax.pmap(lambda x: x * 2)(X)
     np.asarray(start)
     out = minijax.pmap(lambda x: x + 1, donate_argnums=0)(start)
@@ -266,7 +266,7 @@ def test_donated_arguments_are_gone():
         minijax.pmap(lambda x: x + 1)(start)
 
 
-# ------------------------------------------------------------------------------------------------ calling it
+# ----------------------------------------------------------------------------------------------------- calls
 
 
 def test_trees_keywords_and_static_arguments():

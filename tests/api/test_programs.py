@@ -327,7 +327,7 @@ def test_attributes_of_a_callable_do_not_hide_methods_of_jit():
     assert "func.func public @main" in jitted.lower(1.0).as_text()
 
 
-def test_memory_given_to_numpy_stays_as_it_is():
+def test_memory_shared_with_numpy_does_not_change():
     whole = jnp.asarray(X)
     for array in (whole, jnp.reshape(whole, (3, 1)), whole[1:]):
         view = np.asarray(array)

@@ -327,7 +327,7 @@ def test_errors_match_those_of_the_ordinary_path():
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyError])
-def test_the_functions_own_errors_come_once(error):
+def test_errors_of_the_function_are_raised_once(error):
     runs = []
 
     def f(x):

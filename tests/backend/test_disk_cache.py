@@ -135,7 +135,7 @@ def in_fresh_process(code: str, folder: Path | str, **environment: str) -> str:
     return done.stdout
 
 
-def test_a_second_process_reads_the_programs_of_the_first(tmp_path: Path) -> None:
+def test_a_second_process_reads_the_first_ones_programs(tmp_path: Path) -> None:
     first, second = (in_fresh_process(PROGRAMS, tmp_path, JAX_NUM_CPU_DEVICES="4") for _ in range(2))
     *values, counts = first.splitlines()
     *same_values, other_counts = second.splitlines()
@@ -201,7 +201,7 @@ def test_an_entry_that_xla_cannot_load_is_compiled_with_a_warning(folder: Path, 
         np.testing.assert_array_equal(run_chain(), value)
 
 
-def test_a_folder_that_cannot_be_written_to_is_warned_of(folder: Path) -> None:
+def test_an_unwritable_folder_warns(folder: Path) -> None:
     folder.write_text("a file")
     with pytest.warns(UserWarning, match="disk cache's entry for <lambda>"):
         np.testing.assert_allclose(run_chain(), np.sin(ONES) * 2 + 1, rtol=1e-6)

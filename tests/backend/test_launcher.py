@@ -12,14 +12,14 @@ from minijax.distributed.__main__ import _first_to_die, main
 
 
 def test_usage_errors_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, said in (
+    for arguments, expected in (
         (["-n", "0", "x.py"], "0 is too few: at least 1"),
         (["-n", "2"], "say what to run: script.py, -m MODULE or -c CODE"),
         (["x.py"], "the following arguments are required: -n/--processes"),
     ):
         with pytest.raises(SystemExit) as ended:
             main(arguments)
-        assert ended.value.code == 2 and said in capsys.readouterr().err
+        assert ended.value.code == 2 and expected in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a recorder costs. The reference is minijax without a recorder."""
+"""The cost of a recorder. The reference is minijax without a recorder."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class Trap:
         raise RuntimeError("no dtype today")
 
 
-def test_operands_that_cannot_be_looked_at_change_nothing():
+def test_operands_with_broken_attributes_get_no_note():
     for transform in (vmap, jit):
         with pytest.raises(TypeError, match="Error interpreting argument to add") as raised:
             transform(lambda x: lax.add(x, Trap()))(A)

@@ -49,7 +49,7 @@ TRANSFORMED = {
 
 
 @pytest.mark.parametrize("name", TRANSFORMED)
-def test_the_way_from_the_arguments(name):
+def test_the_path_from_the_arguments(name):
     message = error_of(TRANSFORMED[name])
     assert message.startswith("Attempted boolean conversion of traced array with shape bool[].")
     assert steps(message) == STEPS, message
@@ -64,7 +64,7 @@ def test_the_message_describes_nested_tracers():
     assert "It holds a jit:1 tracer. The error occurred while tracing the function branching" in message
 
 
-def test_a_long_way_is_cut_in_the_middle():
+def test_a_long_path_is_cut_in_the_middle():
     def long(x):
         a = x + 1
         b = a * 2
@@ -75,13 +75,13 @@ def test_a_long_way_is_cut_in_the_middle():
         return bool(f)
 
     message = error_of(lambda: jit(long)(1))
-    told = message.splitlines()
-    begin = told.index("This is how it came about:")
-    assert len(told[begin + 1 : -2]) == provenance.MOST_LINES
+    lines = message.splitlines()
+    begin = lines.index("This is how it came about:")
+    assert len(lines[begin + 1 : -2]) == provenance.MOST_LINES
     assert "(2 lines in between)" in message and "a = x + 1" in message and "f = e * 6" in message
 
 
-def test_of_many_ways_a_short_one():
+def test_the_shortest_path_is_shown():
     def many(x, y):
         a = x + 1
         b = a * 2
@@ -207,7 +207,7 @@ def test_an_error_says_which_variable_the_value_is():
     assert "The value is" not in nameless
 
 
-def test_the_variable_that_is_given_a_value():
+def test_the_assigned_variable():
     h = errors.source_info(1)
     a, b = errors.source_info(1), [errors.source_info(1)]
     chained = other = errors.source_info(1)

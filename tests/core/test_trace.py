@@ -108,7 +108,7 @@ def has_no_signals(frame, event, argument):
 
 
 def interrupted_at(run, number, counts):
-    """Run, with an interrupt at event ``number`` of those that ``counts(frame)``; whether the run reached it."""
+    """Run with an interrupt at event ``number`` among those where ``counts(frame)``; whether the run reached it."""
     left, here = itertools.count(-number), sys._getframe()
     reached = False
 

@@ -38,17 +38,17 @@ PROGRAMS = {
 
 def printed(J, program, as_text):
     """The texts of the values that ``program`` passes to its function, and of twice each value."""
-    said = []
+    texts = []
 
     def note(x):
-        said.append(as_text(x))
-        if hasattr(x, "dtype") and "Ref" not in said[-1]:
-            said.append(as_text(x * 2))
+        texts.append(as_text(x))
+        if hasattr(x, "dtype") and "Ref" not in texts[-1]:
+            texts.append(as_text(x * 2))
             return x * 2
         return x
 
     program(J, note, J.numpy.arange(3.0))
-    return said
+    return texts
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -68,6 +68,6 @@ def test_a_print_says_the_same_of_a_dead_tracer():
 
 
 def test_the_levels_format_describes_each_level():
-    said = []
-    minijax.vmap(minijax.grad(lambda x: (said.append(f"{x:levels}"), x)[1]))(minijax.numpy.arange(3.0))
-    assert said == ["f32[]; linearize:2 adds a tangent; vmap:1 maps axis 0 of size 3, physically f32[3]"]
+    texts = []
+    minijax.vmap(minijax.grad(lambda x: (texts.append(f"{x:levels}"), x)[1]))(minijax.numpy.arange(3.0))
+    assert texts == ["f32[]; linearize:2 adds a tangent; vmap:1 maps axis 0 of size 3, physically f32[3]"]

@@ -124,7 +124,7 @@ FAULTS = {
 }
 
 
-def test_a_rule_given_to_defjvp_is_the_one_under_suspicion():
+def test_a_wrong_defjvp_rule_is_named():
     def half_of_it(g, x):
         return g * 1.5 * x * x
 

@@ -211,7 +211,7 @@ def test_recorded_equations_have_a_line():
             pass
 
 
-def test_files_that_are_not_the_users():
+def test_files_that_are_not_user_code():
     program = """
         import importlib, sys, types
         lib = importlib.import_module(sys.argv[1])

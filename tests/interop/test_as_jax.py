@@ -90,7 +90,7 @@ def run(*words):
 REPL = ("-m", "minijax.repl", "--no-config", "--panels", "off")
 
 
-def test_it_prints_and_ends_as_on_jax(program):
+def test_output_and_exit_status_match_jax(program):
     ours = run(*REPL, "--as-jax", program, "--steps", 3)
     theirs = run(program, "--steps", 3)
     assert ours.stderr == theirs.stderr == ""
@@ -105,21 +105,21 @@ def test_its_traceback_points_at_its_lines(program):
     failed = run(*REPL, "--as-jax", program, "--fail")
     assert failed.returncode == 1
     lines = program.read_text().splitlines()
-    for said in ("main(parser.parse_args())", "    loss(params, x, y[:5])", "return jnp.mean((network"):
-        number = next(i for i, line in enumerate(lines, 1) if said in line and "print" not in line)
+    for code in ("main(parser.parse_args())", "    loss(params, x, y[:5])", "return jnp.mean((network"):
+        number = next(i for i, line in enumerate(lines, 1) if code in line and "print" not in line)
         assert f"{program}:{number} in " in failed.stderr
-        assert said.strip() in failed.stderr
+        assert code.strip() in failed.stderr
     assert "TypeError" in failed.stderr and "interop" not in failed.stderr
 
 
-def test_afterwards_the_panels_are_shown(program):
+def test_the_panels_follow_the_output(program):
     program.write_text("import jax\njax.Device\nprint(jax.jit(lambda x: x * 2)(3.))\n")
     shown = run("-m", "minijax.repl", "--no-config", "--as-jax", program)
     assert shown.stderr == "" and shown.returncode == 0
     printed, *panels = shown.stdout.splitlines()
     assert printed == "6.0" and [panel.split()[0] for panel in panels if panel[1:2].strip()][:2] == ["stack", "tracers"]
-    said = json.loads(run("-m", "minijax.repl", "--no-config", "--json", "--as-jax", program).stdout)
-    assert (said["printed"], said["error"]) == ("6.0\n", None) and "staged" in said["shown"]
+    answer = json.loads(run("-m", "minijax.repl", "--no-config", "--json", "--as-jax", program).stdout)
+    assert (answer["printed"], answer["error"]) == ("6.0\n", None) and "staged" in answer["shown"]
 
 
 @pytest.mark.parametrize(

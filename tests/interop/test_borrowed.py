@@ -1,4 +1,4 @@
-"""Borrowed primitives beside JAX's own, under every transformation."""
+"""Borrowed primitives against JAX's own, under every transformation."""
 
 import functools
 import gc
@@ -320,7 +320,7 @@ def session():
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         ("%rules cholesky", ["jvp _cholesky_jvp_rule borrowed from JAX", "lax/linalg.py", "JAX has no such rule"]),
         ("%rules", ["○", "borrowed from JAX"]),
@@ -332,11 +332,11 @@ def session():
         ("%nan f(-x)", ["first NaN made by cholesky", "<minijax-6>:2"]),
     ],
 )  # fmt: skip
-def test_commands_name_borrowed_primitives(session, line, said):
+def test_commands_name_borrowed_primitives(session, line, expected):
     outcome = session.run_line(line)
     assert outcome.error is None
     text = " ".join((plain(outcome.shown, 200) + plain(outcome.summary, 200)).split())
-    for each in said:
+    for each in expected:
         assert each in text, text
 
 
@@ -365,7 +365,7 @@ def test_recordings_load_without_jax(session, tmp_path):
 
 
 @pytest.mark.parametrize("label", ["cumsum", "irfft", "top_k", "triangular_solve"])
-def test_their_rules_agree_with_each_other(label):
+def test_rules_of_borrowed_primitives_agree(label):
     eqn = ROWS[label].equation()
     report = check_rules(borrowed(eqn.primitive), *ROWS[label].args, **params_of_ours(eqn.params))
     assert report.ok, report

@@ -78,7 +78,7 @@ def test_methods_stage_the_equations_of_jax(program):
     assert str(ours) == re.sub(r"np\.int64\((-?\d+)\)", r"\1", str(theirs))
 
 
-def test_instances_hold_our_arrays_and_are_trees_as_in_jax():
+def test_instances_hold_minijax_arrays_and_are_pytrees():
     made, theirs = (lib.scipy.stats.gaussian_kde(lib.numpy.asarray(X)) for lib in (mj, jax))
     assert isinstance(made.dataset, mj.Array) and isinstance(made, jax.scipy.stats.gaussian_kde)
     assert_same(mj.tree.leaves(made), jax.tree.leaves(theirs), scale=8)

@@ -23,7 +23,7 @@ def test_stax_runs_on_minijax():
     assert_same(*found)
 
 
-def told(ns, lu):
+def outcomes(ns, lu):
     util = importlib.import_module(f"{ns.__name__}.api_util")
     info = util.debug_info("a test", lambda a, b: None, (1, 2), {})
     wrap = lambda f: lu.wrap_init(f, debug_info=info)  # noqa: E731
@@ -47,4 +47,4 @@ def told(ns, lu):
 
 def test_linear_util_and_api_util_match_jax():
     assert linear_util.WrappedFun is their_linear_util.WrappedFun
-    assert told(minijax, linear_util) == told(jax, their_linear_util)
+    assert outcomes(minijax, linear_util) == outcomes(jax, their_linear_util)

@@ -73,7 +73,7 @@ def test_numbers_are_jaxs(name):
     np.testing.assert_allclose(scanned, rnp.stack([drawn(k, scale) for k in keys]), rtol=1e-5)
 
 
-def test_keys_are_arguments_and_constants_of_programs():
+def test_keys_as_arguments_and_constants():
     key = jax.random.key(1)
     assert str(mj.make_jaxpr(from_jax(lambda k: jax.random.wrap_key_data(jax.random.key_data(k))))(key)) == str(
         jax.make_jaxpr(lambda k: jax.random.wrap_key_data(jax.random.key_data(k)))(key)

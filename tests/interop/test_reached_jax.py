@@ -26,10 +26,10 @@ def test_the_error_names_from_jax_and_the_line(name, transform):
 
     with pytest.raises(TypeError) as caught:
         transform(users)(2.0)
-    said = str(caught.value)
+    message = str(caught.value)
     line = CALLS[name].__code__.co_firstlineno
-    assert f"reached a function of real JAX, which does not take it, at {__file__}:{line} (<lambda>)" in said
-    assert said.count("Call minijax.interop.from_jax(") == 1
+    assert f"reached a function of real JAX, which does not take it, at {__file__}:{line} (<lambda>)" in message
+    assert message.count("Call minijax.interop.from_jax(") == 1
     assert float(minijax.interop.from_jax(users)(minijax.numpy.float32(2.0))) == float(users(rnp.float32(2.0)))
 
 

@@ -116,7 +116,7 @@ def test_all_import_statements_mean_minijax(ours):
     assert isinstance(ours.State(minijax.numpy.ones(3)).count, minijax.Array)
 
 
-def test_nothing_stays_changed(ours):
+def test_the_block_leaves_no_changes(ours):
     finders, hooks, python = list(sys.meta_path), list(sys.path_hooks), builtins.__import__
     import overjax as real
 
@@ -147,7 +147,7 @@ def test_blocks_nest_and_end_with_an_exception(ours):
     assert overjax is not ours
 
 
-def test_a_block_is_its_threads_and_its_files_own(ours):
+def test_a_block_affects_only_its_thread_and_file(ours):
     found = {}
 
     def elsewhere():
@@ -206,7 +206,7 @@ def test_replaced_modules_return_functions_not_methods(ours):
     assert module.check is importlib.import_module("minijax.experimental.checkify").check
 
 
-def test_lines_are_the_files(ours, folder):
+def test_source_lines_are_those_of_the_file(ours, folder):
     assert inspect.getsource(ours.layers.double) == PACKAGE["overjax/layers.py"].split("\n\n\n")[1]
     assert ours.__file__ == str(folder / "overjax/__init__.py")
     with pytest.raises(TypeError) as caught:
@@ -225,14 +225,14 @@ def test_pickled_by_name_and_loaded_elsewhere(ours, folder, tmp_path):
     assert type(back) is ours.State and back.count.tolist() == [0, 1, 2]
     (tmp_path / "state").write_bytes(pickle.dumps(ours.State(3)))
     code = "import pickle, sys; s = pickle.load(open(sys.argv[1], 'rb')); print(s, s.__module__, 'jax' in sys.modules)"
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "state")],
         capture_output=True,
         text=True,
         check=True,
         env={"PYTHONPATH": f"{folder}:{Path(minijax.__file__).parents[1]}"},
     ).stdout
-    assert said == "State(count=3) minijax.interop.replaced.overjax._src.base False\n"
+    assert output == "State(count=3) minijax.interop.replaced.overjax._src.base False\n"
 
 
 @pytest.mark.parametrize("on_minijax", [True, False], ids=["minijax", "jax"])
@@ -321,7 +321,7 @@ def test_other_code_replaces_import_inside_a_block(folder, monkeypatch):
     assert late.engines()[0] is minijax.jit and builtins.__import__ is others
 
 
-def test_a_modules_own_name_is_its_new_one(tmp_path, monkeypatch):
+def test_a_modules_name_is_its_new_name(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "named").mkdir()
     (tmp_path / "named/__init__.py").write_text("import jax\n")

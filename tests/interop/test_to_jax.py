@@ -34,7 +34,7 @@ def test_a_round_trip_keeps_derivatives(fun):
     np.testing.assert_allclose(jax.vmap(jax.grad(jax.jit(back)))(xs), gradients, **NEAR)
 
 
-# ------------------------------------------------------------------------------------------------ written here
+# ------------------------------------------------------------------------------- functions written for minijax
 
 
 def of_sums(x):
@@ -140,7 +140,7 @@ def test_callbacks_and_prints_of_minijax_run_under_jax(capfd):
         assert capfd.readouterr().out == "first 0.5 of 3\n"
 
 
-def test_numbers_trees_and_64_bits_are_as_jax_has_them():
+def test_numbers_trees_and_64_bits_match_jax():
     def fun(params, rate, *, mode):
         return {"w": params["w"] * rate, "mode": mode, "none": None}
 

@@ -60,7 +60,7 @@ def test_cached_programs_match_binding(f, times, monkeypatch):
     assert {float(x) for x in found} == {float(bound)}
 
 
-def test_a_value_that_left_its_derivative_is_refused():
+def test_an_escaped_value_is_refused():
     left = []
 
     def leaking(x):

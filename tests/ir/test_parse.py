@@ -247,7 +247,7 @@ def test_variables_may_be_called_in_let_inf_and_nan():
     assert len(parse_jaxpr(flat).eqns) == 9_200
 
 
-def test_reading_takes_linear_time(small_heap):
+def test_parsing_takes_linear_time(small_heap):
     def seconds(n, width):
         text = format_jaxpr(straight_line(n), width=width)
         start = time.process_time()
@@ -282,7 +282,7 @@ def test_results_called_underscore():
     np.testing.assert_allclose(eval_closed(read, 0.0, np.zeros(2, np.int32))[0], 1.0)
 
 
-# ---- constants and what a text does not hold
+# ----- constants and values that a text lacks
 
 
 CONSTANTS = "{ lambda a:f32[2] b:i32[]; c:f32[2]. let d:f32[2] = add a c in (d, b) }"
@@ -363,7 +363,7 @@ def test_values_of_parameters():
     assert got["k"] == Unread("<built-in function print>")
 
 
-# ---- texts that are no jaxprs
+# --------------- invalid texts
 
 BAD = [
     ("", 1, 1, "expected '{' (a jaxpr), found the end of the text"),

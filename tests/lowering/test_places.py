@@ -93,7 +93,7 @@ def location_names(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_text_with_places_is_the_text_that_is_compiled(name: str) -> None:
+def test_the_text_with_places_is_the_compiled_text(name: str) -> None:
     program = lowered(OURS[name])
     places = program.places()
     assert places.text == program.as_text() and "loc(" not in places.text
@@ -170,7 +170,7 @@ def test_every_operation_of_every_primitive_is_located() -> None:
                 assert "loc(unknown)" != where or op.name in NOT_OF_EQUATIONS, (row, op)
 
 
-def noted(hlo: str) -> set[tuple[str, str]]:
+def metadata_of(hlo: str) -> set[tuple[str, str]]:
     """(op_name, line) of every instruction; JAX stores lines in tables."""
     frames: dict[str, str] = {}
     lines = dict(re.findall(r"(?m)^(\d+) \{file_name_id=\d+ function_name_id=\d+ line=(\d+)", hlo))
@@ -190,7 +190,7 @@ def noted(hlo: str) -> set[tuple[str, str]]:
 def test_metadata_of_optimised_instructions_matches_jax(name: str) -> None:
     ours = lowered(OURS[name]).compile().as_text()
     theirs = jax.jit(JAXS[name]).lower(jax.ShapeDtypeStruct(VECTOR, "float32")).compile().as_text()
-    assert noted(ours) and noted(ours) == noted(theirs)
+    assert metadata_of(ours) and metadata_of(ours) == metadata_of(theirs)
     assert f'source_file="{FILE}"' in ours and '"-"' not in ours
 
 

@@ -78,7 +78,7 @@ def test_reflected_operators_of_other_classes_run() -> None:
 
 
 @pytest.mark.parametrize("left", [np.ones(3, np.float32), np.float32(2), np.float64(2), np.int32(2)])
-def test_numpy_on_the_left_gives_an_array_of_ours(left: Any) -> None:
+def test_numpy_on_the_left_gives_a_minijax_array(left: Any) -> None:
     x = jnp.asarray(A)
     for out in (left + x, left * x, left - x, left / x, left < x, left**x):
         assert type(out) is Array
@@ -105,7 +105,7 @@ def test_an_update_leaves_the_array_as_it_was() -> None:
     assert (x.tolist(), y.tolist(), z.tolist()) == ([0, 0, 0], [0, 5, 0], [1, 1, 0])
 
 
-def test_rank_promotion_can_be_refused_or_warned_of() -> None:
+def test_rank_promotion_can_raise_or_warn() -> None:
     x, m = jnp.asarray(A), jnp.asarray(M)
     with _rank_promotion("raise"):
         with pytest.raises(ValueError, match="jax_numpy_rank_promotion='raise'"):
@@ -185,7 +185,7 @@ def test_arrays_and_tracers_are_instances_of_the_public_class() -> None:
         ((5,), "bfloat16"),
     ],
 )
-def test_arrays_are_written_as_jax_writes_them(shape: tuple[int, ...], dtype: str, width: int) -> None:
+def test_reprs_of_arrays_match_jax(shape: tuple[int, ...], dtype: str, width: int) -> None:
     x = np.random.default_rng(0).standard_normal(shape) * 3
     theirs = jax.numpy.asarray(x).astype(dtype)
     ours = jnp.asarray(np.asarray(theirs))

@@ -60,14 +60,14 @@ def test_the_prompt_has_the_values_of_the_run(transform: Any, typed: Type, capsy
     assert lines[0] == "Entering jdb:"
     assert lines[1].endswith("test_breakpoint.py(41)inner()") and lines[2].startswith("-> minijax.debug.breakpoint(")
     assert lines[3] == "(jdb) w" and lines[4].startswith("> ") and lines[5].endswith("(48)outer()")
-    said = "\n".join(lines)
-    assert "(jdb) p z\nArray(0.84147" in said
-    assert "(jdb) k\n2.0\n" in said
-    assert "(jdb) p v\nArray(2.68294" in said
-    assert "x = " in said and "*** NameError: name 'nothing' is not defined" in said
-    assert "[Array(0.84147" in said
-    assert "->     return inner(y, 2.0) + len(unordered) - 2" in said
-    assert "p EXPRESSION" in said
+    output = "\n".join(lines)
+    assert "(jdb) p z\nArray(0.84147" in output
+    assert "(jdb) k\n2.0\n" in output
+    assert "(jdb) p v\nArray(2.68294" in output
+    assert "x = " in output and "*** NameError: name 'nothing' is not defined" in output
+    assert "[Array(0.84147" in output
+    assert "->     return inner(y, 2.0) + len(unordered) - 2" in output
+    assert "p EXPRESSION" in output
 
 
 def test_lines_see_and_change_the_names_of_the_frame(typed: Type, capsys: Any, monkeypatch: Any) -> None:
@@ -75,17 +75,17 @@ def test_lines_see_and_change_the_names_of_the_frame(typed: Type, capsys: Any, m
     monkeypatch.setitem(globals(), "k", "the global one")
     typed("[k for _ in range(2)]", "p [k * t for t in (3, 4)]", "k = 7", "k", "def g(t): return t * k", "g(2)", "c")
     inner(1.0, 2.0)
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for line in ("range(2)]\n[2.0, 2.0]", "(3, 4)]\n[6.0, 8.0]", "(jdb) k\n7", "(jdb) g(2)\n14"):
-        assert line in said
+        assert line in output
     assert globals()["k"] == "the global one" and "g" not in globals()
 
 
 def test_transformed_programs_stop_once_for_each_element_with_primal_values(typed: Type, capsys: Any) -> None:
     typed("p z", "c", "p z", "c")
     minijax.jit(minijax.vmap(outer))(np.array([0.0, 1.0], np.float32))
-    said = capsys.readouterr().out
-    assert said.index("p z\nArray(0.,") < said.index("p z\nArray(0.84")
+    output = capsys.readouterr().out
+    assert output.index("p z\nArray(0.,") < output.index("p z\nArray(0.84")
     typed("p z", "c")
     assert minijax.grad(outer)(0.0) == 2
     assert "p z\nArray(0.," in capsys.readouterr().out

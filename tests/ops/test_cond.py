@@ -34,7 +34,7 @@ def nothing_left_on_the_stack() -> Any:
     assert stack_depth() == 0
 
 
-# --- how it is printed ---------------------------------------------------------------------------------------------
+# --- printing ------------------------------------------------------------------------------------------------------
 
 
 def constant_predicate(ns: Any) -> Callable[..., Any]:
@@ -255,7 +255,7 @@ def test_io_under_vmap_is_refused() -> None:
         subject.vmap(lambda x: subject.lax.cond(x > 0, noisy, lambda x: x, x))(np.ones(2))
 
 
-# --- what the rules promise ----------------------------------------------------------------------------------------
+# --- promises of the rules -----------------------------------------------------------------------------------------
 
 
 def staged(function: Callable[..., Any], *args: Any) -> Any:

@@ -60,12 +60,12 @@ LINES = (Path(__file__).parent / "refused.txt").read_text(encoding="utf-8").part
 
 
 @pytest.mark.parametrize("line", LINES[0].splitlines()[1:])
-def test_programs_are_refused_as_jax_refuses_them(line: str) -> None:
+def test_refused_programs_match_jax(line: str) -> None:
     check_refused(line, names, staged=True)
 
 
 @pytest.mark.parametrize("line", LINES[2].splitlines())
-def test_calls_are_refused_as_jax_refuses_them(line: str) -> None:
+def test_refused_calls_match_jax(line: str) -> None:
     check_refused(line, names)
 
 

@@ -47,7 +47,7 @@ def assert_outcomes_are_jaxs(run: Callable[[Any], Any]) -> None:
         assert theirs == "NotImplementedError"
 
 
-# --- effects in loops: how often each happens, and of which values -------------------------------------------
+# --- effects in loops: how often, and with which values ------------------------------------------------------
 
 
 def then(_: Any, value: Any) -> Any:

@@ -154,7 +154,7 @@ def test_any_body_is_a_python_loop(body: Any, reverse: bool) -> None:
     typecheck_jaxpr(minijax.make_jaxpr(minijax.vmap(minijax.grad(total(by_scan), (0, 1, 2)), axes))(*many))
 
 
-# ---------------------------------------------------------------------------------------------- what is kept, and run
+# ------------------------------------------------------------------------------------------ residuals and compilation
 
 
 def scans(closed: Any) -> list[Any]:
@@ -208,7 +208,7 @@ def test_transposing_a_loop_that_is_linear_in_part() -> None:
         assert float(ct) == 1 + 2 + 8 + 48
 
 
-def test_values_that_need_no_loop_are_forwarded() -> None:
+def test_loop_invariant_values_are_forwarded() -> None:
     """A constant carry becomes an operand of every step, and a result that is an input is forwarded."""
     closed = minijax.make_jaxpr(
         lambda w, xs: minijax.lax.scan(lambda c, x: ((c[0] + x, c[1]), (x, c[1])), (0.0, w), xs)

@@ -156,7 +156,7 @@ def moderate(name: str, args: Any) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(np.dtype(dtype)))
 def test_special_values(dtype: Any) -> None:
-    """NumPy's evaluation and XLA's of minijax's lowering both give JAX's values."""
+    """Both NumPy's evaluation and XLA's compilation of minijax's lowering match JAX."""
     table = rows(dtype)
     is_complex = np.dtype(dtype).kind == "c"
     # where products of complex numbers overflow, XLA's optimisations change results

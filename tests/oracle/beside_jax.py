@@ -1,4 +1,4 @@
-"""Whole programs beside JAX's, lowered and compiled: StableHLO operations, optimised HLO instructions, flops.
+"""Whole programs against JAX's, lowered and compiled: StableHLO operations, optimised HLO instructions, flops.
 
     python -m tests.oracle.beside_jax                     # all programs, compiled: some minutes
     python -m tests.oracle.beside_jax --lowered scan      # without compiling, those with "scan" in their names
@@ -86,7 +86,7 @@ def all_programs() -> Iterator[Program]:
             yield Program(f"{name} construct", ours[name], theirs[name])
 
 
-# ------------------------------------------------------------------------------------------------- what is counted
+# -------------------------------------------------------------------------------------------------------- counting
 
 
 def inner_jaxprs(jaxpr: Any, of: Sequence[str] | None = None) -> Iterator[Any]:

@@ -279,8 +279,8 @@ def compare(call: Call, number: int, seed: int, report: Report, values: bool) ->
     """Compare one call; adds differences to ``report``."""
     with x64_mode("64" if call.wide else "32"):
         before = stack_depth()
-        for said in differing(call, number, Draw(seed, number, 1), report, values):
-            report.differences.append((call, number, said))
+        for diff in differing(call, number, Draw(seed, number, 1), report, values):
+            report.differences.append((call, number, diff))
         if stack_depth() != before:
             report.differences.append((call, number, "the interpreter stack is not back at evaluation"))
 
@@ -294,11 +294,11 @@ def differing(call: Call, number: int, draw: Draw, report: Report, values: bool)
     for each in asked if refused is None else [next(asked)]:
         theirs, their_error = attempt(lambda each=each: jax.make_jaxpr(each.function(jax))(*each.args))
         ours, our_error = attempt(lambda each=each: minijax.make_jaxpr(each.function(minijax))(*each.args))
-        said = refusals(our_error, their_error)
-        if said:
-            yield f"{each.label}: {said}"
+        diff = refusals(our_error, their_error)
+        if diff:
+            yield f"{each.label}: {diff}"
         if our_error is not None or their_error is not None:
-            report.refused += not said
+            report.refused += not diff
             continue
         yield from programs(call, number, each, ours, theirs, report)
         staged.append(each)
@@ -317,13 +317,13 @@ def programs(call: Call, number: int, each: Variation, ours: Any, theirs: Any, r
     if types[0] != types[1]:
         yield f"{each.label}: the results are {types[0]}, JAX's are {types[1]}"
         return
-    verdict, said = how_alike(ours, theirs)
+    verdict, diff = how_alike(ours, theirs)
     if verdict == "other":
-        why = reason(call, f"{each.label}: {said}", PROGRAM_REASONS)
+        why = reason(call, f"{each.label}: {diff}", PROGRAM_REASONS)
         verdict = "with a reason" if why else verdict
-        report.others.append((call, number, f"{each.label}: {said}", why))
+        report.others.append((call, number, f"{each.label}: {diff}", why))
         if not why:
-            yield f"{each.label}: {said}"
+            yield f"{each.label}: {diff}"
     report.programs[verdict] += 1
 
 
@@ -362,22 +362,22 @@ def other_values(staged: Sequence[Variation], report: Report) -> Iterator[str]:
     expected = compiled(jax, staged, given)
     together = compiled(minijax, staged, given)
     for each, (theirs, their_error), (ours, our_error) in zip(staged, expected, together, strict=True):
-        said = refusals(our_error, their_error)
-        if said:
-            yield f"{each.label}, compiled: {said}"
+        diff = refusals(our_error, their_error)
+        if diff:
+            yield f"{each.label}, compiled: {diff}"
         if their_error is not None:
-            report.refused += not said
+            report.refused += not diff
             continue
         found, error = attempt(lambda each=each: each.function(minijax)(*each.args))
-        said = f"{type(error).__name__}: {error}" if error else unlike(found, theirs, each, weak=False)
+        diff = f"{type(error).__name__}: {error}" if error else unlike(found, theirs, each, weak=False)
         report.compared[each.check] += 1
-        if said:
-            yield f"{each.label}, evaluated: {said}"
+        if diff:
+            yield f"{each.label}, evaluated: {diff}"
         if our_error is None:
             report.compared["jit"] += 1
-            said = unlike(ours, theirs, each, weak=True)
-            if said:
-                yield f"{each.label}, compiled: {said}"
+            diff = unlike(ours, theirs, each, weak=True)
+            if diff:
+                yield f"{each.label}, compiled: {diff}"
 
 
 def compiled(ns: Any, staged: Sequence[Variation], given: Any) -> list[tuple[Any, Exception | None]]:
@@ -413,10 +413,10 @@ def unlike(found: Any, wanted: Any, each: Variation, weak: bool) -> str:
     return ""
 
 
-def reason(call: Call, said: str, reasons: dict[tuple[str, str], str] = REASONS) -> str:
+def reason(call: Call, diff: str, reasons: dict[tuple[str, str], str] = REASONS) -> str:
     """The reason for a difference, '' if none is known."""
     for (name, pattern), why in reasons.items():
-        if re.fullmatch(name or ".*", call.primitive) and re.search(pattern, said):
+        if re.fullmatch(name or ".*", call.primitive) and re.search(pattern, diff):
             return why
     return ""
 
@@ -435,9 +435,9 @@ def run(
                 known = len(report.differences)
                 compare(draw_call(name, seed, number), number, seed, report, values)
                 report.calls += 1
-                for call, _, said in report.differences[known:]:
-                    if not reason(call, said):
-                        print(f"call {number}: {call}\n    {said}", flush=True)
+                for call, _, diff in report.differences[known:]:
+                    if not reason(call, diff):
+                        print(f"call {number}: {call}\n    {diff}", flush=True)
     return reports
 
 
@@ -461,9 +461,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         reports = run(names, numbers, asked.seed, not asked.staged, asked.seconds)
     if asked.programs:
         for report in reports.values():
-            for call, number, said, why in report.others:
-                print(f"{said}; call {number}: {call}; {why or 'nobody knows why'}")
-    found = [reason(call, said) for report in reports.values() for call, _, said in report.differences]
+            for call, number, diff, why in report.others:
+                print(f"{diff}; call {number}: {call}; {why or 'nobody knows why'}")
+    found = [reason(call, diff) for report in reports.values() for call, _, diff in report.differences]
     for why, n in Counter(filter(None, found)).most_common():
         print(f"{n} differ: {why}")
     absent = [name for name in names if not seen.count[name]]

@@ -344,17 +344,17 @@ def difference(program: Program, values: bool = True) -> str:
         return "the interpreter stack is not back at evaluation"
     if (their_error is None) != (our_error is None):
         failed = our_error or their_error
-        said = f"{'minijax' if our_error else 'JAX'} alone raises {type(failed).__name__}: {str(failed)[:160]!r}"
+        diff = f"{'minijax' if our_error else 'JAX'} alone raises {type(failed).__name__}: {str(failed)[:160]!r}"
         late = outcome(jax, program, True)[1] if our_error is not None and not values else None
-        return said if late is None else f"{said}, JAX {type(late).__name__} when it is run: {str(late)[:80]!r}"
+        return diff if late is None else f"{diff}, JAX {type(late).__name__} when it is run: {str(late)[:80]!r}"
     if our_error is not None:
         kinds = type(our_error).__name__, type(their_error).__name__
         if kinds[0] == kinds[1] or all(kind in UNKNOWN for kind in kinds):
             return ""
         return f"minijax raises {kinds[0]}: {str(our_error)[:120]!r}, JAX {kinds[1]}: {str(their_error)[:120]!r}"
     if not values:
-        said = [[f"{x.dtype}{list(x.shape)}{' weak' * x.weak_type}" for x in leaves(out)] for out in (ours, theirs)]
-        return "" if said[0] == said[1] else f"the results are {said[0]}, JAX's are {said[1]}"
+        diff = [[f"{x.dtype}{list(x.shape)}{' weak' * x.weak_type}" for x in leaves(out)] for out in (ours, theirs)]
+        return "" if diff[0] == diff[1] else f"the results are {diff[0]}, JAX's are {diff[1]}"
     if not any(hasattr(x, "aval") or isinstance(x, np.ndarray) for x in leaves([ours, theirs])):
         return "" if ours == theirs or str(ours) == str(theirs) else f"the result is {ours!r}, JAX's is {theirs!r}"
     try:
@@ -379,7 +379,7 @@ class Disagreement(NamedTuple):
     number: int
     name: str
     text: str
-    said: str
+    diff: str
     why: str
 
 
@@ -407,10 +407,10 @@ def run_block(asked: tuple[Sequence[str], int, int, Sequence[int], float]) -> Ou
         if number not in numbers:
             continue
         done.hows[program.how] += 1
-        said = difference(program, values)
-        if said:
+        diff = difference(program, values)
+        if diff:
             name = program.names[0]
-            done.disagreements.append(Disagreement(number, name, str(program), said, reason(name, str(program), said)))
+            done.disagreements.append(Disagreement(number, name, str(program), diff, reason(name, str(program), diff)))
     return done
 
 
@@ -446,11 +446,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         excused.update(case.why for case in done.disagreements if case.why)
         for case in done.disagreements:
             if asked.all:
-                print(f"{case.number}: {case.text}\n    {case.said}\n    {case.why or 'WITHOUT A REASON'}", flush=True)
+                print(f"{case.number}: {case.text}\n    {case.diff}\n    {case.why or 'WITHOUT A REASON'}", flush=True)
             if not case.why:
                 wrong.setdefault(case.name, []).append(case)
     for name, cases in sorted(wrong.items()):
-        print(f"{name}: {len(cases)} disagree\n  {cases[0].text}\n    {cases[0].said}")
+        print(f"{name}: {len(cases)} disagree\n  {cases[0].text}\n    {cases[0].diff}")
     for why, times in excused.most_common():
         print(f"{times} differ with a reason: {why}")
     taken, errors = time.time() - began, sum(map(len, wrong.values()))

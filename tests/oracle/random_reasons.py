@@ -154,7 +154,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def reason(name: str, text: str, said: str) -> str:
+def reason(name: str, text: str, diff: str) -> str:
     """The reason for a difference of this function and text, '' if there is none."""
-    told = f"{text}: {said}"
-    return next((why for whose, how, why in REASONS if re.fullmatch(whose, name) and re.search(how, told)), "")
+    whole = f"{text}: {diff}"
+    return next((why for whose, how, why in REASONS if re.fullmatch(whose, name) and re.search(how, whole)), "")

@@ -86,18 +86,18 @@ CALLS = [
 ]
 
 
-def excused(program: Program, said: str) -> bool:
+def excused(program: Program, diff: str) -> bool:
     """Whether JAX raises the same when the program runs, or fails later on an argument that it does not check."""
-    if reason(program.names[0], str(program), said) == BROKEN:
+    if reason(program.names[0], str(program), diff) == BROKEN:
         return True
-    late = f"JAX {said.split(' alone raises ')[-1].split(':')[0]} when it is run"
-    return said.startswith("minijax alone raises") and late in said
+    late = f"JAX {diff.split(' alone raises ')[-1].split(':')[0]} when it is run"
+    return diff.startswith("minijax alone raises") and late in diff
 
 
 @pytest.mark.parametrize("program", CALLS, ids=str)
 def test_types_and_errors(program: Program) -> None:
-    said = difference(program, False)
-    assert not said or excused(program, said), said
+    diff = difference(program, False)
+    assert not diff or excused(program, diff), diff
 
 
 RUN = [

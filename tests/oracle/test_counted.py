@@ -78,9 +78,9 @@ def differing(case: Case, name: str) -> list[str]:
 def test_summary_counts_match_the_rules(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each group is a quarter of the table, with the transformations in turn."""
     monkeypatch.setattr(summary, "MOST_SAMPLED", 1)
-    told = []
+    numbers_of_runs = []
     tell = counting.Tally.tell
-    monkeypatch.setattr(counting.Tally, "tell", lambda self: (told.extend(self.runs.values()), tell(self)))
+    monkeypatch.setattr(counting.Tally, "tell", lambda self: (numbers_of_runs.extend(self.runs.values()), tell(self)))
     found = {}
     with x64_mode("32"):
         for i, (name, case) in enumerate(list(TABLE.items())[group::4]):
@@ -88,7 +88,7 @@ def test_summary_counts_match_the_rules(group: int, monkeypatch: pytest.MonkeyPa
             if transformation in build(subject, case):
                 found[name, transformation] = differing(case, transformation)
     assert not any(found.values()), {key: parts for key, parts in found.items() if parts}
-    assert sum(told) > 100  # the number of runs that were counted, not observed
+    assert sum(numbers_of_runs) > 100  # the number of runs that were counted, not observed
 
 
 def _counts(function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.usefixtures("tracebacks_whole")
 
 def unexplained(reports: dict[str, Report]) -> list[str]:
     """The unexplained differences from JAX."""
-    found = [(call, said) for report in reports.values() for call, _, said in report.differences]
-    return [f"{call}: {said}" for call, said in found if not reason(call, said)]
+    found = [(call, diff) for report in reports.values() for call, _, diff in report.differences]
+    return [f"{call}: {diff}" for call, diff in found if not reason(call, diff)]
 
 
 def test_every_primitive_is_drawn() -> None:
@@ -23,7 +23,7 @@ def test_every_primitive_is_drawn() -> None:
     assert sorted(ROWS) == sorted(p.name for p in ours())
 
 
-def test_staged_as_jax_stages_it() -> None:
+def test_staged_programs_match_jax() -> None:
     reports = run(list(ROWS)[1::2], [1], seed=5, values=False)
     assert unexplained(reports) == []
     assert sum(report.programs["equal"] for report in reports.values()) > 500

@@ -127,7 +127,7 @@ def test_same_answers(expression: str) -> None:
 
 
 @pytest.mark.parametrize("line", lines_of(FOLDER / "refused.txt"))
-def test_refused_as_jax_refuses(line: str) -> None:
+def test_refused_expressions_match_jax(line: str) -> None:
     check_refused(line, names)
 
 

@@ -174,16 +174,16 @@ def _described(of: Any, row: Row) -> Any:
     try:
         if not args:
             return f()
-        said = str(of.make_jaxpr(f)(*args))
+        jaxpr = str(of.make_jaxpr(f)(*args))
         outs = of.jit(f)(*args)
     except Exception as error:
         # some JAX rules fail on such specs before they report that they do not support them
         stumbled = type(error) is ValueError and " is dangerous when PartitionSpec has " in str(error)
         return "NotImplementedError" if stumbled else kind(error)
     # JAX passes constants of its rules through ``reshard``, and sums along no dimension
-    said = re.sub(r"\w+:f32\[\] = (reshard [\d.]+:f32\[\]|reduce_sum\[axes=\(\).*?\] \w+)", "", text(said))
+    jaxpr = re.sub(r"\w+:f32\[\] = (reshard [\d.]+:f32\[\]|reduce_sum\[axes=\(\).*?\] \w+)", "", text(jaxpr))
     # compares no variable names, except in types where nothing was removed
-    found: list[Any] = [re.findall(r"= (\w+)", said), sorted(set(re.findall(r"\w+\[[\w@,()]*\]\{[^}]*\}", said)))]
+    found: list[Any] = [re.findall(r"= (\w+)", jaxpr), sorted(set(re.findall(r"\w+\[[\w@,()]*\]\{[^}]*\}", jaxpr)))]
     for leaf in of.tree.leaves(outs):
         value = np.asarray(whole(of, leaf))
         found.append([str(of.typeof(leaf)), str(leaf.sharding.spec), [round(float(v), 3) for v in value.ravel()]])

@@ -43,19 +43,19 @@ def _doubled(x: Any) -> Any:
         (_doubled, "add", ["f32[4@x,4]", "f32[4,4@x]"], "sharding.reshard"),
     ],
 )
-def test_errors_of_types_name_operation_line_types_and_an_action(
+def test_sharding_errors_name_operation_line_types_and_an_action(
     function: Any, name: str, types: list[str], action: str
 ) -> None:
     mesh = minijax.make_mesh((1,), ("x",))
     x = minijax.device_put(jnp.ones((4, 4)), NamedSharding(mesh, P("x")))
     with pytest.raises(minijax.errors.ShardingTypeError) as caught:
         minijax.jit(function)(x)
-    said = str(caught.value)
+    message = str(caught.value)
     line = function.__code__.co_firstlineno + 1
-    assert said.startswith(f"{name}: ")
-    assert all(each in said for each in types)
-    assert action in said
-    assert f"test_explicit_rows.py:{line}:" in said
+    assert message.startswith(f"{name}: ")
+    assert all(each in message for each in types)
+    assert action in message
+    assert f"test_explicit_rows.py:{line}:" in message
 
 
 def test_samples_are_sharded_as_asked() -> None:
