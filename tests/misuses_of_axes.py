@@ -107,7 +107,7 @@ def sharding_along_an_axis_twice(ns):
     mesh, spec = over_devices(ns, divided="data")
     named_sharding(ns, mesh, spec + spec)
 
-wrong("sums_along_a_misspelt_axis", lambda ns: named_sharding(ns, *over_devices(ns, unreduced={"dta"})),
+wrong("unreduced_along_a_misspelt_axis", lambda ns: named_sharding(ns, *over_devices(ns, unreduced={"dta"})),
       "Unreduced axes dta is not found in mesh.axis_names=('data',)", advice=("Did you mean data?",))
 
 @misuse("in_specs", "to an axis marked as manual", "dta", advice=("the mesh does not have", "Did you mean data?"))
@@ -116,7 +116,7 @@ def shard_map_along_a_misspelt_axis(ns):
     ns.shard_map(lambda x: x, mesh=mesh, in_specs=spec, out_specs=spec)(X3)
 
 @misuse("{'dta'}", "to be a subset of mesh.axis_names", advice=("Did you mean data?",))
-def shard_map_by_a_misspelt_axis(ns):
+def shard_map_with_misspelt_axis_names(ns):
     mesh, spec = over_devices(ns)
     ns.shard_map(lambda x: x, mesh=mesh, in_specs=spec, out_specs=spec, axis_names={"dta"})(X3)
 

@@ -345,7 +345,7 @@ class JitFunction:
             raise unhashable_static(key[3], self.subject, self.transform) from None
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Split off the static arguments as part of the key; return the dynamic args and kwargs too."""
+        """Return the dynamic args, the dynamic kwargs, and the static arguments as part of the key."""
         if not self.takes_static:
             return args, kwargs, ()
         count = len(args)
@@ -502,7 +502,7 @@ class JitFunction:
         self.known.clear()
 
     def _cache_size(self) -> int:
-        """The number of kinds of calls so far: signature and placement of the arguments."""
+        """The number of calls so far that differ in signature or in placement of the arguments."""
         return sum(len({*map(_seen_by_jax, staged.met)}) for staged in self.cache.values())
 
     def __repr__(self) -> str:
@@ -557,7 +557,7 @@ while_on("debug_key_reuse", functools.partial(_follow_keys, True), functools.par
 
 
 def _signature(key: tuple[Any, ...], in_tree: Any = None) -> CallSignature:
-    """Convert a staging-cache key to a ``Signature`` for comparison; ``in_tree`` is the tree of ``(args, kwargs)``."""
+    """Convert a staging-cache key to a ``CallSignature``; ``in_tree`` is the tree of ``(args, kwargs)``."""
     args_tree, kwargs_tree, avals, static, settings, axes = key
     if in_tree is None:
         in_tree = treedef_tuple((args_tree, tree_structure({}) if kwargs_tree is None else kwargs_tree))

@@ -31,7 +31,7 @@ MOST_LOST = 4096
 RETRACED = Miss([Difference("retraced", "", "", observe.RETRACED)], ADVICE["retraced"], 1)
 
 
-# fun -> why a signature left its cache: hash of the key -> reason; None -> reason of an empty cache.
+# fun -> {hash of a key: why this signature left the cache, None: why the cache is empty}
 _lost: weakref.WeakKeyDictionary[Any, dict[int | None, Difference]] = weakref.WeakKeyDictionary()
 _CLEARED = Difference("cleared", "", "", "its cache was cleared")
 _EVICTED = Difference("evicted", "", "", "it was cached, and had to make room for other signatures")
@@ -114,7 +114,7 @@ def _last_defined(fun: Any) -> tuple[str, int] | None:
         return None
     file, line = _named[key]
     space = fun.__globals__
-    # the id of a dict identifies it only while it is alive: true of a module's, and of a prompt's, which has its inputs
+    # a dead dict's id may be reused, but the globals of a module or of a prompt (which holds its inputs) stay alive
     module = sys.modules.get(getattr(fun, "__module__", None) or "")
     inputs = space.get("In")
     typed = isinstance(inputs, list) and any(
@@ -151,14 +151,14 @@ def _nothing() -> None:
 # ``explain(key, reprs)`` returns the reason for a miss
 Explain = Callable[[Any, bool], Miss]
 
-# A miss before tracing: its entry in ``core.miss_log``, if any, and the values that the function reads.
+# A miss, before the function is traced: the entry in ``core.miss_log``, if any, and the values that it reads.
 Begun = tuple[miss_log.Missed | None, closed_over.Noted]
 
 
 def announce(cache: str, fun: Any, key: Any, found: ClosedJaxpr | None, explain: Explain) -> Begun | None:
     """Tell observers whether ``key`` was ``found`` in the ``cache`` of ``fun``, and guards if it was not.
 
-    Returns the argument ``begun`` of ``store``; None for a hit. Engine bodies and requested retraces get no entry.
+    Returns the argument ``begun`` of ``store``; None for a hit. The log omits engine bodies and requested retraces.
     """
     if found is not None:
         if cache != "body" or " at " in describe(fun):
@@ -194,7 +194,7 @@ def _safely(explain: Explain, key: Any, reprs: bool) -> Miss:
 
 
 def explain_hit(closed: ClosedJaxpr) -> tuple[str, tuple[str, ...]]:
-    """``stale``, and the names of values that may have changed undetected inside."""
+    """The text from ``stale``, and the names of values that may have changed undetected."""
     return stale(closed), closed_over.unknowable(closed.memo.get("noted", ()))
 
 
@@ -249,10 +249,11 @@ def explain(
     reprs: bool = True,
     known: int = 0,
 ) -> Miss:
-    """Explain why ``signature`` is not among the ``earlier`` ones of ``fun`` (``known`` in all); None without any.
+    """Explain why the cache of ``fun`` has no entry for ``signature``, which is None if the cache is empty.
 
-    ``cache``: 'jit', 'scan', ... ``with_static``: ``fun`` without static parameters. ``other_options``: ``fun`` was
-    transformed with other options before. ``reprs``: call repr on static arguments.
+    ``earlier``: the latest cached signatures. ``known``: the number of all. ``cache``: 'jit', 'scan', ...
+    ``with_static``: ``fun`` with its static arguments bound. ``other_options``: ``fun`` was transformed with other
+    options before. ``reprs``: call repr on static arguments.
     """
     others = list(earlier)[-MOST_COMPARED:][::-1]
     lost = _lost_of(fun)
@@ -266,7 +267,7 @@ def explain(
 
 
 def latest(cache: dict[Any, Any]) -> list[tuple[Any, Any]]:
-    """The keys of ``cache`` that are compared, the latest last, and their staged values."""
+    """The (key, staged) entries of ``cache`` that are compared: the latest ones, oldest first."""
     return list(cache.items())[-MOST_COMPARED:]
 
 

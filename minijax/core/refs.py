@@ -22,7 +22,7 @@ _interned: weakref.WeakValueDictionary[ShapedArray, AbstractRef] = weakref.WeakV
 
 
 class AbstractRef(Immutable):
-    """The interned type of a reference to an array; also ``AbstractRef(shape, dtype, weak_type)``."""
+    """The interned type of a reference: ``AbstractRef(aval)``, or ``AbstractRef(shape, dtype, weak_type)``."""
 
     __slots__ = ("inner_aval", "shape", "dtype", "weak_type", "ndim", "size", "zero", "__weakref__")
 
@@ -102,7 +102,7 @@ def expect_refs() -> None:
 
 
 class Ref(HasAval):
-    """A mutable array from ``new_ref``: ``r[i]``, ``r[i] = x``, ``r[...] += x``. ``frozen``: after ``freeze``."""
+    """A mutable array from ``new_ref``: ``r[i]``, ``r[i] = x``, ``r[...] += x``. ``freeze`` sets ``frozen``."""
 
     __slots__ = ("aval", "_held", "frozen", "__weakref__")
     # the end of the error message of a primitive that got a reference
@@ -145,7 +145,7 @@ class Ref(HasAval):
 
 
 class Slice(NamedTuple):
-    """``size`` elements from ``start`` on, every ``stride``-th; ``start`` is None if it is an operand."""
+    """``size`` elements from ``start`` on, every ``stride``-th. ``start`` is None if an operand gives it."""
 
     start: int | None
     size: int

@@ -1,4 +1,4 @@
-"""Types inside ``shard_map``, which runs a program on each device: the mesh axes along which values differ by device.
+"""Types inside ``shard_map`` (one program on each device): they name the mesh axes along which values differ.
 
 A value *varies* along an axis if devices at different positions along it may hold different values. JAX calls these
 axes "varying manual axes" and prints ``f32[2,4]{V:(x,y)}``. ``VaryingArray`` is a ``ShapedArray`` with such axes.
@@ -7,7 +7,8 @@ Invariant: the operands of an operation vary along the same axes. While the prog
 transformed (``manual``), ``bind`` applies ``pvary`` to an operand that varies along fewer axes. The transpose of
 ``pvary`` sums cotangents over the devices, so derivatives of shared values are right.
 
-``bind`` tests for this only where it tests for observers, so other programs pay nothing.
+``bind`` makes these checks through ``bind_hooks``. Without ``shard_map`` this list is empty, so other programs pay
+nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from minijax.core.lazy import HigherModule
 from minijax.core.primitive import Primitive, abstract_hooks, bind_hooks, infer_type
 from minijax.core.refs import AbstractRef
 
-# JAX infers unreduced and reduced axes.
+# ``explicit_types.result_types`` asks JAX for unreduced and reduced axes.
 _explicit_types = HigherModule("explicit_types")
 _reshard = HigherModule("reshard")
 
@@ -32,7 +33,7 @@ _interned: weakref.WeakValueDictionary[Any, VaryingArray] = weakref.WeakValueDic
 
 
 class VaryingArray(ShapedArray):
-    """The interned type ``plain`` of values that vary along the mesh axes ``along``, in the mesh's order.
+    """The interned type of values of type ``plain`` that vary along the mesh axes ``along``, in the mesh's order.
 
     Along ``unreduced`` axes the value must still be summed, along ``reduced`` axes its cotangent.
     """
@@ -122,7 +123,7 @@ def note_summed() -> None:
 
 
 def _ask_for_types() -> None:
-    """From the first program with varying values on, ask ``type_of_varying`` for the types of results."""
+    """From now on ask ``type_of_varying`` for the types of results."""
     if type_of_varying not in abstract_hooks:
         abstract_hooks.insert(0, type_of_varying)
 
@@ -180,7 +181,7 @@ def ordered(axes: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def is_checked(names: Iterable[Any]) -> bool:
-    """Whether types tell if values vary along one of the mesh axes ``names``."""
+    """Whether types record variation along at least one mesh axis in ``names``."""
     return _now.checked and not _now.axes.isdisjoint(names)
 
 
@@ -278,7 +279,7 @@ def same_varying(primitive: Primitive, args: tuple[Any, ...], params: dict[str, 
 
 
 def _varied(x: Any, axes: frozenset[Any]) -> Any:
-    """``x``, cast to vary along ``axes`` too. The cotangent of a reduced value is a sum already."""
+    """``x``, cast to vary along ``axes`` too. For a reduced value the transpose of the cast sums nothing."""
     if get_aval(x).reduced == axes:
         return reduced_vary_cast_p.bind(x, axes=ordered(axes))
     return pvary(x, axes)

@@ -54,7 +54,7 @@ class CountingClient:
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> CountingClient:
     rt = client.runtime()
-    # this process may have jax's client, which accepts options only from the real object
+    # made here, because jax makes options only for its real client, which this process may have
     options = rt.compile_options(np.array([[rt.default_device.id]]))
     monkeypatch.setattr(rt, "compile_options", lambda assignment: options)
     counted = CountingClient(rt.client)

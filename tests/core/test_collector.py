@@ -53,5 +53,5 @@ def test_full_collections_do_not_grow_with_the_program():
         minijax.jit(chain).lower(1.0)
     finally:
         gc.callbacks.remove(note)
-    assert generations.count(0) > 50  # twice each: at its start and its end
+    assert generations.count(0) > 50  # a collection counts twice: at its start and at its end
     assert generations.count(1) + generations.count(2) <= 4, generations

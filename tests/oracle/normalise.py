@@ -52,7 +52,7 @@ def show_type(aval: Any) -> str:
 
 
 def over_no_mesh(value: Any) -> bool:
-    """Whether this is a sharding over an empty mesh, which JAX's rules copy from types outside explicit mode."""
+    """Whether this is a sharding over an empty mesh. Outside explicit mode JAX's rules copy it from types."""
     return hasattr(value, "spec") and hasattr(value, "mesh") and value.mesh.empty
 
 
@@ -133,7 +133,7 @@ class Program:
 
     @property
     def lines(self) -> list[str]:
-        """One line per argument list, equation and result list, variables numbered in order."""
+        """A line for the arguments, for each equation and for the results. Variables are numbered in order."""
         names = {(-1, i): f"in{i}" for i in range(len(self.arguments))}
         lines = ["arguments " + " ".join(f"in{i}:{t}" for i, t in enumerate(self.arguments))]
         for index, op in enumerate(self.ops):

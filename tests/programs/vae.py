@@ -1,8 +1,8 @@
 """A variational autoencoder: digits as clouds of points in four dimensions, and back.
 
-The encoder gives a mean and a spread for each image, the decoder turns a point drawn from there into probabilities of
-ink. The point is written as mean + spread * noise, so that the gradient passes through the draw (Kingma and Welling,
-2014). Each step draws new noise, from a key that is split off the one in the state.
+The encoder gives each image the mean and the spread of a normal distribution. The decoder turns a point drawn from it
+into probabilities of ink. The point is mean + spread * noise, so that the gradient passes through the draw (Kingma and
+Welling, 2014). Each step draws new noise, from a key that is split off the one in the state.
 """
 
 import jax
@@ -40,7 +40,7 @@ def dense(layer, x):
 
 
 def encode(params, image):
-    """Mean and logarithm of the spread of the points that one image stands for."""
+    """Mean and logarithm of the spread of the points for one image."""
     return jnp.split(dense(params["describe"], jnp.tanh(dense(params["encode"], image))), 2)
 
 
@@ -50,7 +50,7 @@ def decode(params, point):
 
 
 def bound(params, key, image):
-    """The evidence lower bound of one image: how well it comes back, less what its point tells (in nats)."""
+    """The evidence lower bound of one image, in nats: log-likelihood minus divergence."""
     mean, log_spread = encode(params, image)
     point = mean + jnp.exp(log_spread) * jax.random.normal(key, mean.shape)
     odds = decode(params, point)

@@ -66,7 +66,7 @@ def _found(path: str) -> str:
 
 @contextlib.contextmanager
 def _main_module(path: str, arguments: list[str], names: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """The names of a ``__main__`` module for ``python path arguments``, with its own ``sys.argv`` and ``sys.path``.
+    """Give the names of a new ``__main__`` module, with ``sys.argv`` and ``sys.path`` as ``python path arguments`` has.
 
     With ``names``, the program runs in those names and the current ``__main__`` module stays.
     """

@@ -1,8 +1,8 @@
 """Documents as HTML for notebooks and files: inline styles only, all text escaped, folding without scripts.
 
 Nothing external is loaded. Every colour has a value for light and one for dark pages (``prefers-color-scheme``, and
-Jupyter's theme attributes). Lines beyond ``MOST_LINES`` are folded. A notebook's output has at most the number of
-characters in ``room``.
+Jupyter's theme attributes). Lines beyond ``MOST_LINES`` are folded. ``room`` limits the number of characters in
+a notebook's output.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from minijax.tools.documents.room import MOST_HTML, MOST_HTML_OF_BLOCK, Room
 from minijax.tools.documents.theme import STYLES, visible
 
 MOST_LINES = 400
-# Maximum number of folded lines of one block on an exported page; the page counts the others.
+# Maximum number of folded lines of one block on an exported page; of the others it shows only the number.
 MOST_FOLDED = 4000
 _WIDTH = 100
 
@@ -97,7 +97,7 @@ def colours() -> str:
         + on(SAYS_LIGHT, False)
         + on(SAYS_DARK, True)
         + ".minijax{color:var(--mj-ink);background:var(--mj-page)}"
-        # Jupyter and VS Code declare their theme correctly, so that their own background fits
+        # Jupyter and VS Code declare their theme correctly, so their own background stays
         "body[data-jp-theme-light] .minijax,body[data-vscode-theme-kind] .minijax{background:none}" + roles
     )
 

@@ -52,11 +52,11 @@ _LITERAL = re.compile(
 )
 _COMMENT = re.compile(r"#[^\n]*")
 _CUT = re.compile(r"\.\.\. \(\d+ more equations\)")
-# Operations on a reference, and the content of the brackets after one: integers, slices, slices from a variable on
+# Operations on a reference. The brackets after one hold integers and slices; a slice may start at a variable.
 _ARROW = re.compile(r"<-|\+=")
 _BOUNDS = re.compile(r"-?\d*:(?:-?\d+)?|-?\d+")
 _REST_OF_SLICE = re.compile(r"\+\d+")
-# A primitive without results stands in the place of a variable; its parameters identify it.
+# A primitive without results stands where a variable could stand. The bracket after it tells them apart.
 _CALL = re.compile(r"[A-Za-z_][\w-]*(?=\[)")
 _LAMBDA = re.compile(r"\{\s*lambda\b")
 _PARAM = re.compile(r"([A-Za-z_]\w*)=")
@@ -74,7 +74,7 @@ class _JaxprReader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        # 'jaxpr' after '{', 'params' after 'primitive[', 'place' after 'reference['; the bottom is outside all jaxprs
+        # 'jaxpr' after '{', 'params' after 'primitive[', 'place' after 'reference['. The first is for text outside
         self.inside: list[str] = ["jaxpr"]
         self.expect_primitive = False
         # the variables that hold references
@@ -162,7 +162,7 @@ class _JaxprReader:
             self.inside.pop()
         if found := self.match(_REST_OF_SLICE):
             return self.take("punctuation", len(found[0]))
-        if not self.text[: self.at].endswith(("[", ",")):  # the colon between two bounds, one of which is a variable
+        if not self.text[: self.at].endswith(("[", ",")):  # after the first bound: the colon, or a variable
             return self.take("punctuation", 1) if not (found := self.match(_NAME)) else self.take("var", len(found[0]))
         if found := self.match(_BOUNDS):
             return self.take("literal", len(found[0]))
@@ -190,7 +190,7 @@ class _JaxprReader:
                 yield self.take("punctuation", 1)
             else:
                 yield self.take("param-value", self.value_length())
-        elif found := self.match(_NAME):  # the name of a shared jaxpr, one of several
+        elif found := self.match(_NAME):  # one name in a tuple of shared jaxprs
             yield self.take("var", len(found[0]))
         else:
             yield self.take("param-value", 1)

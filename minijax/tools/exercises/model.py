@@ -43,7 +43,7 @@ class Answer:
 
 
 class Passed(Frozen):
-    """An answer is right: the measurements in words, and more to display."""
+    """An answer is right. ``said``: the measurements in words. ``shown``: more to display."""
 
     said: str
     shown: tuple[Block, ...] = ()

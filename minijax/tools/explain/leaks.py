@@ -1,7 +1,7 @@
 """Tracers that outlived their transformation: where they were created, and what keeps them alive.
 
 Nothing is recorded while programs run. ``find_leaks`` gets all tracers, ours and real JAX's, from the garbage
-collector. From each dead one it follows referrers up to a name of the user. References from the prompt itself (its last
+collector. From each dead one it follows referrers up to a user variable. References from the prompt itself (its last
 results, the last exception) are reported separately.
 """
 
@@ -30,7 +30,7 @@ MOST_STEPS = 12
 # The most holders visited in one search.
 _MOST_HOLDERS = 20_000
 _LONGEST_KEY = 30
-# ``gc.get_referrers`` compares every object with each of its arguments: more are too slow.
+# ``gc.get_referrers`` compares every object with each argument, so more arguments are too slow.
 _MOST_COMPARED = 50
 
 # Names under which prompts keep results and exceptions.
@@ -77,7 +77,7 @@ def find_leaks(namespace: dict[str, Any], ignore: Sequence[Any] = ()) -> tuple[i
     inner = set(map(id, dead)) & set(map(id, kept))
     outer = [x for x in dead if id(x) not in inner]
     holders = _Holders(namespace, [dead, outer, kept, *ignore])
-    # those with one type, created by one line of one function, count as one leak
+    # tracers of one type from one line of one function are described as one leak
     groups: dict[tuple[str, ...], list[Any]] = {}
     count = len(outer)
     for tracer in outer:
@@ -176,7 +176,7 @@ class _Holders:
         family = type(holder).__module__.partition(".")[0]
         if family in ("IPython", "ipykernel", "traitlets"):
             return "host", "IPython"
-        # ``Out`` is a dictionary of the session: the user's own name says more
+        # a dictionary of the session is no root: the search goes on to a name of the user
         ours = type(holder).__module__.startswith(("minijax.tools.", "minijax.repl", "minijax.ipython_ext"))
         if ours and not isinstance(holder, dict):
             return "host", "the prompt"
@@ -237,7 +237,7 @@ def _own_dict(holder: Any) -> Any:
 
 
 def _is_own_dict(holder: Any, space: dict[Any, Any]) -> bool:
-    """Whether ``space`` holds the attributes of ``holder``; a class only shows a proxy of its own."""
+    """Whether ``space`` holds the attributes of ``holder``; a class shows only a proxy of them."""
     return isinstance(holder, type) or _own_dict(holder) is space
 
 

@@ -10,7 +10,7 @@ from minijax.core.records import Frozen
 _EXECUTABLE = 0x4
 _FUNCTION = 2
 _SYMBOLS = 2
-# e_machine of ELF -> capstone's architecture and mode
+# values of the field e_machine in ELF
 _X86_64, _AARCH64 = 62, 183
 
 

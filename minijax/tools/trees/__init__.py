@@ -1,3 +1,3 @@
 """Nested containers of arrays as key trees: ``keys`` takes a value apart, ``numbers`` summarizes an array, and ``view``
-makes the document. Its cost is bounded for any value.
+makes the document. The cost is bounded for any value.
 """

@@ -79,7 +79,7 @@ def test_a_bare_step_opens_at_the_line_that_raised(session, code, tmp_path, monk
     assert outcome.error is not None
     assert session.hint(outcome).startswith("%step") != (outcome.step is not None)
     assert marked(session) == FAILING[code]
-    # the open levels and their variables are there, with values
+    # the stepper is at the error, not at the end of the recording
     step = session.run_line("%step").step
     assert step is not None
     cursor = Cursor(step.recording, step.position)
@@ -125,7 +125,7 @@ def test_an_interrupt_keeps_the_recording(session, code):
     assert ":9; recorded until then" in said and "\ninterrupted at <minijax-9>:9" in said
     assert outcome.step is None or "interrupted at <minijax-9>:9" in outcome.step.note
     assert marked(session) == "signal.raise_signal(signal.SIGINT)"
-    assert len(session.namespace["seen"]) == 1  # opened, not run again
+    assert len(session.namespace["seen"]) == 1  # %step did not run the program again
     assert not observe.observers
     assert session.run_line("float(grad(sin)(0.))").value == 1.0
 
