@@ -73,7 +73,7 @@ def lines_of(fun: Any) -> set[str]:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:minijax.interop.replaced")
 @pytest.mark.parametrize("name", [name for name in ALL if name not in NOT_REPLACED])
 def test_a_program_with_replaced_libraries_matches_jax(name: str) -> None:
-    program(name)  # or skip
+    program(name)  # skips if a library is missing
     wanted, fun = expected(name), getattr(replaced(name.split(".")[0]), name.split(".")[1])
     example = fun.example
     leaves = minijax.tree.leaves(fun(*example.arguments()))

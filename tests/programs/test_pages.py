@@ -67,7 +67,7 @@ def test_losses_match_jax_and_fall(name):
 
 @pytest.mark.parametrize("name", PAGES)
 def test_eager_losses_match_jax_and_the_recording_is_current(name):
-    page_on(on_minijax, name)  # or skip
+    page_on(on_minijax, name)  # skips if a library is missing
     found, recording = recorded(name)
     np.testing.assert_allclose(found, losses_of_jax(name)[:2], rtol=EAGER)
     assert is_current(name, recording), f"python -m tests.programs.record {name}"
@@ -83,7 +83,7 @@ ANSWERS = {
     "%hlo jax.grad(loss)({})": "func.func public @main",
     "%nan loss({})": "nothing: no operation of loss",
 }
-# JAX traces and compiles the page for this: every third page runs it
+# every third page runs this, for which JAX traces and compiles the page
 TIMED = {"%time loss({})": "jax"}
 
 

@@ -1,4 +1,4 @@
-"""Documents kept as rows of JSON values, and documents cut short."""
+"""Documents saved as rows of JSON values, and truncated documents."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Views: functions of recordings alone."""
+"""Views depend only on the recording."""
 
 import minijax
 import minijax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Conditions are read as Python would evaluate them with NumPy, and nothing else of Python is."""
+"""Conditions mean what they mean in Python with NumPy; every other kind of Python code is refused."""
 
 import numpy as np
 import pytest

@@ -19,7 +19,7 @@ from minijax.tools.values.moment import Ledger, Worth, ledger
 from minijax.tools.values.table import named_values, rows_at, rows_of, table_lines, values_pane
 from tests.tools.values.watched_programs import FOR_JAX, FORWARD, PROGRAMS, REVERSE, reported
 
-# A value has the name of the first variable that held it; these are second names.
+# The table names a value after the first variable that held it; these are later variables.
 OTHER_NAMES = {"res", "primals[0]", "tangents[0]", "start.speed"}
 
 
