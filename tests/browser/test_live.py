@@ -61,8 +61,8 @@ class Page:
         while asked := self.window.run("return window.sent.splice(0)"):
             for each in asked:
                 self.asked.append(each["kind"])
-                told = {**self.live.answer(each), "view": each["view"]}
-                self.window.run("for (const each of [...window.heard]) each(arguments[0])", told)
+                answer = {**self.live.answer(each), "view": each["view"]}
+                self.window.run("for (const each of [...window.heard]) each(arguments[0])", answer)
 
     def read(self) -> dict[str, Any]:
         return shown(self.window.run(READ + "return read()"))

@@ -81,13 +81,13 @@ def test_a_page_of_nbconvert_shows_every_output_alone(theme, notebook, window, t
     window.open(path, dark=theme == "dark")
     shown = window.run(OUTPUTS)
     assert len(shown) == sum(len(cell.outputs) for cell in notebook.cells)
-    assert all(height > 10 and said for height, said in shown), shown
+    assert all(height > 10 and size for height, size in shown), shown
     stages = window.all(".mjw-stage")
     assert len(stages) == len(window.all(".mjw-static")) >= 4
     assert not any(each.is_displayed() for each in window.all(".mjw-static"))
     # cells are shown as typed, the one that loaded the extension too
-    said = "\n".join(each.text for each in window.all("[data-pane=source]"))
-    assert "%load_ext minijax" in said and "get_ipython" not in said
+    sources = "\n".join(each.text for each in window.all("[data-pane=source]"))
+    assert "%load_ext minijax" in sources and "get_ipython" not in sources
     assert window.readable(theme == "dark") > 1000
     # the stepper handles its own keys here too
     window.run("window.heard = []; document.addEventListener('keydown', (event) => window.heard.push(event.key));")

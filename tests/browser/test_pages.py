@@ -141,8 +141,8 @@ def test_a_stepper_without_a_script_uses_an_earlier_outputs_script(window):
 def test_a_stepper_without_any_script_is_shown_as_its_log(window):
     window.show(lent(widget_html(recording("vmap of grad"), highlight)))
     assert not window.all(".mjw-stage") and window.console() == []
-    said = window.one(".mjw-static").text
-    assert "run its cell again for a stepper." in said and "vmap:1 begins for f" in said
+    output = window.one(".mjw-static").text
+    assert "run its cell again for a stepper." in output and "vmap:1 begins for f" in output
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -206,10 +206,10 @@ def test_a_page_reports_missing_iterations(window, monkeypatch):
     monkeypatch.setattr("minijax.tools.pages.choices.MOST_CHOICES", 2)
     window.show(widget_html(recording("rnn")))
     window.run(READ + "while (!root.querySelector('.mjw-held')) press('into')")
-    said = "this page holds iterations 0 to 1; %values rnn --iteration N shows others"
-    assert window.one(".mjw-held").text == said
+    text = "this page holds iterations 0 to 1; %values rnn --iteration N shows others"
+    assert window.one(".mjw-held").text == text
     window.one(".mjw-stage").send_keys("2]")
-    assert window.one(".mjw-chosen").text == "iteration 1 of 3" and window.one(".mjw-status").text == said
+    assert window.one(".mjw-chosen").text == "iteration 1 of 3" and window.one(".mjw-status").text == text
 
 
 def over(cursor: Cursor) -> bool:
@@ -232,8 +232,8 @@ MOVES = {
 
 def position(window: Browser, number: int = 0) -> int:
     """The number of the step that a widget shows."""
-    said = window.all(".mjw-status")[number].text
-    return int(said.partition("/")[0])
+    text = window.all(".mjw-status")[number].text
+    return int(text.partition("/")[0])
 
 
 WALK = (

@@ -106,8 +106,8 @@ def test_links_of_the_markdown_lead_to_files_of_the_repository():
 
 def test_without_its_libraries_a_page_uses_the_shipped_recording(monkeypatch):
     monkeypatch.setitem(site_gallery.PAGES, "adam", ("no_such_library",))
-    recording, said = site_gallery.recorded("adam")
-    assert not recording.has_values and said.endswith("this page was made without no_such_library.")
+    recording, remark = site_gallery.recorded("adam")
+    assert not recording.has_values and remark.endswith("this page was made without no_such_library.")
 
 
 def test_a_narrow_page_folds_its_navigation(site, window):
@@ -129,7 +129,7 @@ def test_gallery_pages_recorded_at_build_have_values(site):
 
 
 @pytest.mark.parametrize(
-    ("kind", "words", "code", "said"),
+    ("kind", "words", "code", "expected"),
     [
         ("minijax", [], "1 / 0", "ZeroDivisionError"),
         ("minijax", ["fails"], "1 + 1", "None"),
@@ -140,9 +140,9 @@ def test_gallery_pages_recorded_at_build_have_values(site):
         ("text", [], "anything", "cannot be run"),
     ],
 )
-def test_a_failing_block_stops_the_build(kind, words, code, said):
+def test_a_failing_block_stops_the_build(kind, words, code, expected):
     before = Path.cwd()
-    with pytest.raises(PageError, match=said), Blocks("a page") as blocks:
+    with pytest.raises(PageError, match=expected), Blocks("a page") as blocks:
         blocks.run(kind, words, code)
     assert Path.cwd() == before and stack_depth() == 0
 

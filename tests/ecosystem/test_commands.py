@@ -64,12 +64,12 @@ def test_every_command_answers(name: str) -> None:
     session, calls = session_with(name)
     has_gradient = program(name).example.grad is not None
     answers = {**ANSWERS, **(DERIVATIVES if has_gradient else {}), MEASURED[ALL.index(name) % 2]: "jax"}
-    for line, said in answers.items():
+    for line, expected in answers.items():
         outcome = session.run_line(line.format(**calls))
         text = plain(outcome.shown, 400)
         assert outcome.error is None, (line, text)
-        assert said in text and "from JAX" in text.splitlines()[-1], (line, text)
-    for line, said in REFUSALS.items():
+        assert expected in text and "from JAX" in text.splitlines()[-1], (line, text)
+    for line, expected in REFUSALS.items():
         outcome = session.run_line(line.format(**calls))
         assert outcome.error is None or isinstance(outcome.error, UsageError)
-        assert said in plain(outcome.shown, 400)
+        assert expected in plain(outcome.shown, 400)

@@ -178,8 +178,8 @@ def test_values_are_not_named_after_the_line_of_a_magic(shell):
     shell.run_cell("from minijax import numpy as jnp; v = jnp.arange(3.0)")
     with capture_output() as captured:
         shell.run_cell("%values jnp.cumsum(v) --of h")
-    said = captured.stdout + captured.stderr
-    assert "Nothing in it has a name: give a value one, as in h = sin(x)" in said and "run_line_magic" not in said
+    text = captured.stdout + captured.stderr
+    assert "Nothing in it has a name: give a value one, as in h = sin(x)" in text and "run_line_magic" not in text
 
 
 def test_local_names_of_a_calling_function(shell):
@@ -194,10 +194,10 @@ def test_local_names_of_a_calling_function(shell):
 def test_user_exceptions_keep_user_frames(shell):
     run(shell, "def bad(x):\n    y = jnp.sin(x)\n    raise ValueError('of the user')")
     for call in ("%grad bad(3.0)", "jit(bad)(3.0)", "jit(vmap(grad(bad)))(v)"):
-        said = printed(shell, call)
-        assert "ValueError: of the user" in said and "raise ValueError('of the user')" in said
-        assert "minijax/" not in said and "frames of minijax hidden; %tb shows them)" in said
-        assert said.count("-> ") == 2  # the call, and the line that raised
+        text = printed(shell, call)
+        assert "ValueError: of the user" in text and "raise ValueError('of the user')" in text
+        assert "minijax/" not in text and "frames of minijax hidden; %tb shows them)" in text
+        assert text.count("-> ") == 2  # the call, and the line that raised
     assert stack_depth() == 0
     assert float(run(shell, "%grad f(3.0)").value[1]) == pytest.approx(-2.979985)
 
@@ -225,23 +225,23 @@ def test_an_exception_is_not_changed_by_being_shown(shell):
 
 def test_causes_are_shown_without_internal_lookups(shell):
     run(shell, "def g(x):\n    try: 1 / 0\n    except ZeroDivisionError as e: raise KeyError('k') from e")
-    said = printed(shell, "grad(g)(3.0)")
-    assert "ZeroDivisionError" in said and "direct cause" in said and "KeyError: 'k'" in said
-    said = printed(shell, "jnp.ones((3, 2)) @ v")
-    assert "During handling" not in said and "signatures" not in said
+    text = printed(shell, "grad(g)(3.0)")
+    assert "ZeroDivisionError" in text and "direct cause" in text and "KeyError: 'k'" in text
+    text = printed(shell, "jnp.ones((3, 2)) @ v")
+    assert "During handling" not in text and "signatures" not in text
 
 
 def test_a_cell_that_cannot_be_parsed_has_no_traceback(shell):
-    said = printed(shell, "x = 1; %grad f(3.0)")
-    assert "SyntaxError: invalid syntax" in said and "interactiveshell" not in said and "compilerop" not in said
+    text = printed(shell, "x = 1; %grad f(3.0)")
+    assert "SyntaxError: invalid syntax" in text and "interactiveshell" not in text and "compilerop" not in text
     assert "IndentationError" in printed(shell, "  if True:\n x")
-    assert "SyntaxError" in printed(shell, "eval('1 +')") and "in <module>" not in said
+    assert "SyntaxError" in printed(shell, "eval('1 +')") and "in <module>" not in text
 
 
 def test_a_magics_cell_that_cannot_be_parsed_shows_its_line_alone(shell):
-    said = printed(shell, "%%jaxpr x=1.0\ny = x\nz = = 2")
-    assert "SyntaxError: invalid syntax" in said and "z = = 2" in said
-    assert not re.search(r"Traceback|minijax/|run_cell_magic|<minijax-cell", said)
+    text = printed(shell, "%%jaxpr x=1.0\ny = x\nz = = 2")
+    assert "SyntaxError: invalid syntax" in text and "z = = 2" in text
+    assert not re.search(r"Traceback|minijax/|run_cell_magic|<minijax-cell", text)
 
 
 def test_the_debugger_begins_in_the_users_innermost_frame(shell, monkeypatch):
@@ -289,8 +289,8 @@ def test_cells_have_the_same_names_as_in_tracebacks(bare):
     names = "import minijax.numpy as jnp\nfrom minijax import jit"
     for cell in (names, "def f(x):\n\n    return jnp.sin(x) if x > 0 else x"):
         bare.run_cell(cell, store_history=True)
-    said = printed(bare, "jit(f)(3.0)")
-    assert "f at Cell In[2], line 1" in said and "Cell In[2], line 3" in said and "<ipython-input" not in said
+    text = printed(bare, "jit(f)(3.0)")
+    assert "f at Cell In[2], line 1" in text and "Cell In[2], line 3" in text and "<ipython-input" not in text
     shown = run(bare, "%log jit(lambda x: jnp.sin(x))(3.0)")
     bundle = shown._repr_mimebundle_()
     assert "ipython-input" not in bundle["text/plain"] + bundle["text/html"]
@@ -311,15 +311,15 @@ def test_the_line_of_a_magic_is_named_after_its_cell(bare):
     with capture_output() as captured:
         bare.run_cell("\n%grad (lambda x: jnp.zeros(3) + jnp.zeros(4) + x)(3.0)", store_history=True)
         bare.run_cell("%%jaxpr\ny = 2.0\njnp.zeros(3) + jnp.zeros(4)", store_history=True)
-    said = re.sub(r"\x1b\[[0-9;]*m", "", captured.stdout + captured.stderr)
-    assert "Cell In[3], line 1, in <lambda>(x)" in said and "Cell In[4], line 3, in cell()" in said
-    assert "minijax-cell" not in said and "File Cell" not in said
+    text = re.sub(r"\x1b\[[0-9;]*m", "", captured.stdout + captured.stderr)
+    assert "Cell In[3], line 1, in <lambda>(x)" in text and "Cell In[4], line 3, in cell()" in text
+    assert "minijax-cell" not in text and "File Cell" not in text
     bare.run_line_magic("unload_ext", "minijax")
 
 
 def test_settings_without_an_effect_here_are_not_listed(shell):
-    said = repr(run(shell, "%minijax_config"))
-    listed = {each.split()[0] for each in said.splitlines() if each.strip()}
+    text = repr(run(shell, "%minijax_config"))
+    listed = {each.split()[0] for each in text.splitlines() if each.strip()}
     assert {"panels", "full", "style", "frames", "theme", "jax_enable_x64"} <= listed
     assert not listed & {"keys", "history", "warm", "color"}
     assert "has no effect here" in repr(run(shell, "%minijax_config keys vi"))
@@ -399,8 +399,8 @@ def test_exporting_a_session(shell, tmp_path):
 def test_nothing_extra_is_shown_unless_watching(shell):
     assert "stack" not in printed(shell, "grad(f)(3.0)")
     printed(shell, "%panels stack time")  # choosing panels switches them on
-    said = printed(shell, "grad(f)(3.0)")
-    assert " stack " in said and " time " in said and " jaxpr " not in said
+    text = printed(shell, "grad(f)(3.0)")
+    assert " stack " in text and " time " in text and " jaxpr " not in text
     printed(shell, "%panels off")
     assert " stack " not in printed(shell, "grad(f)(3.0)")
     printed(shell, "%panels on")
@@ -409,8 +409,8 @@ def test_nothing_extra_is_shown_unless_watching(shell):
     assert " stack    eval ▸ linearize:1" in printed(shell, "grad(f)(3.0)")
     assert printed(shell, "2 + 2").count("\n") <= 2
     run(shell, "%config MinijaxMagics.panels = 'time'")
-    said = printed(shell, "grad(f)(3.0)")
-    assert " time " in said and " stack " not in said
+    text = printed(shell, "grad(f)(3.0)")
+    assert " time " in text and " stack " not in text
     # a failed cell is shown too, and the next cell is watched again
     assert "ZeroDivisionError" in printed(shell, "1/0")
     assert "deepest" in printed(shell, "%stack")
@@ -422,9 +422,9 @@ def test_why_does_not_report_an_earlier_line_as_the_last(shell):
     run(shell, "%jit f(3.0)")
     assert "not watched" not in repr(run(shell, "%why"))
     printed(shell, "jit(f)(jnp.ones(3))")
-    said = repr(run(shell, "%why"))
-    assert said.startswith("the last cell was not watched") and "x: f32[] (weak_type) became f32[3]" in said
-    assert re.search(r"at +.*\(<module>\)", said) and re.search(r"cost +trace .* compile", said)
+    text = repr(run(shell, "%why"))
+    assert text.startswith("the last cell was not watched") and "x: f32[] (weak_type) became f32[3]" in text
+    assert re.search(r"at +.*\(<module>\)", text) and re.search(r"cost +trace .* compile", text)
     printed(shell, "jit(f)(jnp.ones(3))")
     assert "no cache of minijax missed in it" in repr(run(shell, "%why"))
     assert "became f32[3]" in repr(run(shell, "%why --history"))
@@ -434,8 +434,8 @@ def test_why_does_not_report_an_earlier_line_as_the_last(shell):
 
 
 def test_help_uses_the_magics_names(shell):
-    said = repr(run(shell, "%help"))
-    listed = {word.lstrip("%") for word in re.findall(r"^  (%\w+) ", said, re.M)}
+    text = repr(run(shell, "%help"))
+    listed = {word.lstrip("%") for word in re.findall(r"^  (%\w+) ", text, re.M)}
     assert listed == {magic_name(command) for command in MAGICS}
     for name in ("config", "minijax_config"):
         assert "  %minijax_config style tutorial" in repr(run(shell, f"%help {name}"))
@@ -445,8 +445,8 @@ def test_help_uses_the_magics_names(shell):
 def test_the_history_magic_is_ipythons(shell):
     run(shell, "first = 1")
     shell.run_cell("second = 2", store_history=True)
-    said = repr(shell.run_cell("%minijax_history 2", store_history=True).result)
-    assert "second = 2" in said and "history" not in said
+    text = repr(shell.run_cell("%minijax_history 2", store_history=True).result)
+    assert "second = 2" in text and "history" not in text
 
 
 def test_settings_and_ipythons_configuration_stay_in_sync(shell):
@@ -463,8 +463,8 @@ def test_bad_configuration_values_are_refused_without_blocking_loading(bare):
     printed(bare, "%config")  # IPython creates its own magics at the first one
     before = registered(bare)
     bare.run_line_magic("load_ext", "minijax")
-    said = printed(bare, "%config MinijaxMagics.panels = 'stack jaxprs'")
-    assert printed(bare, "%panels").count("(off)") == 0, said
+    text = printed(bare, "%config MinijaxMagics.panels = 'stack jaxprs'")
+    assert printed(bare, "%panels").count("(off)") == 0, text
     printed(bare, "%config MinijaxMagics.style = 'html'")
     bare.run_line_magic("unload_ext", "minijax")
     with pytest.warns(UserWarning, match="'html'. The configuration of MinijaxMagics is not used"):
@@ -563,8 +563,8 @@ def test_a_bare_step_opens_at_the_exception_of_the_last_cell(shell, tmp_path):
             shell.run_cell("%step --text", store_history=True)
         assert len(shell.user_ns["ran"]) == (0 if "%run" in code else 1)
         assert "was run again" not in captured.stdout
-    said = printed(shell, "%origin clash(v)")  # it is recorded already
-    assert "%step opens its recording at the exception" in said and hint not in said
+    text = printed(shell, "%origin clash(v)")  # it is recorded already
+    assert "%step opens its recording at the exception" in text and hint not in text
     assert "was run again" not in printed(shell, "%step --text") and "%step" not in printed(shell, "%log clash(v)")
     assert hint not in printed(shell, "1 / 0")
     assert "this is earlier" in printed(shell, "%step --text")

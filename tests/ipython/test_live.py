@@ -39,15 +39,15 @@ class Person:
     def run(self, code: str, cell: str, **metadata: Any) -> list[Any]:
         """The outputs of a cell."""
         content = {"code": code, "silent": False, "store_history": True, "allow_stdin": True, "stop_on_error": True}
-        told = self.send("execute_request", content, {"cellId": cell, **metadata})
+        messages = self.send("execute_request", content, {"cellId": cell, **metadata})
         kinds = ("execute_result", "display_data", "stream", "error")
-        return [message["content"] for message in told if message["msg_type"] in kinds]
+        return [message["content"] for message in messages if message["msg_type"] in kinds]
 
     def ask(self, view: Any, **content: Any) -> Any:
         """A stepper's answer to a message of its script."""
         sent = {"comm_id": view["model_id"], "data": {"method": "custom", "content": {**content, "view": "a"}}}
-        told = self.send("comm_msg", sent, {})
-        (answer,) = [message["content"] for message in told if message["msg_type"] == "comm_msg"]
+        messages = self.send("comm_msg", sent, {})
+        (answer,) = [message["content"] for message in messages if message["msg_type"] == "comm_msg"]
         assert answer["comm_id"] == view["model_id"] and answer["data"]["content"]["view"] == "a"
         return answer["data"]["content"]
 
@@ -55,12 +55,12 @@ class Person:
         """All messages that the kernel sends about a message."""
         message = self.client.session.msg(kind, content, metadata=metadata)
         self.client.shell_channel.send(message)
-        told = []
-        while not told or (told[-1]["msg_type"], told[-1]["content"].get("execution_state")) != ("status", "idle"):
+        found = []
+        while not found or (found[-1]["msg_type"], found[-1]["content"].get("execution_state")) != ("status", "idle"):
             got = self.client.get_iopub_msg(timeout=60)
             if got["parent_header"].get("msg_id") == message["header"]["msg_id"]:
-                told.append(got)
-        return told
+                found.append(got)
+        return found
 
 
 @pytest.fixture(scope="module")

@@ -86,8 +86,8 @@ def test_a_stepper(notebook):
     (output,) = outputs(notebook, "%step grad(f)(3.0)")
     markup = output["data"]["text/html"]
     assert markup.startswith('<div class="minijax mjw ') and not re.search(r"https?://|\bsrc=|\bhref=", markup)
-    told = json.dumps(data_of(markup))
-    assert "Cell In[2]" in told and "ipykernel" not in told + markup
+    data = json.dumps(data_of(markup))
+    assert "Cell In[2]" in data and "ipykernel" not in data + markup
     assert len(markup) < 120_000 and "  sin(x) = 0.14112" in output["data"]["text/plain"]
 
 
@@ -118,10 +118,10 @@ def test_style_and_script_are_in_one_output(notebook):
 
 def test_recompiles_are_reported_below_the_cell(notebook):
     (output,) = outputs(notebook, RECOMPILING)
-    said = output["data"]["text/plain"].split("\n")
-    assert re.fullmatch(r"2 recompiles, [\d.]+ ms", said[0])
+    lines = output["data"]["text/plain"].split("\n")
+    assert re.fullmatch(r"2 recompiles, [\d.]+ ms", lines[0])
     changes = ["x: f32[2] became f32[3]", "x: f32[3] became f32[4]"]
-    assert [each.split("h: ")[1] for each in said[1:]] == changes
+    assert [each.split("h: ")[1] for each in lines[1:]] == changes
     markup = output["data"]["text/html"]
     assert re.search(r'<details><summary title="h: x: f32\[2\] became f32\[3\]\nh: x', markup) and "%why" in markup
     assert [output.output_type for output in outputs(notebook, "h(jnp.ones(4))")] == ["execute_result"]

@@ -46,11 +46,11 @@ SLIDE = (
 )
 
 
-def until(is_so: Callable[[], Any], said: Callable[[], str] = str) -> Any:
+def until(is_so: Callable[[], Any], report: Callable[[], str] = str) -> Any:
     """Wait until ``is_so`` gives a true value, and return it."""
     end = time.monotonic() + 60
     while not (found := is_so()):
-        assert time.monotonic() < end, f"not so after a minute. {said()}"
+        assert time.monotonic() < end, f"not so after a minute. {report()}"
         time.sleep(0.05)
     return found
 
@@ -150,10 +150,10 @@ class Page:
 
     def faults(self) -> list[str]:
         """Errors since the last call, without those of JupyterLab's extensions; and responses of other servers."""
-        said = [each["message"] for each in self.driver.get_log("browser") if each["level"] == "SEVERE"]
+        errors = [each["message"] for each in self.driver.get_log("browser") if each["level"] == "SEVERE"]
         names = self.browser.run("return performance.getEntriesByType('resource').map((e) => e.name)")
         elsewhere = [name for name in names if not name.startswith((self.origin, "data:", "blob:"))]
-        return elsewhere + [each for each in said if "/lab/extensions/@jupyter-widgets/" not in each]
+        return elsewhere + [each for each in errors if "/lab/extensions/@jupyter-widgets/" not in each]
 
 
 @pytest.fixture(scope="module")

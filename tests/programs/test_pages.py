@@ -95,10 +95,10 @@ def test_commands_work_on_the_unchanged_page(name, monkeypatch):
     page, session = page_on(on_jax, name), batch.new_session({})
     arguments = {f"x{i}": argument for i, argument in enumerate(page.example())}
     session.namespace.update({"jax": jax, "loss": page.loss, **arguments})
-    for line, said in {**ANSWERS, **(TIMED if list(PAGES).index(name) % 3 == 2 else {})}.items():
+    for line, expected in {**ANSWERS, **(TIMED if list(PAGES).index(name) % 3 == 2 else {})}.items():
         outcome = session.run_line(line.format(", ".join(arguments)))
         text = plain(outcome.shown, 400)
-        assert outcome.error is None and said in text and "from JAX" in text.splitlines()[-1], (line, text)
+        assert outcome.error is None and expected in text and "from JAX" in text.splitlines()[-1], (line, text)
         if line.startswith("%grad"):
             np.testing.assert_allclose(float(outcome.value[0]), losses_of_jax(name)[0], rtol=EAGER)
 

@@ -36,16 +36,16 @@ class Stop(NamedTuple):
     focus: str = "source"
 
 
-def to(*said: str) -> Callable[[Stepper], None]:
+def to(*texts: str) -> Callable[[Stepper], None]:
     """Go to the next moment whose line has the first words, from there to the next with the second, and so on."""
 
     def go(stepper: Stepper) -> None:
         naming = naming_of(stepper.recording)
         stepper.cursor.first()
-        for each in said:
+        for each in texts:
             lines = ("".join(piece for _, piece in moment_line(m, naming)) for m in stepper.cursor.moments)
             found = [i for i, line in enumerate(lines) if each in line and i > stepper.cursor.position]
-            assert found, f"{each!r} is not said after {stepper.cursor.position}"
+            assert found, f"{each!r} is not shown after {stepper.cursor.position}"
             stepper.move(stepper.cursor.go(found[0]), "")
 
     return go

@@ -56,13 +56,13 @@ def test_options():
     assert plain == "out[2]: Array(-2.97998499, dtype=float64, weak_type=True)\n"
     version = repl("--version")
     assert version.stdout.startswith("minijax 0.") and "jax 0.10" in version.stdout
-    said = repl("--help").stdout
+    text = repl("--help").stdout
     for option in ("-c CODE", "--x64", "--color", "--panels", "FILE", "exit code"):
-        assert option in said
+        assert option in text
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (("--panels", "jaxprs", "-c", "1"), "not 'jaxprs'"),
         (("-c", "x = 1", "-c", "x"), "give -c once"),
@@ -71,9 +71,9 @@ def test_options():
         (("-i", "-"), "give the file's name, not '-'"),
     ],
 )
-def test_wrong_arguments_are_refused(arguments, said):
+def test_wrong_arguments_are_refused(arguments, expected):
     done = repl(*arguments)
-    assert done.returncode == 2 and done.stdout == "" and said in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and done.stdout == "" and expected in done.stderr and "Traceback" not in done.stderr
 
 
 def test_an_error_ends_code_with_exit_code_1():
@@ -118,15 +118,15 @@ def test_exit_codes_of_exit(code, exit_code):
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "expected"),
     [
         ("os.close(1)", "minijax-repl: cannot write: Bad file descriptor\n"),
         ("sys.stdout.close(); sys.stderr.close()", ""),
     ],
 )
-def test_a_session_whose_output_was_closed_ends_without_a_traceback(code, said):
+def test_a_session_whose_output_was_closed_ends_without_a_traceback(code, expected):
     done = repl(given=f"import os, sys\n{code}\n1 + 1\n1 / 0\n")
-    assert (done.stdout, done.stderr, done.returncode) == ("", said, 1)
+    assert (done.stdout, done.stderr, done.returncode) == ("", expected, 1)
 
 
 def test_a_closed_pipe_is_no_error():

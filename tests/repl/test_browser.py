@@ -139,8 +139,8 @@ def test_a_fusion_leads_to_its_own_kernel(browser):
     assert line is not None and line.holds and line.name in {each.name for each in known().descent.kernels}
     # the foot names its equations; the row has a short form
     equations = {known().linked.equation(number).primitive for number in line.equations}
-    told = known().told(line)
-    assert told.startswith(f"{line.name} = ") and all(name in told for name in equations)
+    foot = known().told(line)
+    assert foot.startswith(f"{line.name} = ") and all(name in foot for name in equations)
     assert re.search(r"\w+, \w+ \+\d+ L\d", text(browser, 120, 40))
     press(browser, "enter")
     assert (browser.stage.kind, browser.stage.title) == ("llvm", line.name)

@@ -154,7 +154,7 @@ class Fuzzed:
         if state.stack != [state.stack[0], *(main for level in levels for main in level.mains)]:
             yield f"the stack is {[main.label for main in state.stack]} with {len(levels)} levels"
         if state.source is not None or not levels and state.dynamic is not state.stack[0].trace:
-            yield "something is still staging, or a source line is still noted"
+            yield "something is still staging, or a source line is still set"
 
     def step(self, step: Any) -> Iterator[str]:
         """Press keys in the stepper or the browser of stages; each screen fits."""

@@ -245,8 +245,8 @@ def walked() -> Recording:
     return recorded(lambda: minijax.grad(traced)(w, x), retrace=True)
 
 
-@pytest.mark.parametrize(("keys", "there", "said"), WALKS)
-def test_enter_walks_to_origins_and_backspace_returns(walked, keys, there, said):
+@pytest.mark.parametrize(("keys", "there", "expected"), WALKS)
+def test_enter_walks_to_origins_and_backspace_returns(walked, keys, there, expected):
     stepper = Stepper(Step(walked))
     assert stepper.cursor.to_bind(primitive="reduce_sum")
     actions = {name: key.action for _, group in KEYS for key in group for name in key.keys}
@@ -260,7 +260,7 @@ def test_enter_walks_to_origins_and_backspace_returns(walked, keys, there, said)
     node = stepper.cursor.moment.node
     operation = f"{node.primitive} {node.expression}" if isinstance(node, BindRecord) else ""
     assert f"{operation} {stepper.cursor.moment.kind}".strip() == there
-    assert stepper.message[1].startswith(said) and bool(said) == bool(stepper.message[1])
+    assert stepper.message[1].startswith(expected) and bool(expected) == bool(stepper.message[1])
 
 
 def test_enter_at_an_error_leads_to_the_operands_at_fault():
@@ -351,8 +351,8 @@ def test_a_search_without_a_match_says_so_and_stays(step):
 @pytest.mark.parametrize("key", [ESCAPE, CTRL_C])
 def test_an_interrupted_search_reports_its_progress(step, key):
     stepper = Stepper(step)
-    said: list[str] = []
-    stepper.say = lambda text, role="": said.append(text)  # type: ignore[method-assign]
+    messages: list[str] = []
+    stepper.say = lambda text, role="": messages.append(text)  # type: ignore[method-assign]
     with create_pipe_input() as keyboard:
 
         def endless(backwards: bool = False) -> bool:
@@ -365,7 +365,7 @@ def test_an_interrupted_search_reports_its_progress(step, key):
         stepper.cursor.to_nonfinite = endless  # type: ignore[method-assign]
         keyboard.send_text("ss!")
         StepperApp(stepper, STYLE, None, keyboard, DummyOutput()).run()
-    assert "stopped: nothing in the first 3 of 7,000 moments; the key . begins anew" in said
+    assert "stopped: nothing in the first 3 of 7,000 moments; the key . begins anew" in messages
     assert stepper.cursor.position == 3
 
 
@@ -476,7 +476,7 @@ def pressed_on(stepper: Stepper, *keys: str) -> Stepper:
 def test_expressions_use_the_names_of_a_moment(step, loop):
     stepper = Stepper(step)
     stepper.last()
-    for expression, said, role in (
+    for expression, expected, role in (
         ("x * 2.0", "x * 2.0 = 6.0", "good"),
         ("float(jnp.sin(x)) > 0 and np.pi > y", "= True", "good"),
         ("[x, y]", "= [array(3., dtype=float32), array(0.28224, dtype=float32)]", "good"),
@@ -486,7 +486,7 @@ def test_expressions_use_the_names_of_a_moment(step, loop):
     ):
         stepper.values.ask_expression()
         stepper.answer(expression)
-        assert said in stepper.message[1] and stepper.message[0] == role, (expression, stepper.message)
+        assert expected in stepper.message[1] and stepper.message[0] == role, (expression, stepper.message)
     stepper.first()
     stepper.values.ask_expression()
     stepper.answer("y + 1.0")
@@ -496,10 +496,10 @@ def test_expressions_use_the_names_of_a_moment(step, loop):
     stepper.back()
     assert all(named.name != "y" for named in named_until(stepper.values.known, stepper.values.at))
     yet = f"no value yet at this moment; its first is at step {first}"
-    for expression, said in (("y + 1.0", yet), ("zz", "no variable zz")):
+    for expression, expected in (("y + 1.0", yet), ("zz", "no variable zz")):
         stepper.values.ask_watch()
         stepper.answer(expression)
-        assert said in stepper.message[1]
+        assert expected in stepper.message[1]
     mapped = Stepper(loop)
     mapped.last()
     mapped.values.ask_expression()

@@ -106,8 +106,8 @@ def stepper_of(name: str) -> Stepper:
 def test_the_screen_shows_a_value_and_its_provenance(name, size, golden):
     shown = screen(stepper_of(name), *size)
     words = " ".join(shown.split())
-    for said in SAID[name]:
-        assert said in words
+    for expected in SAID[name]:
+        assert expected in words
     golden(f"screens/{name}_{size[0]}.txt", shown)
 
 
@@ -129,13 +129,13 @@ def test_the_row_whose_cotangent_changed_last_is_selected():
     assert seen == ["", "jnp.sum(y * h)", "y * h", "h", "y", "w2", "h", "x @ w1", "w1"]
 
 
-@pytest.mark.parametrize(("call", "said"), [("shared", "with y"), ("alone", "")])
-def test_a_cotangent_shared_by_two_values_is_marked(call, said):
+@pytest.mark.parametrize(("call", "expected"), [("shared", "with y"), ("alone", "")])
+def test_a_cotangent_shared_by_two_values_is_marked(call, expected):
     stepper = stopped(Stop(LAYERS, f"%step grad({call})(w)", lambda stepper: stepper.last()))
     backward = passes_of(stepper.recording)[0]
     assert "y and err" in backward.names.values()
     rows = rows_of_values(stepper)
-    assert [row.endswith(" with y") for row in rows if row[2:].startswith("err  ")] == [bool(said)]
+    assert [row.endswith(" with y") for row in rows if row[2:].startswith("err  ")] == [bool(expected)]
     assert not any(" with " in row for row in rows if row[2:].startswith(("y  ", "w1  ")))
     product = jnp.arange(6.0).reshape(2, 3) / 6 @ jnp.linspace(-1.0, 1.0, 9).reshape(3, 3)
     number = next(each for each in backward.recorded.primals if naming_of(stepper.recording).name(each) == "y")

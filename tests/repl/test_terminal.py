@@ -105,8 +105,8 @@ def test_ctrl_c_during_compilation(terminal):
     terminal.enter("def big(x):\rfor i in range(6000): x = sin(x) * (1.0 + i)\rreturn x\r\r")
     terminal.enter("low = jit(big).lower(1.)")
     terminal.enter("from minijax.backend import pjrt; from minijax.repl import interruptible")
-    said = "lambda work: interruptible.elsewhere(lambda: (print('at' + ' compiling'), work())[1])"
-    terminal.enter(f"pjrt.run_elsewhere = {said}")  # XLA's thread has started
+    text = "lambda work: interruptible.elsewhere(lambda: (print('at' + ' compiling'), work())[1])"
+    terminal.enter(f"pjrt.run_elsewhere = {text}")  # XLA's thread has started
     terminal.send("low.compile()\r")
     terminal.wait_for("at compiling")
     terminal.send(CTRL_C)
@@ -196,9 +196,9 @@ def test_the_mock_session(tmp_path, golden):
             terminal.resize(WIDER, 200)
         terminal.enter(line)
     # keys: show a panel of the last line in full, fold it away, and switch all panels off
-    for key, said in (("\x1bOS", "F4 again folds it away"), ("\x1bOS", "jaxpr: folded away"), ("\x1bOQ", "panels off")):
+    for key, note in (("\x1bOS", "F4 again folds it away"), ("\x1bOS", "jaxpr: folded away"), ("\x1bOQ", "panels off")):
         terminal.send(key)
-        terminal.wait_for(said)
+        terminal.wait_for(note)
     terminal.wait_for_last(f"in [{len(SESSION) + 1}]:")
     # the stand-in terminal cuts rows from before the resize; the first screen has them
     begin = f"in [{RESIZED}]"

@@ -119,7 +119,7 @@ def changed_in_files(recording):
     text = json.dumps(storage.to_json(kept))
     loaded = [storage.from_json(json.loads(text)), chunks.read(chunks.written(kept))]
     cursors = [Cursor(each) for each in (recording, *loaded)]
-    found, said = set(), False
+    found, first_only = set(), False
     for position in range(len(cursors[0].moments)):
         for cursor in cursors:
             cursor.go(position)
@@ -129,13 +129,13 @@ def changed_in_files(recording):
                 if each is not None:
                     ledger(cursor.recording).iterations[each.mesh.key] = device
             live, *others = [" ".join(" ".join(_text(cursor, width)).split()) for cursor in cursors]
-            said |= FIRST_TURNS in others[0]
+            first_only |= FIRST_TURNS in others[0]
             if any("".join(other.split(f"{FIRST_TURNS} ")) != live for other in others):
                 found.add(position)
         for each in filter(None, shown):
             for one in (recording, *loaded):
                 ledger(one).iterations.pop(each.mesh.key, None)
-    return sorted(found), said
+    return sorted(found), first_only
 
 
 def main():

@@ -140,17 +140,17 @@ def rebuilt(parts, directory, addresses, size=-1):
         packed = zlib.compress(part)
         address[:3] = [len(out), len(packed), size if part is parts[0] and size >= 0 else len(part)]
         out += packed
-    said = json.dumps(directory).encode()
-    begin, packed = len(out), zlib.compress(said)
+    text = json.dumps(directory).encode()
+    begin, packed = len(out), zlib.compress(text)
     out += packed
-    out += chunks._END.pack(begin, len(packed), len(said))
+    out += chunks._END.pack(begin, len(packed), len(text))
     return bytes(out) + chunks._SUM.pack(zlib.crc32(out))
 
 
-def refused(said, change=lambda parts, directory: None, size=-1):
+def refused(expected, change=lambda parts, directory: None, size=-1):
     parts, directory, addresses = opened(chunks.written(recording_of("gradient")))
     change(parts, directory)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=expected):
         loaded = chunks.read(rebuilt(parts, directory, addresses, size))
         sum(1 for _ in loaded.walk())
         list(loaded.lives)

@@ -245,12 +245,12 @@ def test_the_check_widens_all_floats_or_gives_a_reason():
 
 def test_odd_command_lines():
     session = batch.new_session({})
-    for line, said in (
+    for line, expected in (
         ("%", "there is no command %. %help lists them all"),
         ("%  grad\tsin(3.0)", "gradient"),
         ("%jaxpr x\0", "is none"),
     ):
-        assert said in plain(session.run_line(line).shown)
+        assert expected in plain(session.run_line(line).shown)
 
 
 def test_the_tools_import_no_front_end():

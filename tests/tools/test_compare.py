@@ -79,18 +79,18 @@ def test_programs_run_on_jax(session, text):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("pull(1.0)", "VJP"),
         ("either(2.0, True)", "VJP"),
         ("minijax.tools.record(f, 3.0)", "record: a function of minijax's own"),
     ],
 )
-def test_code_that_cannot_be_carried_over_is_named(session, text, said):
-    with pytest.raises(Unmapped, match=said):
+def test_code_that_cannot_be_carried_over_is_named(session, text, expected):
+    with pytest.raises(Unmapped, match=expected):
         both(session, text)[1].call()
     shown = plain(session.run_line(f"%compare {text}").shown, 200)
-    assert "cannot be carried over to JAX" in shown and said in shown and "minijax" in shown
+    assert "cannot be carried over to JAX" in shown and expected in shown and "minijax" in shown
 
 
 def test_jaxs_error_is_shown_and_the_session_goes_on(session):
@@ -140,14 +140,14 @@ def test_figures(session):
 
 
 def test_values_of_different_kinds_are_reported():
-    def said(a, b):
+    def report(a, b):
         return "".join(piece for _, piece in measure.value_row(a, b).body[0])
 
-    assert "JAX int32[]" in said(np.float32(1), np.int32(1))
-    assert "minijax gives 2 arrays, JAX 1" in said((1.0, 2.0), 1.0)
-    assert said({"a": np.ones(3)}, {"a": np.ones(3)}) == "the same, to the last bit"
-    assert said("same", "same") == "the same, to the last bit"
-    assert "only arrays are compared" in said(len, len) and "JAX a str" in said("one", "other")
+    assert "JAX int32[]" in report(np.float32(1), np.int32(1))
+    assert "minijax gives 2 arrays, JAX 1" in report((1.0, 2.0), 1.0)
+    assert report({"a": np.ones(3)}, {"a": np.ones(3)}) == "the same, to the last bit"
+    assert report("same", "same") == "the same, to the last bit"
+    assert "only arrays are compared" in report(len, len) and "JAX a str" in report("one", "other")
 
 
 @pytest.mark.parametrize("command", ["%time", "%compare"])

@@ -226,7 +226,7 @@ def test_why_shows_misses_from_before_the_session(session):
 def test_why_explains_a_trace_of_real_jax(caplog):
     session = batch.new_session({})
     shown(session, "import jax, jax.numpy as rnp", "f = jax.jit(lambda x, n=1: rnp.sin(x) * n, static_argnums=1)")
-    for line, said in (
+    for line, expected in (
         ("f(1.0)", "<lambda> was traced (jax) why JAX had not seen this function before at <minijax-3>:1"),
         ("f(1.0)", "asked no cache of minijax, and real JAX traced nothing new in it; it tells no hits"),
         ("f(rnp.ones(3)); f(rnp.ones(4))", "why x: f32[3] became f32[4] at <minijax-7>:1"),
@@ -234,7 +234,7 @@ def test_why_explains_a_trace_of_real_jax(caplog):
         ("for i in range(2): jax.jit(lambda p: p)(1.0)", "advice Define the function once"),
     ):
         text = " ".join(shown(session, line, "%why").split())
-        assert said in text, text
+        assert expected in text, text
     assert "x: f32[3] became f32[5]" in shown(session, "%why --history")
     text = shown(session, "%why f(2.0)")
     assert "whether JAX would trace this call of f" in text and "f32[3] became f32[4]" in text

@@ -13,7 +13,7 @@ from minijax.tools.documents.document import plain
 from minijax.tools.recording import storage
 
 
-def said(session, line):
+def answer(session, line):
     return plain(session.run_line(line).shown, 300)
 
 
@@ -26,7 +26,7 @@ def session():
 
 
 def test_the_page_has_every_input_and_its_output(session, tmp_path):
-    assert "wrote 5 inputs to" in said(session, f"%export {tmp_path}/it.html")
+    assert "wrote 5 inputs to" in answer(session, f"%export {tmp_path}/it.html")
     page = (tmp_path / "it.html").read_text("utf-8")
     text = re.sub(r"<[^>]*>", "", page)
     for words in (
@@ -44,7 +44,7 @@ def test_the_page_has_every_input_and_its_output(session, tmp_path):
 
 
 def test_the_page_may_run_one_script_and_load_nothing(session, tmp_path):
-    said(session, f"%export {tmp_path}/it.html")
+    answer(session, f"%export {tmp_path}/it.html")
     page = (tmp_path / "it.html").read_text("utf-8")
     scripts = re.findall(r"<script>(.*?)</script>", page, re.S)
     assert len(scripts) == 1
@@ -56,7 +56,7 @@ def test_the_page_may_run_one_script_and_load_nothing(session, tmp_path):
 
 
 def test_the_data_of_a_session(session, tmp_path):
-    said(session, f"%export {tmp_path}/it.json")
+    answer(session, f"%export {tmp_path}/it.json")
     data = json.loads((tmp_path / "it.json").read_text("utf-8"))
     assert data["format"] == "minijax-session" and data["version"] == 1
     inputs = data["inputs"]
@@ -74,23 +74,23 @@ def test_files_that_exist(session, tmp_path):
     path = tmp_path / "a name with spaces.html"
     path.write_text("mine")
     path.chmod(0o640)
-    assert "exists; --force writes over it" in said(session, f"%export {path}")
+    assert "exists; --force writes over it" in answer(session, f"%export {path}")
     assert path.read_text() == "mine"
-    assert "wrote" in said(session, f"%export '{path}' --force")
+    assert "wrote" in answer(session, f"%export '{path}' --force")
     assert path.read_text("utf-8").startswith("<!DOCTYPE html>") and path.stat().st_mode & 0o777 == 0o640
     assert os.listdir(tmp_path) == [path.name]
     link = tmp_path / "link.html"
     link.symlink_to(path)
-    said(session, f"%export {link} --force")
+    answer(session, f"%export {link} --force")
     assert link.is_symlink()
 
 
 def test_home_and_folders(session, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert "wrote" in said(session, "%export ~/it.json") and (tmp_path / "it.json").exists()
+    assert "wrote" in answer(session, "%export ~/it.json") and (tmp_path / "it.json").exists()
     (tmp_path / "folder.html").mkdir()
-    assert "is a folder" in said(session, "%export ~/folder.html --force")
-    assert "there is no folder" in said(session, "%export ~/none/it.html")
+    assert "is a folder" in answer(session, "%export ~/folder.html --force")
+    assert "there is no folder" in answer(session, "%export ~/none/it.html")
 
 
 def test_a_failure_leaves_nothing_behind(session, tmp_path, monkeypatch):
@@ -98,10 +98,10 @@ def test_a_failure_leaves_nothing_behind(session, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    assert "cannot write" in said(session, f"%export {tmp_path}/it.html")
+    assert "cannot write" in answer(session, f"%export {tmp_path}/it.html")
     assert os.listdir(tmp_path) == []
 
 
 def test_nothing_to_write(tmp_path):
-    assert "nothing to write yet" in said(new_session({}), f"%export {tmp_path}/it.html")
-    assert "nothing has been recorded in full yet" in said(new_session({}), f"%export {tmp_path}/it.html --recording")
+    assert "nothing to write yet" in answer(new_session({}), f"%export {tmp_path}/it.html")
+    assert "nothing has been recorded in full yet" in answer(new_session({}), f"%export {tmp_path}/it.html --recording")

@@ -41,11 +41,11 @@ def test_compressed_files_are_read_back(tmp_path):
     storage.save(recording, tmp_path / "a.json.xz")
     assert storage.to_json(storage.load(tmp_path / "a.json.xz")) == storage.to_json(recording)
     data = (tmp_path / "a.json.xz").read_bytes()
-    for wrong, said in (
+    for wrong, expected in (
         (data[:-9], "cut off"),
         (data[:300] + b"?" + data[301:], "damaged"),
         (b"\xfd7zXZ\x00", "cut off"),
     ):
         (tmp_path / "b").write_bytes(wrong)
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=expected):
             storage.load(tmp_path / "b")

@@ -110,7 +110,7 @@ def test_programs_written_for_jax_give_the_same_values_as_jax(session, line):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         ("%log jax.grad(lambda x: jnp.dot(weights, x) * model.w[0])(weights + 1.0)", "dot_general(weights, x)"),
         ("%hlo loss(params, weights) --links", "<minijax-1>:6"),
@@ -119,10 +119,10 @@ def test_programs_written_for_jax_give_the_same_values_as_jax(session, line):
         ("%jaxpr jax.random.normal(jax.random.key(0), (3,)) --static 1", "random_bits"),
     ],
 )
-def test_commands_watch_programs_written_for_jax(session, line, said):
+def test_commands_watch_programs_written_for_jax(session, line, expected):
     outcome = session.run_line(line)
     text = " ".join(plain(outcome.shown, 400).split())
-    assert outcome.error is None and said in text, text
+    assert outcome.error is None and expected in text, text
     assert text.endswith("carried over from JAX") or "carried over from JAX; kept whole" in text
 
 

@@ -120,8 +120,8 @@ def test_counts_are_complete_beyond_the_bound_of_details(monkeypatch):
     assert len(recording.modules) == len(recording.executables) == 4 and len(recording.jaxprs) == 3
     assert "more characters were not kept" in recording.modules[0].text
     shown = plain(panels.summary(recording, everything=True), 400)
-    for said in ("5 lowered programs", "4 cache misses", "14 cache hits", "2 rules written by hand"):
-        assert said in shown
+    for expected in ("5 lowered programs", "4 cache misses", "14 cache hits", "2 rules written by hand"):
+        assert expected in shown
     cut = dict(recording.cut)
     assert f"{cut['tracers']} of them not described" in shown and f"+{cut['jaxprs']} more not kept" in shown
     assert "and 4 more misses, which were counted and not kept" in plain(why_document(recording), 200)

@@ -73,7 +73,7 @@ def test_errors_show_user_frames_and_the_message(session):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         ("%origin inner", "%origin outer(2.0) --of inner"),
         ("%values inner + 1", "inner is a variable inside outer(2.0), recorded before, not one of yours: %values"),
@@ -86,13 +86,13 @@ def test_errors_show_user_frames_and_the_message(session):
         ("outr(2.0)", "NameError: name 'outr' is not defined. Did you mean outer?"),
     ],
 )
-def test_unknown_names_are_searched_in_the_last_recordings(session, line, said):
+def test_unknown_names_are_searched_in_the_last_recordings(session, line, expected):
     session.run_line("def outer(x): inner = jnp.sin(x) * 2.0; return inner + x")
     session.run_line("%log outer(2.0)")
     session.run_line("%log outer()")  # fails before the engine runs, so it leaves no recording
     before = list(session.recordings)
     outcome = session.run_line(line)
-    assert said in shown(outcome) and session.recordings == before and stack_depth() == 0
+    assert expected in shown(outcome) and session.recordings == before and stack_depth() == 0
 
 
 def test_a_stepper_computes_values_of_a_traced_program(session):

@@ -56,7 +56,7 @@ def test_reading_a_settings_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         (b"panels = [", "are not used"),
         (b"\xff\xfe", "are not used"),
@@ -68,12 +68,12 @@ def test_reading_a_settings_file(tmp_path):
         (b"#" * (1 << 21), "larger than"),
     ],
 )
-def test_a_bad_setting_in_the_file_only_warns(tmp_path, content, said):
+def test_a_bad_setting_in_the_file_only_warns(tmp_path, content, expected):
     path = tmp_path / "config.toml"
     path.write_bytes(content)
     settings = Settings()
     warnings = load(settings, path)
-    assert len(warnings) == 1 and said in warnings[0] and str(path) in warnings[0]
+    assert len(warnings) == 1 and expected in warnings[0] and str(path) in warnings[0]
     assert settings.changed() == {}
 
 

@@ -172,8 +172,8 @@ def test_a_failed_line_runs_again_and_opens_at_its_exception(session):
         assert len(session.namespace["ran"]) == 1
         assert outcome.step.recording.source == line and "was run again" in outcome.step.note
         cursor = Cursor(*place(outcome.step))
-        said = stepping.moment_line(cursor.moment, naming_of(cursor.recording))
-        assert "AttributeError" in plain(document(Text((said,))))
+        text = stepping.moment_line(cursor.moment, naming_of(cursor.recording))
+        assert "AttributeError" in plain(document(Text((text,))))
         # it is now the last full recording: the line does not run a third time
         again = session.run_line("%step")
         assert again.step is not None and again.step.recording is outcome.step.recording
@@ -205,7 +205,7 @@ def test_a_truncated_recording_is_marked_where_it_ends(monkeypatch):
     kept = max(node.at for _, node in recording.walk())
     assert recording.events > 40 and kept <= 25
     for each in (recording, storage.from_json(storage.to_json(recording))):
-        said = f"recording stopped here: {each.events - 25} of {each.events} events are missing"
+        text = f"recording stopped here: {each.events - 25} of {each.events} events are missing"
         cursor = Cursor(each)
         assert "recording stopped before the end" in plain(stepping.status(cursor))
         cursor.last()
@@ -219,7 +219,7 @@ def test_a_truncated_recording_is_marked_where_it_ends(monkeypatch):
             page_note(payload(each)),
         )
         for view in views:
-            assert said in view and "the end" not in view.replace("before the end", ""), view
+            assert text in view and "the end" not in view.replace("before the end", ""), view
         assert f"{each.events - 25} of {each.events} events were only counted" in plain(panels.summary(each))
 
 
@@ -255,8 +255,8 @@ def test_linked_programs_mark_the_equation_of_a_moment_or_line():
     line = next(i for i, each in enumerate(programs.panes[pane].lines) if "subtract" in each)
     chosen = stepping_programs.at_line(programs, pane, line)
     assert "sub" in plain(stepping_programs.linked_pane(programs, 1, chosen)).partition("•")[2].partition("\n")[0]
-    said = "".join(text for _, text in stepping_programs.selection_line(programs, chosen))
-    assert "eqn 3" in said and "sub" in said
+    selected = "".join(text for _, text in stepping_programs.selection_line(programs, chosen))
+    assert "eqn 3" in selected and "sub" in selected
     nothing = stepping_programs.at_line(programs, pane, 0)
     assert "no equation" in "".join(text for _, text in stepping_programs.selection_line(programs, nothing))
 

@@ -62,7 +62,7 @@ def test_deep_trees_and_documents_are_saved_without_recursion():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("", "it is no JSON, or was cut off"),
         ("\x00\xff", "it is no JSON, or was cut off"),
@@ -75,12 +75,12 @@ def test_deep_trees_and_documents_are_saved_without_recursion():
         ('{"format": "minijax-recording", "version": 1}', "no fields and records"),
     ],
 )
-def test_files_without_a_recording_are_refused(text, said, tmp_path):
+def test_files_without_a_recording_are_refused(text, expected, tmp_path):
     path = tmp_path / "bad.json"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(ValueError, match="bad.json cannot be read as a recording: ") as caught:
         storage.load(path)
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_a_truncated_file_is_refused(tmp_path):
@@ -95,7 +95,7 @@ def test_a_truncated_file_is_refused(tmp_path):
         storage.from_json({**data, "records": data["records"][:-1]})
 
 
-def refused(said, **changes):
+def refused(expected, **changes):
     data = {
         "format": "minijax-recording",
         "version": 1,
@@ -109,7 +109,7 @@ def refused(said, **changes):
         "documents": [],
         **changes,
     }
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=expected):
         storage.from_json(data)
 
 
@@ -182,7 +182,7 @@ def test_fields_of_later_minor_versions_are_ignored():
 
 
 @pytest.mark.parametrize(
-    "change, said",
+    "change, expected",
     [
         ({"axes": (("i", 3),)}, "as many values as devices"),
         ({"axes": ()}, "no devices"),
@@ -190,7 +190,7 @@ def test_fields_of_later_minor_versions_are_ignored():
         ({"meeting": Meeting("psum", "psum", "all", "", ("i",), ((0, 2),))}, "devices meet that there are not"),
     ],
 )
-def test_values_per_device_are_saved_and_checked(change, said):
+def test_values_per_device_are_saved_and_checked(change, expected):
     texts = [DeviceTextRecord(((12, (("value", str(i)),)),)) for i in range(2)]
     column = DeviceValueRecord("x", "f32[]", ("i",), False, "", 1, texts[0], tuple(texts))
     meeting = Meeting("psum", "psum", "all", "", ("i",), ((0, 1),))
@@ -201,5 +201,5 @@ def test_values_per_device_are_saved_and_checked(change, said):
         if each is shown:
             assert storage.from_json(data) == recording
         else:
-            with pytest.raises(ValueError, match=said):
+            with pytest.raises(ValueError, match=expected):
                 storage.from_json(data)

@@ -27,7 +27,7 @@ def session():
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "expected"),
     [
         ("%nan  jnp.log(x - 3.0)", "1:6 (<module>)"),
         ("%nan (lambda y: jnp.log(y))(0.0)", "1:16 (<lambda>)"),
@@ -36,8 +36,8 @@ def session():
         ("%jaxpr --source (lambda y: sin(y))(x)", ":1:27 (<lambda>)"),
     ],
 )
-def test_places_refer_to_the_command_line(session, line, told):
-    assert told in plain(session.run_line(line).shown, 400)
+def test_places_refer_to_the_command_line(session, line, expected):
+    assert expected in plain(session.run_line(line).shown, 400)
 
 
 def staged(session, text, static=None):

@@ -76,10 +76,10 @@ def test_every_stop(walk):
         assert f"{part + 1}.{stop + 1} " in page and "did not expect" not in page
         assert ("Error" in page) == about.fails
         if about.after:
-            said = " ".join(page.split())
+            text = " ".join(page.split())
             for words in re.split(r"\{[^{}]+\}", about.after):
-                assert words.strip() in said
-            assert "?" not in said[said.rindex(words.strip()) - 40 :]
+                assert words.strip() in text
+            assert "?" not in text[text.rindex(words.strip()) - 40 :]
         for line, expected in FIGURES.items():
             if about.line.startswith(line) or line in about.line.split("\n"):
                 assert_close(value, expected)
@@ -120,9 +120,9 @@ def test_stopping_the_tour_restores_user_names():
     pages = [page]
     while session.tour.stop < 4:
         pages.append(shown_text(session.run_line("%tour next")))
-    said = " ".join("".join(pages).split())
-    told = re.findall(r"The tour uses the names? ([\w, ]+) from here on", said)
-    assert sorted(name for each in told for name in each.split(", ")) == ["f", "sin", "x", "y"]
+    text = " ".join("".join(pages).split())
+    uses = re.findall(r"The tour uses the names? ([\w, ]+) from here on", text)
+    assert sorted(name for each in uses for name in each.split(", ")) == ["f", "sin", "x", "y"]
     assert "yours" not in shown_text(session.run_line("%tour 1.2"))
     for line in ("%tour 1.5", "x = 'changed'", "new = y", "unrelated = 8", "%push vmap q=[1., 2.]", "1 / 0"):
         session.run_line(line)

@@ -65,11 +65,11 @@ def test_a_saved_recording_shows_the_same(monkeypatch):
     here = strings(payload(recording, highlight))
     # the same without values, which stay in the recording process
     monkeypatch.setattr(page_part, "at_hand", lambda recording: None)
-    told = payload(recording, highlight)
-    assert payload(loaded, highlight) == told
-    lacking = strings(told)
-    assert any(said.startswith("opened from a file") for said in lacking - here)
-    assert any(said.startswith("all ") for said in here - lacking)
+    without_values = payload(recording, highlight)
+    assert payload(loaded, highlight) == without_values
+    lacking = strings(without_values)
+    assert any(each.startswith("opened from a file") for each in lacking - here)
+    assert any(each.startswith("all ") for each in here - lacking)
 
 
 def strings(data):
@@ -86,8 +86,8 @@ def test_cut_records_are_counted_with_the_command_for_more():
     data = payload(recording, most=50)
     signs = {sign: data["moves"].count(sign) for sign in "(.)"}
     assert signs["("] + signs["."] == 50 and signs["("] == signs[")"]
-    said = f"cut here: {total - 50:,} of {total:,} records are missing; %export FILE.html --recording writes more"
-    assert text_of(data, data["note"]).startswith(said)
+    text = f"cut here: {total - 50:,} of {total:,} records are missing; %export FILE.html --recording writes more"
+    assert text_of(data, data["note"]).startswith(text)
     assert f"... {total - 50:,} more records" in widget_html(recording, most=50)
     assert len(embedded(data)) < len(embedded(payload(recording))) / 4
 

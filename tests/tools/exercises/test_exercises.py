@@ -60,8 +60,8 @@ def test_wrong_answers_get_the_hint_of_their_mistake(name):
     for code, words in (("", ""), *WRONG[name]):
         with pytest.raises(NotYet) as refused:
             exercise.check(Answer(begun(exercise, code)))
-        said = str(refused.value)
-        assert words in said, (code, said)
+        text = str(refused.value)
+        assert words in text, (code, text)
         assert stack_depth() == 0
         hints[code] = words
     assert len(set(hints.values())) == len(hints)
@@ -75,8 +75,8 @@ def test_an_exercise_from_the_list_to_its_solution():
     assert "1 not yet. 0 is too few" in page(session, "%tour check") and session.namespace["answer"] == (0, 0)
     assert "This is the start code still" in page(session, "%tour check")
     session.run_line("answer = (9, 8)")
-    said = page(session, "%tour check")
-    assert "dce reads the program backwards" in said and "start code" not in said and "%tour hint: 3 left" in said
+    text = page(session, "%tour check")
+    assert "dce reads the program backwards" in text and "start code" not in text and "%tour hint: 3 left" in text
     assert "1 ~ Predict the jaxpr open" in page(session, "%tour exercises")
     hints = [page(session, "%tour hint") for _ in range(3)]
     assert "hint 1 What would Python do?" in hints[0] and "hint 2" not in hints[0] and "2 left" in hints[0]
@@ -97,8 +97,8 @@ def test_user_names_are_restored_and_answers_are_kept():
     opened = page(session, "%tour ex 2")
     assert "The exercise uses the names grow, lax; yours come back at %tour stop." in opened
     session.run_line("def grow(x, rates): return lax.scan(lambda x, r: (x + r * jnp.sin(x), None), x, rates)[0]")
-    said = page(session, "%tour ex 1")
-    assert "Yours again: grow." in said and "lax" not in said.partition("answer = ")[2]
+    text = page(session, "%tour ex 1")
+    assert "Yours again: grow." in text and "lax" not in text.partition("answer = ")[2]
     assert page(session, "grow(1)") == "'mine'"
     assert "What you had written is back" in page(session, "%tour ex 2")
     assert "2 ✓ right." in page(session, "%tour check")
@@ -121,15 +121,15 @@ def test_an_exception_in_an_answer_keeps_its_traceback():
     page(session, "%tour ex 3")
     session.run_line("def sinmul_jvp(primals, tangents):\n    return None, jnp.ones(3) + jnp.ones(2)")
     outcome = session.run_line("%tour check")
-    said = " ".join(plain(outcome.shown, 80).split())
-    assert outcome.error is not None and "raised an exception when it was tried" in said
-    assert "in sinmul_jvp" in said and "jnp.ones(3) + jnp.ones(2)" in said
+    text = " ".join(plain(outcome.shown, 80).split())
+    assert outcome.error is not None and "raised an exception when it was tried" in text
+    assert "in sinmul_jvp" in text and "jnp.ones(3) + jnp.ones(2)" in text
     assert stack_depth() == 0 and session.run_line("%tour check").error is not None
     # a message that names the mistake, with a traceback into the answer
     page(session, "%tour ex 5")
     session.run_line("def overlap_batch(args, dims): return jnp.sum(args[0] * args[1], axis=1), len(dims[7:9]) / 0")
-    said = page(session, "%tour check")
-    assert "For in_axes (0, 0), with f32[2,3] and f32[2,3], overlap_batch raised" in said and "ZeroDivision" in said
+    text = page(session, "%tour check")
+    assert "For in_axes (0, 0), with f32[2,3] and f32[2,3], overlap_batch raised" in text and "ZeroDivision" in text
     # closing the exercises removes their primitives
     assert known_primitives() != before
     page(session, "%tour stop")
@@ -196,8 +196,8 @@ def test_ipython_cells_answer_exercises(shell):
     def run(line):
         with capture_output() as captured:
             result = shell.run_cell(line)
-        said = captured.stdout if result.result is None else repr(result.result)
-        return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", said).split())
+        text = captured.stdout if result.result is None else repr(result.result)
+        return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())
 
     assert "The exercise uses the name norm" in run("%tour ex safe-where")
     run("%tour edit")

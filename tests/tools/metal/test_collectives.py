@@ -175,10 +175,10 @@ def test_collectives_are_ascribed_to_equations_with_a_reason():
     assert (kind, size, axes, count, primitive) == ("all-reduce", 2, ["y"], 2 * 8 * 4, "dot_general")
     assert "along y" in reason
     # a branch is no loop; a collective within a loop runs once per iteration
-    said, inside, _ = found["chosen"]
-    assert {"branch"} <= {*inside} <= {"branch", ""} and said.endswith(" a call, and all branches")
-    said, inside, times = found["turned"]
-    assert "loop" in inside and "branch" not in inside and said.endswith(" a call")
+    text, inside, _ = found["chosen"]
+    assert {"branch"} <= {*inside} <= {"branch", ""} and text.endswith(" a call, and all branches")
+    text, inside, times = found["turned"]
+    assert "loop" in inside and "branch" not in inside and text.endswith(" a call")
     assert {each for each, where in zip(times, inside, strict=True) if where == "loop"} == {3}
     assert [each[0] for each in found["gathered"]] == ["all-gather"]
     assert found["gathered"][0][2] == ["x"]

@@ -186,13 +186,13 @@ def test_a_line_has_one_colour_in_every_text():
     assert coloured(Document(tuple(views.one_pass(found.descent, last, 99)))) <= short
     for pane in (linked.stablehlo, linked.hlo):
         name = os.path.basename(__file__)
-        said = coloured(Document((link_views.annotated(linked, pane),)))
-        assert said and said <= {(role, f"{name}:{number}") for number, role in roles.items()}
+        marks = coloured(Document((link_views.annotated(linked, pane),)))
+        assert marks and marks <= {(role, f"{name}:{number}") for number, role in roles.items()}
     for i, pane in enumerate(linked.panes):
         shown = coloured(programs.linked_pane(linked, i, programs.Selection()))
         named = {(role, str(number)) for number, role in roles.items()}
         # a line for several Python lines has the colour of the first
-        wanted = named if pane.language == "python" else short | {(role, f"{said}+") for role, said in short}
+        wanted = named if pane.language == "python" else short | {(role, f"{mark}+") for role, mark in short}
         assert shown and shown <= wanted
     # a fusion lists its equations by name, at the end of the program and where it is selected
     (fusion,) = (i for i, each in enumerate(linked.hlo.lines) if " fusion(" in each)
@@ -200,8 +200,8 @@ def test_a_line_has_one_colour_in_every_text():
     listed = plain(Document(tuple(link_views.fused_rows(linked))))
     assert hlo.instruction_name(linked.hlo.lines[fusion]) in listed and ", ".join(dict.fromkeys(held)) in listed
     chosen = programs.at_line(linked, len(linked.panes) - 1, fusion)
-    said = "".join(piece for _, piece in programs.selection_line(linked, chosen))
-    assert "fusion = " in said and f"of line {first}" in said and all(name in said for name in held)
+    selected = "".join(piece for _, piece in programs.selection_line(linked, chosen))
+    assert "fusion = " in selected and f"of line {first}" in selected and all(name in selected for name in held)
 
 
 @pytest.mark.parametrize("name", ["network", "scan", "JAX: attention"])
@@ -246,7 +246,7 @@ def test_instructions_without_counts_show_none():
 
 
 @pytest.mark.parametrize(
-    ("flops", "moved", "runs", "said"),
+    ("flops", "moved", "runs", "expected"),
     [
         (5e8, 1e6, 1.0, "compute 50%"),
         (1e3, 5e7, 1.0, "memory 50%"),
@@ -257,9 +257,9 @@ def test_instructions_without_counts_show_none():
         (0.0, 0.0, 1.0, "–"),
     ],
 )
-def test_the_limit_of_an_instruction(flops, moved, runs, said):
+def test_the_limit_of_an_instruction(flops, moved, runs, expected):
     each = roofline.Measured("dot", "dot", runs, 1e-3, 0.0, flops, 0.0, moved, ())
-    assert roofline_view._limit(roofline.Limits(1e12, 1e11), each)[1] == said
+    assert roofline_view._limit(roofline.Limits(1e12, 1e11), each)[1] == expected
 
 
 def test_programs_with_the_same_name_are_distinguished():

@@ -119,10 +119,10 @@ def test_each_moment_belongs_to_one_part(call, expected):
 
 
 def test_an_instruction_ends_at_its_end_event_or_at_the_next_start():
-    said = {"hlo_module": "jit_f", "program_id": 1, "run_id": 2, "device_ordinal": 0}
+    stats = {"hlo_module": "jit_f", "program_id": 1, "run_id": 2, "device_ordinal": 0}
     events = [
-        [Event("sin", 0, 10, hlo_op="sin", _p=7, **said), Event("end: cos", 95, 96, _c=8)],
-        [Event("cos", 30, 40, hlo_op="cos", _p=8, **said), Event("add", 60, 61, hlo_op="add", _p=9, **said)],
+        [Event("sin", 0, 10, hlo_op="sin", _p=7, **stats), Event("end: cos", 95, 96, _c=8)],
+        [Event("cos", 30, 40, hlo_op="cos", _p=8, **stats), Event("add", 60, 61, hlo_op="add", _p=9, **stats)],
         [Event("end: sin", 20, 21, _c=7), Event("of another", 0, 99, hlo_op="sin", hlo_module="jit_g")],
     ]
     found = {each.instruction: (each.begin, each.nanoseconds) for each in profiling._instructions(events, "jit_f")}
@@ -188,12 +188,12 @@ def test_another_profiler_leaves_the_times_unknown():
 
 
 def test_a_pass_belongs_to_the_innermost_pipeline(monkeypatch):
-    said = {"_src": "external/xla/xla/hlo/pass/hlo_pass_pipeline.cc", "module": "jit_f"}
+    stats = {"_src": "external/xla/xla/hlo/pass/hlo_pass_pipeline.cc", "module": "jit_f"}
     events = [
-        Event("outer (jit_f)", 0, 100, **said),
+        Event("outer (jit_f)", 0, 100, **stats),
         Event("cse", 10, 20),
         Event("inner", 20, 60),
-        Event("inner (jit_f)", 21, 59, **said),
+        Event("inner (jit_f)", 21, 59, **stats),
         Event("dce", 22, 30),
         Event("its own work", 23, 25),
         Event("dce", 60, 80),

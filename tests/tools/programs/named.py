@@ -250,8 +250,8 @@ def named_operations(program):
             lines.append(f"{(recording.source_line(file, line) or '').strip()}    # {function}")
         held = naming.assigned(bind)
         called = ", ".join(map(naming.name, bind.results))
-        said = f"  # {called}" if called != held and not bind.error else ""
-        lines.append(f"    {bind.level}  {naming.operation(bind)}{said}{'  raised' if bind.error else ''}")
+        results = f"  # {called}" if called != held and not bind.error else ""
+        lines.append(f"    {bind.level}  {naming.operation(bind)}{results}{'  raised' if bind.error else ''}")
     return "\n".join(lines + [error] * bool(error))
 
 

@@ -253,8 +253,8 @@ def test_annotated_programs_are_valid_programs(linked, name, width):
         for each in text.split("\n"):
             if each.strip().startswith("//") or "//" in each and len(each.partition("//")[0].rstrip()) + 30 < width:
                 assert len(each) <= width, each
-        told = {int(number) for part in re.findall(r"eqns? ([\d, –]+)", text) for number in re.findall(r"\d+", part)}
-        assert told <= {each.number for each in programs.equations} and len(told) > 2
+        numbers = {int(number) for part in re.findall(r"eqns? ([\d, –]+)", text) for number in re.findall(r"\d+", part)}
+        assert numbers <= {each.number for each in programs.equations} and len(numbers) > 2
         if pane is programs.stablehlo:
             with bindings.make_context() as context:
                 assert bindings.ir().Module.parse(text, context).operation.verify()

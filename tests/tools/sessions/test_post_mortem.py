@@ -90,10 +90,10 @@ def test_a_bare_step_opens_at_the_line_that_raised(session, code, tmp_path, monk
 def test_a_failure_before_the_engine_ran_has_a_reason(session, code):
     outcome = session.run_line(code)
     assert not session.replay_hint(outcome.number)
-    said = plain(session.run_line("%step").shown)
-    assert f"input {outcome.number} failed before the engine did anything (" in said
-    assert f"{type(outcome.error).__name__} at <minijax-{outcome.number}>:1)" in said
-    assert "there is nothing to step through; %debug looks at its variables" in said
+    text = plain(session.run_line("%step").shown)
+    assert f"input {outcome.number} failed before the engine did anything (" in text
+    assert f"{type(outcome.error).__name__} at <minijax-{outcome.number}>:1)" in text
+    assert "there is nothing to step through; %debug looks at its variables" in text
 
 
 STOPS = """
@@ -120,9 +120,9 @@ def test_an_interrupt_keeps_the_recording(session, code):
     assert recording is not None and recording is session.recording
     counts = {name: count for name, count in recording.binds}
     assert max(counts.values()) >= 13
-    said = plain(outcome.shown, 100)
+    text = plain(outcome.shown, 100)
     # the line of the loop that was running
-    assert ":9; recorded until then" in said and "\ninterrupted at <minijax-9>:9" in said
+    assert ":9; recorded until then" in text and "\ninterrupted at <minijax-9>:9" in text
     assert outcome.step is None or "interrupted at <minijax-9>:9" in outcome.step.note
     assert marked(session) == "signal.raise_signal(signal.SIGINT)"
     assert len(session.namespace["seen"]) == 1  # %step did not run the program again
@@ -154,9 +154,9 @@ def test_debug_shows_frames_and_variables(session):
     assert "nothing has failed" in plain(session.run_line("%debug").shown)
     session.run_line("jit(inside)(jnp.ones(4))")
     outcome = session.run_line("%debug")
-    said = plain(outcome.shown)
-    assert said.startswith("TypeError: ") and "<minijax-2>:3 in inside" in said and "minijax/" not in said
-    assert "y         f32[4]  jit:1 f32[4]" in said
+    text = plain(outcome.shown)
+    assert text.startswith("TypeError: ") and "<minijax-2>:3 in inside" in text and "minijax/" not in text
+    assert "y         f32[4]  jit:1 f32[4]" in text
     assert outcome.debug is not None
     innermost = outcome.debug
     while innermost.tb_next is not None:

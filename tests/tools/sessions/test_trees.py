@@ -213,9 +213,9 @@ def test_values_and_results_of_commands_are_trees(session):
     run("%config trees on")
     assert run("{'a': jnp.ones(2)}") == "{'a': Array([1., 1.], dtype=float32)}"
     for line in ("%grad loss(params)", "%vjp loss(params)"):
-        said = run(line)
-        assert " gradient p\n" in said or " pullback p\n" in said
-        tree = said.partition(" linear")[0]
+        text = run(line)
+        assert " gradient p\n" in text or " pullback p\n" in text
+        tree = text.partition(" linear")[0]
         assert "      ['w']  f32[4,8]  norm 11.31  all 2" in tree and max(map(len, tree.split("\n"))) <= 80
     assert run("%tree _[1]").count("norm 11.31") == 1 and session.namespace["_"][0] == 32.0
     number = len(session.inputs)

@@ -122,9 +122,9 @@ def test_each_device_has_its_part():
 
 
 def test_a_nan_is_found_on_the_device_that_makes_it():
-    said = shown_there()["nan"]
-    assert "y = jnp.log(x - 3.)" in said
-    assert "inside   shard_map, device 0 of 8" in said
+    text = shown_there()["nan"]
+    assert "y = jnp.log(x - 3.)" in text
+    assert "inside   shard_map, device 0 of 8" in text
 
 
 def test_origins_pass_through_a_shard_map():

@@ -44,14 +44,14 @@ def printed(name, column):
         flat, tree = jax.tree_util.tree_flatten_with_path(value)
         out = []
         for path, leaf in flat:
-            said = variable + jax.tree_util.keystr(path)
+            leaf_name = variable + jax.tree_util.keystr(path)
             if not hasattr(leaf, "dtype") and not isinstance(leaf, (int, float)):
                 out.append(leaf)
             elif column == "primal":
-                show(said, leaf)
+                show(leaf_name, leaf)
                 out.append(leaf)
             else:
-                out.append(identity(said)(leaf))
+                out.append(identity(leaf_name)(leaf))
         return tree.unflatten(out)
 
     reported(name, jax, jax.numpy, report)
