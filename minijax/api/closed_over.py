@@ -1,11 +1,11 @@
 """Record the values that a function reads besides its arguments when it is traced.
 
-A cached program keeps using the values from its trace, so a later change of one explains a wrong result. At a
-cache miss this module records names in code objects: closure variables, globals that the function and its callees read,
+A cached program keeps the values from its trace. If one changes later, its results may be wrong. At a cache miss,
+this module records names in code objects: closure variables, globals that the function and its callees read,
 and attributes of objects in such variables. Numbers, strings, booleans, None and tuples of them are recorded by value,
 other objects by weak reference and identity.
 
-Limits: changes inside an object recorded by identity, in objects that no variable names, and in modules are missed.
+It misses changes inside objects recorded by identity, in objects that no variable names, and in modules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from minijax.core.records import NamedTuple
 from minijax.errors import is_user_file
 
-# The maximum number of values recorded for one function and its callees.
+# The most functions and values recorded for one function with its callees.
 MOST_FUNCTIONS = 50
 MOST_NAMES = 300
 _LONGEST_VALUE = 60
@@ -74,7 +74,7 @@ def note(fun: Any) -> Noted:
     while todo and len(seen) < MOST_FUNCTIONS and len(out) < MOST_NAMES:
         each = todo.pop()
         if type(each) is not FunctionType:
-            call = getattr(type(each), "__call__", None)  # noqa: B004  (what it is, not whether it is)
+            call = getattr(type(each), "__call__", None)  # noqa: B004  (its value, not its existence)
             if type(call) is FunctionType and "__wrapped__" not in _own(each):
                 each = MethodType(call, each)  # a callable instance
             if type(each) is MethodType:
@@ -238,7 +238,7 @@ def _now(entry: _Noted) -> Any:
 def _agree(was: Any, now: Any) -> bool:
     if type(was) is _Identity:
         return was.agrees(now)
-    # compare texts: 0.0 equals -0.0, 1 equals True, and NaN does not equal itself
+    # compare texts, since 0.0 == -0.0, 1 == True and NaN != NaN
     return was is now or (type(was) is type(now) and repr(was) == repr(now))
 
 
@@ -257,7 +257,7 @@ def _is_read(entry: _Noted) -> bool:
 
 
 class _Instructions(NamedTuple):
-    """The names in a code object and nested ones: outer and local names read, with attributes, and names assigned."""
+    """What a code object and its nested ones read (outer and local names, their attributes) and assign."""
 
     reads: set[tuple[str, str]]
     reads_locals: set[tuple[str, str]]

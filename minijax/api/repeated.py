@@ -5,8 +5,8 @@ a later call finds it in ``flat``, by the arrays' kinds; else in ``trees``, by t
 structure. A kind is a type and a placement. On one device, NumPy values go to jaxlib's dispatch
 (``backend.fastcall``), in half the time.
 
-Other calls take the ordinary path, which raises the errors: also while an interpreter that processes every operation
-is on the stack, while observers are subscribed, and while ``default_device`` is set.
+Other calls take the ordinary path, which raises the errors. All calls take it while an interpreter on the stack
+processes every operation, while observers are subscribed, and while ``default_device`` is set.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class Known:
                 _remember(self.trees, key, [(tree, repeat.run), *others[: MAX_STRUCTURES - 1]])
 
     def _misses(self) -> Callable[..., tuple[Any, fastcall.FastPath | None, bool]]:
-        """Answer jaxlib's dispatch; a weak reference, since this object owns the dispatch."""
+        """What jaxlib's dispatch calls for new kinds. Its reference is weak: ``self`` owns the dispatch."""
         known = weakref.ref(self)
 
         def miss(*args: Any, **kwargs: Any) -> tuple[Any, fastcall.FastPath | None, bool]:
@@ -263,7 +263,7 @@ def _remember(table: dict[Any, Any], key: Any, found: Any) -> None:
 
 
 def _finisher(repeat: Repeat, known: weakref.ref[Known]) -> Callable[[Sequence[Any]], Any]:
-    """Like ``value``, but wait while the program may read the user's NumPy arrays, and then use the ordinary path."""
+    """Like ``value``. If the program may still read the user's NumPy arrays, wait, and leave jaxlib's dispatch."""
     value = repeat.value
 
     # one event marks all results of a program as ready

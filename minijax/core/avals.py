@@ -17,7 +17,7 @@ from minijax.core.keys import WORD, KeyType
 from minijax.core.lazy import HigherModule
 from minijax.core.records import Immutable, NamedTuple
 
-# Few programs need types with shardings, and resharding.
+# Loaded at first use: few programs need sharded types.
 _explicit = HigherModule("explicit_types")
 _shardings = HigherModule("shardings")
 _reshard = HigherModule("reshard")
@@ -104,12 +104,12 @@ class ShapedArray(Immutable):
 
     @property
     def sharding(self) -> Any:
-        """The sharding over the mesh that is set: a plain type is replicated. See ``core.explicit``."""
+        """The sharding: a plain type is replicated over the current mesh. See ``core.explicit``."""
         return _shardings.replicated(self.ndim)
 
     @property
     def manual_axis_type(self) -> ManualAxisType:
-        """The mesh axes along which values vary or must be summed, where the program of each device is traced."""
+        """The mesh axes along which values vary or must be summed, inside ``shard_map``."""
         return ManualAxisType(self.vma)
 
     @property
@@ -193,14 +193,14 @@ def sharded_by(aval: ShapedArray, sharding: Any) -> Any:
 
 
 def sharding_of_type(aval: ShapedArray, *others: ShapedArray) -> Any:
-    """The sharding that the type ``aval`` names, over the mesh of ``others`` if it names none. None without a mesh."""
+    """The sharding in the type ``aval``, or a replicated one over the mesh of ``others``. None without a mesh."""
     if not sharded_types_made or (type(aval) is ShapedArray and all([type(other) is ShapedArray for other in others])):
         return None
     return _explicit.sharding_like(aval, *others)
 
 
 def cotangent_type(aval: Any) -> Any:
-    """The type of cotangents of values of type ``aval``, in their dtype: reduced axes become unreduced."""
+    """The cotangent type of ``aval``, with its dtype: reduced axes become unreduced and vice versa."""
     return aval if type(aval) is ShapedArray or not (aval.unreduced or aval.reduced) else aval.to_cotangent_aval()
 
 
@@ -235,12 +235,12 @@ def sharded_as(x: Any, example: Any) -> Any:
 
 
 def sharded_if_free(x: Any, aval: ShapedArray) -> Any:
-    """``x``, resharded as the type ``aval`` names if ``x`` has no mesh."""
+    """``x``; if it has no mesh, resharded like the type ``aval``."""
     return _reshard.resharded_if_over_no_mesh(x, aval) if sharded_types_made else x
 
 
 def sharded_to(x: Any, aval: ShapedArray) -> Any:
-    """``x``, resharded as the type ``aval`` of the same shape names."""
+    """``x``, resharded like the type ``aval`` of the same shape."""
     reshard_p = _reshard.reshard_p
     return reshard_p.bind(x, dst_sharding=aval.sharding, concrete_mesh=None)
 
@@ -251,7 +251,7 @@ def whole_sharding(aval: ShapedArray, ndim: int) -> Any:
 
 
 def stacked_type(aval: Any, size: int, axis: int, sharding: Any) -> Any:
-    """The type of ``size`` values of type ``aval`` along a new ``axis``, which is sharded as ``sharding`` names."""
+    """The type of ``size`` values of type ``aval`` along a new ``axis``, which is sharded as in ``sharding``."""
     if sharding is None:
         return aval.stacked(size, axis)
     return _explicit.stacked_over(aval, size, axis, sharding)
@@ -263,7 +263,7 @@ def same_sharding(a: Any, b: Any) -> bool:
 
 
 def physical_aval(aval: ShapedArray) -> ShapedArray:
-    """The type on a device of an array of type ``aval``: ``aval`` itself, except that keys are words there."""
+    """The type of an array on a device: ``aval`` itself, but for random keys the type of their words."""
     dtype = aval.dtype
     return ShapedArray(aval.shape + dtype.impl.key_shape, WORD) if type(dtype) is KeyType else aval
 
@@ -275,7 +275,7 @@ class HasAval:
 
     @property
     def aval(self) -> Any:
-        """The ``ShapedArray`` that is, or describes, this type."""
+        """The type: a ``ShapedArray`` or an ``AbstractRef``."""
         raise NotImplementedError
 
     @property

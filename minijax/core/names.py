@@ -1,7 +1,7 @@
 """Name stacks: the named scopes and transformations around an equation when it was recorded, ``transpose(jvp(f))/g``.
 
-Scopes cost time only while one is open: ``errors.source_info`` then adds the name stack to its result. So the stack
-stays with the equation (``JaxprEqn.source``) through every transformation. The transformations around a scope come from
+Scopes cost time only while one is open: ``errors.source_info`` then adds the name stack to its result. The
+equation keeps it (``JaxprEqn.source``) through every transformation. The transformations around a scope come from
 the interpreter stack; only transposition adds its own name. Equations outside all scopes have no name stack.
 """
 
@@ -37,7 +37,7 @@ def source_info_of(source: Any) -> SourceInfo:
 
 
 class _Open(NamedTuple):
-    """An open scope: the names down to it, and the interpreters that these names include."""
+    """An open scope: the name stack in it, and the interpreter and stack depth at its start."""
 
     names: NameStack
     dynamic: MainTrace
@@ -69,7 +69,7 @@ errors.set_name_source(current_names)
 class named_scope(contextlib.ContextDecorator):
     """Context manager and decorator: equations recorded inside have ``name`` in their name stack.
 
-    ``format_jaxpr(jaxpr, name_stack=True)`` shows it. Each jaxpr has its own name stacks. TypeError if not a string.
+    ``format_jaxpr(jaxpr, name_stack=True)`` shows it. Inner jaxprs begin a new one. TypeError if not a string.
     """
 
     def __init__(self, name: str) -> None:
@@ -106,7 +106,7 @@ def transposed(source: Any, what: str, named: bool = True) -> Any:
         return None
     names = source[2] if len(source) > 2 else ()
     if names and named:
-        # The linear program was made in the scope of its transposition, so both name stacks begin alike.
+        # The linear program and its transposition share the outer scopes: ``transpose`` goes after these.
         around = 0
         for one, other in zip(names, current_names(), strict=False):
             if one != other:

@@ -27,7 +27,7 @@ class RulesError(AssertionError):
 class RuleOutcome(Frozen):
     """One check: its comparison and outcome.
 
-    ``interpreter`` names the suspected rule, ``rule`` its line; ``detail``: the error, or why the check was skipped;
+    ``interpreter``: whose rule is suspected; ``rule``: its place; ``detail``: the error, or why the check was skipped;
     ``example``: the smallest failing operands; ``also``: the number of further failing cases.
     """
 
@@ -94,7 +94,7 @@ class RulesReport:
 
 
 class NamedFunction(Primitive):
-    """Stands for a function with custom rules in a report: a name and a place, in no rule table."""
+    """A function with custom rules, as reports show it: a name and a place. No rule table has it."""
 
     def __init__(self, name: str, defined_at: str) -> None:
         super().__init__(name, multiple_results=True)

@@ -69,7 +69,7 @@ def import_sharding_constraint(eqn: Any, site: Site) -> Equations:
 
 
 def import_reshard(eqn: Any, site: Site) -> Equations:
-    """A reshard with the operand's mesh, which JAX's types name even for replicated arrays."""
+    """A reshard. JAX's types name the operand's mesh even for replicated arrays."""
     sharding = sharding_of_jax(eqn.params["dst_sharding"])
     if sharding is None:
         return None
@@ -83,7 +83,7 @@ def import_reshard(eqn: Any, site: Site) -> Equations:
 
 
 def import_call(eqn: Any, site: Site) -> Equations:
-    """``closed_call`` and similar: inline the call's body."""
+    """``closed_call`` or ``call``, with its body imported."""
     params = {"call_jaxpr": import_once(eqn.params["call_jaxpr"])}
     if "name" in eqn.params:
         params["name"] = eqn.params["name"]
@@ -196,7 +196,7 @@ def import_shard_map(eqn: Any, site: Site) -> Equations:
 
 
 def import_all_to_all(eqn: Any, site: Site) -> Equations:
-    """Minijax's primitive has the number of instances among its parameters."""
+    """Minijax's primitive also has the axis size among its parameters."""
     names = eqn.params["axis_name"]
     groups = eqn.params["axis_index_groups"]
     return site.equation(all_to_all_p, {**eqn.params, "axis_size": group_size(names, groups)})
@@ -225,8 +225,8 @@ def _is_jaxs(eqn: Any) -> bool:
 class ImportedRule(Function):
     """A derivative rule of a JAX function, the param ``param`` of ``eqn``.
 
-    ``num_consts`` leading operands are closed over; of these, ``num_own`` are the program's constants, which JAX's call
-    does not take. ``of_library``: the rule calls no user function.
+    The first ``num_consts`` operands are closed over. The first ``num_own`` of these are the program's constants, which
+    JAX's call does not take. ``of_library``: the rule calls no user function.
     """
 
     kind: str
@@ -264,7 +264,7 @@ def import_custom_jvp(eqn: Any, site: Site) -> Equations:
 
 
 class ImportedPasses(NamedTuple):
-    """Both passes of a ``custom_vjp`` function for one choice of perturbed inputs; ``given``: which have cotangents."""
+    """Both passes of a ``custom_vjp`` function for one choice of perturbed inputs; ``given``: which get a cotangent."""
 
     forward: ClosedJaxpr
     backward: ClosedJaxpr

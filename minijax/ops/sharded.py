@@ -23,7 +23,7 @@ _DEVICE: Any = Array.__dict__["_buffer"]
 
 class Shard:
     """One device's part of an array: ``data`` is ``array[index]``, None on another process's device. ``replica_id``
-    counts devices with equal parts."""
+    numbers the devices that hold equal parts."""
 
     __slots__ = ("device", "index", "replica_id", "data")
 
@@ -39,7 +39,7 @@ class Shard:
 
 
 class PlacedArray(Array):
-    """An uncommitted array on a device that is not the first, but was the default device."""
+    """An uncommitted array on a ``default_device`` other than the first device."""
 
     __slots__ = ("there", "place")
 
@@ -90,7 +90,7 @@ class PlacedArray(Array):
 
 
 def there(x: Any) -> Any:
-    """The committed array ``x``, uncommitted on the same device; anything else unchanged."""
+    """A ``CommittedArray`` as an uncommitted one on its device; anything else unchanged."""
     if type(x) is not CommittedArray:
         return x  # an array over a mesh stays committed
     return PlacedArray(x._buffer, x.aval, x.device)
@@ -178,7 +178,7 @@ def global_shards(x: Array) -> list[Shard]:
 
 
 def addressable_data(x: Array, index: int) -> Array:
-    """The part of ``x`` with this number among those on this process's devices."""
+    """Part number ``index`` of the parts of ``x`` on this process's devices."""
     data = addressable_shards(x)[index].data
     assert data is not None, "of an addressable shard"
     return data

@@ -45,7 +45,7 @@ __all__ = [
 
 
 def tree_map(f: Callable[..., Any], tree: Tree, *rest: Tree, is_leaf: IsLeaf | None = None) -> Tree:
-    """Apply ``f`` to each leaf of ``tree`` and the subtrees of ``rest`` there; ValueError unless it is a prefix."""
+    """Apply ``f`` to each leaf and the subtrees of ``rest`` there; ValueError unless ``tree`` is a prefix of each."""
     leaves, treedef = tree_flatten(tree, is_leaf)
     if not rest:
         return build(treedef, [f(leaf) for leaf in leaves], 0)
@@ -183,7 +183,7 @@ def _if_node(one_level: Callable[[Tree], Any]) -> Callable[[Tree], Any]:
     return lambda tree: one_level(tree) if is_tree_node(type(tree)) else None
 
 
-# JAX's registry of kinds of node: there is only one. Its functions of one level return None for a leaf.
+# The only registry of node types, as in JAX. Its functions ``flatten_one_level*`` return None for a leaf.
 default_registry = SimpleNamespace(
     flatten=lambda tree, leaf_predicate=None: tree_flatten(tree, leaf_predicate),
     flatten_with_path=lambda tree, leaf_predicate=None: tree_flatten_with_path(tree, leaf_predicate),

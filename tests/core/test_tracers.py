@@ -10,13 +10,13 @@ THEIRS = jax
 
 
 def custom(J, f):
-    """``f`` with a derivative rule that applies ``f`` to the tangent."""
+    """The identity, with a derivative rule that applies ``f`` to the tangent."""
     rule = J.custom_jvp(lambda x: x)
     rule.defjvp(lambda primals, tangents: (primals[0], f(tangents[0])))
     return rule
 
 
-# Programs of (the package, a function that prints its argument, a vector) -> anything.
+# name -> program. It takes the package, a function that prints its argument, and a vector.
 PROGRAMS = {
     "jit": lambda J, f, v: J.jit(f)(1.0),
     "jit of a key": lambda J, f, v: J.jit(lambda k: (f(J.random.key_data(k)), str(k))[0])(J.random.key(0)),
@@ -37,7 +37,7 @@ PROGRAMS = {
 
 
 def printed(J, program, as_text):
-    """The texts of the values that ``program`` passes to its function, and of twice each value."""
+    """The text of each value that ``program`` passes to its function, and of the doubled value."""
     texts = []
 
     def note(x):
@@ -57,7 +57,7 @@ def test_prints_as_jax_does(name):
     assert mine == printed(THEIRS, PROGRAMS[name], repr) and mine
 
 
-def test_a_print_says_the_same_of_a_dead_tracer():
+def test_dead_tracers_print_as_in_jax():
     def leak(J):
         found = []
         for transform in (J.jit, J.grad, J.vmap):

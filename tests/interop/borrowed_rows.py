@@ -41,7 +41,7 @@ def inexact(x):
     return jax.numpy.issubdtype(x.dtype, np.inexact)
 
 
-# Operands that JAX can differentiate, where others have no derivative.
+# For rows where some operands have no derivative in JAX: those that have one.
 DIFFERENTIATED = {"reduce": (0, 1), "reduce_window": (0,)}
 
 

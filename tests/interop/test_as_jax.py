@@ -1,4 +1,4 @@
-"""``minijax-repl --as-jax FILE``: a program written for JAX runs on minijax as under Python."""
+"""``minijax-repl --as-jax FILE``: a program written for JAX runs on minijax as it does on JAX."""
 
 import json
 import subprocess
@@ -131,7 +131,7 @@ def test_usage_errors(words, capsys):
     assert left.value.code == 2 and "error: --as-jax" in capsys.readouterr().err
 
 
-def test_a_session_goes_on_with_the_programs_names(program):
+def test_a_session_keeps_the_programs_names(program):
     program.write_text("import jax\ndef late():\n    import jax.numpy as jnp\n    return jnp.sin\nkept = late()\n")
     session = Session(find, {})
     outcome = session.run_line(f"%run --as-jax {program}")

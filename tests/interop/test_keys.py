@@ -31,7 +31,7 @@ def test_keys_of_every_kind_survive_a_round_trip(name):
     assert words.dtype is ours.dtype and (words == ours).all()
 
 
-def test_an_implementation_of_the_users():
+def test_a_user_defined_implementation():
     impl = jax.extend.random.define_prng_impl(
         key_shape=(3,),
         seed=lambda s: rnp.full(3, s, "uint32"),

@@ -87,7 +87,7 @@ CALLS = [
 
 
 def excused(program: Program, diff: str) -> bool:
-    """Whether JAX raises the same when the program runs, or fails later on an argument that it does not check."""
+    """Whether JAX raises the same error only at run time, or breaks on an argument that it does not check."""
     if reason(program.names[0], str(program), diff) == BROKEN:
         return True
     late = f"JAX {diff.split(' alone raises ')[-1].split(':')[0]} when it is run"

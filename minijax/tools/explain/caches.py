@@ -48,10 +48,10 @@ class no_recompile(contextlib.ContextDecorator):
                 step(params, batch)        # must be cached
 
     A first call compiles as well, so make it before the block; or ``no_recompile(allow=1)`` lets one function through
-    (its tracing and its compilation count as one). Other threads are not affected. The error replaces the tracing, at
-    the call that needed it; its ``reason`` lists the differences one by one. Blocks nest, also with the same object;
-    the innermost block raises first. Cached calls cost the same as without it. Traces on demand, as by ``make_jaxpr``
-    or ``jit(f).trace`` of another function, do not count, nor do traces inside another trace.
+    (its tracing and its compilation count as one). Other threads are not affected. The call that needs a trace raises
+    instead of tracing; the error's ``reason`` lists the differences one by one. Blocks nest, also with the same object;
+    the innermost block raises first. Cached calls cost the same as without it. Traces by ``make_jaxpr``, and traces
+    inside another trace, do not count.
     """
 
     def __init__(self, allow: int = 0) -> None:
@@ -137,7 +137,7 @@ def explain_cache_miss(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Ca
 def explain_misses(fun: Callable[..., Any] | None = None) -> tuple[miss_log.Missed, ...]:
     """The latest cache misses of jitted functions, pmapped functions and loop bodies; the newest is last.
 
-    The engine always keeps the latest ``missed.MOST_KEPT``, each with ``reason``, ``place`` (the user's line),
+    The engine always keeps the latest ``miss_log.MOST_KEPT``, each with ``reason``, ``place`` (the user's line),
     ``costs`` (phase -> seconds) and ``number``, its index among all misses of this process. With ``fun``, only the
     misses of functions with its name and place of definition.
     """
@@ -246,7 +246,7 @@ def kept_document(entries: Sequence[miss_log.Missed], made: int, everything: boo
 
 
 def own_tracing(entries: Sequence[miss_log.Missed]) -> dict[int, float]:
-    """The own tracing time of each of the ``entries``, by number, without misses inside it."""
+    """number -> the tracing time of each entry, without that of the misses inside it."""
     own: dict[int, float] = {}
     around: list[miss_log.Missed] = []
     for each in entries:

@@ -41,7 +41,7 @@ from minijax.tools.recording.records import (
 )
 from minijax.tools.recording.values import Values
 
-# A recorder of level 'full' only counts after this many events.
+# After this many events, a recorder of level 'full' only counts them.
 MOST_EVENTS = 1_000_000
 # Everything is counted, but details have limits; ``Recording.cut`` has the numbers of dropped items.
 MOST_TRACERS = 12
@@ -52,8 +52,8 @@ MOST_PROGRAMS = 1000
 # The most cache misses, reached only after minutes; the most function names for hits, phases and rules.
 MOST_MISSES = 100_000
 MOST_NAMES = 4000
-# The first equations of a longer jaxpr are kept as text. After MOST_EQUATIONS_IN_ALL in total, so are those of every
-# jaxpr with more than MOST_EQUATIONS_SHOWN.
+# Of a longer jaxpr, MOST_EQUATIONS_SHOWN equations are kept, as text. Once MOST_EQUATIONS_IN_ALL are kept, this holds
+# for every jaxpr with more than MOST_EQUATIONS_SHOWN.
 MOST_EQUATIONS = 5000
 MOST_EQUATIONS_IN_ALL = 50_000
 MOST_EQUATIONS_SHOWN = 200
@@ -95,7 +95,7 @@ class Scope:
         self.count = count
         # the same for tangent operations in rules of linearize; None until there are any
         self.tangents: list[int] | None = None
-        # the interpreter, until its variables get names
+        # the interpreter; None once its inputs have names
         self.main = main
         # id of a variable -> its name
         self.names: dict[int, str] = {}
@@ -138,7 +138,7 @@ class _Alike:
         self.times = 1
 
     def counted(self) -> JaxprRecord:
-        """The record with that number."""
+        """The record with its count."""
         r = self.record
         if self.times == 1:
             return r
@@ -193,18 +193,18 @@ class Summary(observe.Observer):
         self.errors: list[ErrorRecord] = []
         # what was counted but not kept -> how many
         self.cut: Counter[str] = Counter()
-        # The times when slow work of the recorder ended, and its total work by then: this is subtracted from the phases
-        # around it.
+        # The times when slow work of the recorder ended, and the total seconds of such work by then. Phases exclude
+        # this work.
         self.own_when: list[float] = [-math.inf]
         self.own_total: list[float] = [0.0]
-        # beginnings and seconds of the phases that are not yet inside another one
+        # start and seconds of each finished phase that is not inside another finished one
         self.outermost_began: list[float] = []
         self.outermost_took: list[float] = []
         self.scopes: list[Scope] = [self.scope(main, -main.level) for main in state.stack]
         self.base = self.deepest = tuple(scope.label for scope in self.scopes)
 
     def scope(self, main: Any, at: int) -> Scope:
-        """The watched form of an interpreter that appeared at event ``at``."""
+        """The ``Scope`` of an interpreter that appeared at event ``at``."""
         label = repr(main)
         return Scope(at, main, label, self.bind_counts.setdefault(label, [0]))
 
@@ -404,7 +404,7 @@ class Summary(observe.Observer):
             total[3] += 1
 
     def phase_records(self) -> tuple[PhaseRecord, ...]:
-        """The phases in the order of events; those of a function between two misses are one."""
+        """The phases in the order of events; those of a function between two misses are added up."""
         return tuple(
             PhaseRecord(at, phase, name, seconds, own, times)
             for (phase, name, _), (at, seconds, own, times) in self.phases.items()

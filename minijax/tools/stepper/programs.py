@@ -1,7 +1,7 @@
 """The programs of a call side by side, as a stepper shows them: Python, jaxpr, StableHLO and XLA's optimised program.
 
 A selection is a set of equations. It comes from a cursor's moment or from a line of a program. Every program marks
-its lines for the selection.
+the lines that belong to it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from minijax.tools.recording.records import BindRecord, EquationRecord, Recordin
 # The panes, in the order of compilation.
 PROGRAM_PANES = ("python", "jaxpr", "stablehlo", "optimized")
 _MOST_NAMED = 6
-# Maximum number of characters of a fusion's equations behind its line.
+# The most characters that name a fusion's equations, after its line.
 _HELD = 24
 
 
 class Selection(Frozen):
-    """Selected equations by number, inner ones included. ``pane`` and ``index`` are the index of the chosen pane in
-    ``LinkedPrograms.panes`` and of its chosen line, or -1.
+    """Selected equations by number, inner ones included. ``pane``: the chosen pane's index in
+    ``LinkedPrograms.panes``; ``index``: that of its chosen line. -1 if none is chosen.
     """
 
     equations: frozenset[int] = frozenset()
@@ -44,7 +44,7 @@ def recorded_programs(recording: Recording) -> LinkedPrograms | None:
 
 
 def at_moment(programs: LinkedPrograms, cursor: Cursor) -> Selection:
-    """The equations of the user line at the cursor's moment, those with the moment's primitive if there are any."""
+    """The equations of the user line at the cursor's moment; only those with the moment's primitive, if any."""
     state = cursor.state()
     file, number, _ = place_parts(state.place)
     if not file:
