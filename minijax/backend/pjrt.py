@@ -120,7 +120,7 @@ def put(array: Any, device: Device | None = None, *, aval: ShapedArray | None = 
             return rt.put(aval, rt.sharding, [array], rt.default_list, True, False, semantics, True)
         return rt.put(aval, rt.on(device), [array], [device], True, False, semantics, True)
     except rt.error as error:
-        if array.dtype == dtypes.float0:  # on a device float0 is an array of booleans that nobody reads
+        if array.dtype == dtypes.float0:  # on a device, float0 is an unused array of booleans
             return put(np.zeros(array.shape, bool), device, owned=True)
         raise put_error(error, array) from None
 

@@ -106,10 +106,10 @@ def compiled_passes(run: Callable[[], Any]) -> list[PassRun]:
         for when, event in sorted(events, key=lambda pair: (pair[0].begin, -pair[0].end)):
             while open_ and open_[-1][0] <= when.begin:
                 open_.pop()
-            said, module, pipeline = dict(event.stats), "", ""
-            if str(said.get("_src", "")).endswith(_PIPELINES):
+            stats, module, pipeline = dict(event.stats), "", ""
+            if str(stats.get("_src", "")).endswith(_PIPELINES):
                 named = re.fullmatch(_PIPELINE, event.name)
-                module, pipeline = str(said.get("module", "")), event.name if named is None else named[1]
+                module, pipeline = str(stats.get("module", "")), event.name if named is None else named[1]
             elif open_ and open_[-1][2]:
                 found.append(PassRun(*open_[-1][1:], event.name, when.end - when.begin))
             open_.append((when.end, module, pipeline))
@@ -149,12 +149,12 @@ def _interval(event: Any) -> Interval:
 def _instructions(events: list[list[Any]], module: str) -> list[InstructionRun]:
     found, ends = [], {}
     for event in (each for thread in events for each in thread):
-        said = dict(event.stats)
+        stats = dict(event.stats)
         if event.name.startswith(_END):
-            ends[said.get("_c")] = float(event.start_ns)
-        elif said.get("hlo_module") == module and "hlo_op" in said:
-            numbers = [int(said.get(name, 0)) for name in ("device_ordinal", "program_id", "run_id")]
-            found.append((_interval(event), str(said["hlo_op"]), numbers, said.get("_p")))
+            ends[stats.get("_c")] = float(event.start_ns)
+        elif stats.get("hlo_module") == module and "hlo_op" in stats:
+            numbers = [int(stats.get(name, 0)) for name in ("device_ordinal", "program_id", "run_id")]
+            found.append((_interval(event), str(stats["hlo_op"]), numbers, stats.get("_p")))
     found.sort(key=lambda each: each[0])
     runs = []
     # for each run of a program on each device: the start of the instruction after the current one

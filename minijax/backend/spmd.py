@@ -65,7 +65,7 @@ def put_parts(arrays: Sequence[Any], sharding: Sharding, aval: ShapedArray) -> B
     """The array of type ``aval`` made of ``arrays``, its shards on this process's devices in order; words of keys."""
     rt = runtime()
     if aval.dtype == dtypes.float0:
-        # on devices they are booleans that nobody reads
+        # on devices, float0 is an unused array of booleans
         arrays, aval = [np.zeros(part.shape, bool) for part in arrays], aval.update(dtype=np.dtype(bool))
     try:
         # with other semantics jaxlib would call a function that it does not have

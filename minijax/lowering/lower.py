@@ -62,7 +62,7 @@ class ModuleWriter:
         self.axes: tuple[tuple[Any, int], ...] = ()
         # the manual mesh axes; XLA partitions the program along the others
         self.manual: frozenset[Any] = frozenset()
-        # jaxprs already written as a function -> its symbol (the jaxpr is kept, so that its id stays its own)
+        # jaxprs already written as a function -> its symbol (holds the jaxpr, so that its id is not reused)
         self.written: dict[Any, tuple[str, Any]] = {}
         # signatures of extension authors' rules -> symbol; and where they build: see lowering.foreign
         self.authored: dict[Any, str] = {}
@@ -151,8 +151,8 @@ def _function_text(
     shardings: Values | None = None,
 ) -> str:
     types = [mlir_type(a) for a in jaxpr.out_avals]
-    said = _attributes(writer.module, shardings, jaxpr.out_avals)
-    results = ", ".join(f"{t} {{{text}}}" if text else t for t, text in zip(types, said, strict=True))
+    texts = _attributes(writer.module, shardings, jaxpr.out_avals)
+    results = ", ".join(f"{t} {{{text}}}" if text else t for t, text in zip(types, texts, strict=True))
     ret = f"    return {', '.join(outs)} : {', '.join(types)}" if outs else "    return"
     body = "\n".join(writer.lines)
     return f"  func.func {visibility} @{name}({signature}) -> ({results}) {{\n{body}\n{ret}\n  }}"
@@ -283,11 +283,11 @@ def lower_closed(
     if placement is not None:
         given_ins = chosen(kept, placement.ins)
         ins = [*[placement.everywhere] * len(passed), *given_ins]
-    said = _attributes(module, ins, avals)
-    attributes = [", ".join(filter(None, ("jax.buffer_donor = true" * g, s))) for g, s in zip(gives, said, strict=True)]
+    texts = _attributes(module, ins, avals)
+    attrs = [", ".join(filter(None, ("jax.buffer_donor = true" * g, s))) for g, s in zip(gives, texts, strict=True)]
     signature = ", ".join(
         f"{n}: {mlir_type(a)}" + (f" {{{text}}}" if text else "")
-        for n, a, text in zip(names, avals, attributes, strict=True)
+        for n, a, text in zip(names, avals, attrs, strict=True)
     )
     shardings = None if placement is None else placement.outs
     main = _function_text("public", "main", signature, writer, jaxpr, outs, shardings)

@@ -26,7 +26,7 @@ class MeshTable:
     """The meshes of one module, in order of first use, each with its symbol."""
 
     def __init__(self) -> None:
-        # what stands between the brackets -> symbol
+        # the text between the brackets -> symbol
         self.symbols: dict[str, str] = {}
 
     def symbol(self, axes: Sequence[tuple[str, int]], order: Ints = ()) -> str:

@@ -345,11 +345,11 @@ def compiled(closed: ClosedJaxpr, name: str, donated: Flags = (), keep_unused: b
     """``closed``, compiled once."""
     program = known_program(closed, donated, keep_unused)
     if program is None:
-        key, asked = _program_key(donated, keep_unused), closed
+        key, original = _program_key(donated, keep_unused), closed
         closed = without_refs(closed)
-        announce(closed, name, key, _left_a_mesh(asked, key))
+        announce(closed, name, key, _left_a_mesh(original, key))
         module = lowered(closed, name, donated, keep_unused)
-        program = asked.memo[key] = Compiled(closed, name, donated, keep_unused, module.text, module.host_callbacks)
+        program = original.memo[key] = Compiled(closed, name, donated, keep_unused, module.text, module.host_callbacks)
     return program
 
 
@@ -362,8 +362,8 @@ def _named_program(name: str, compute: Any, avals: tuple[Any, ...], static: tupl
 def named_call(name: str, compute: Any, args: Values, static: tuple[Any, ...] = ()) -> list[Any]:
     """``compute(*args, *static)``, a list of arrays, as a jitted call named ``name``, staged once per signature."""
     closed = _named_program(name, compute, tuple(map(get_aval, args)), static)
-    said = {} if context_mesh() is None else {"ctx_mesh": context.named}
-    outs: list[Any] = jit_p.bind(*args, jaxpr=closed, name=name, donated_invars=(False,) * len(args), **said)
+    mesh_params = {} if context_mesh() is None else {"ctx_mesh": context.named}
+    outs: list[Any] = jit_p.bind(*args, jaxpr=closed, name=name, donated_invars=(False,) * len(args), **mesh_params)
     return outs
 
 
@@ -457,12 +457,12 @@ def jit_stage(trace: Any, *args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list
 
 def _handed_on(params: Params, ins: Sequence[Values] = (), outs: Sequence[Values] = ()) -> Params:
     """The parameters that transformed calls keep. ``ins``, ``outs``: groups of shardings of operands and results."""
-    said: dict[str, Any] = {key: params[key] for key in ("inline", "keep_unused", "ctx_mesh") if key in params}
+    passed: dict[str, Any] = {key: params[key] for key in ("inline", "keep_unused", "ctx_mesh") if key in params}
     for key, groups in (("in_shardings", ins), ("out_shardings", outs)):
         given = tuple(itertools.chain(*groups)) if "in_shardings" in params or "out_shardings" in params else ()
         if any(map(_names_one, given)):
-            said[key] = given
-    return said
+            passed[key] = given
+    return passed
 
 
 def _names_one(sharding: Any) -> bool:
@@ -478,8 +478,8 @@ def jit_jvp(primals: Values, tangents: Values, *, jaxpr: ClosedJaxpr, name: str,
     nonzero, given = nonzeros(tangents)
     jvp_of, nonzero_out = jvp_jaxpr(jaxpr, nonzero)
     ins, named = _named(params, "in_shardings", len(primals)), _named(params, "out_shardings", len(nonzero_out))
-    said = _handed_on(params, (ins, chosen(nonzero, ins)), (named, chosen(nonzero_out, named)))
-    outs = jit_p.bind(*primals, *given, jaxpr=jvp_of, name=name, **said)
+    passed = _handed_on(params, (ins, chosen(nonzero, ins)), (named, chosen(nonzero_out, named)))
+    outs = jit_p.bind(*primals, *given, jaxpr=jvp_of, name=name, **passed)
     return with_zeros(outs, nonzero_out)
 
 
@@ -522,7 +522,7 @@ def jit_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
     given = [UNSPECIFIED if i is None else known_ins[i] for i in inputs]
     first = _handed_on(params, [known_ins], (known_outs, [UNSPECIFIED] * len(made)))
     second = _handed_on(params, (given, unknown_ins), [unknown_outs])
-    now_params, then_params = ({"name": name, **said} for said in (first, second))
+    now_params, then_params = ({"name": name, **passed} for passed in (first, second))
     now = JaxprEqn(jit_p, known_in, {**now_params, "jaxpr": known_jaxpr}, [*known_out, *made], eqn.source)
     ins = [*residuals, *unknown_args]
     then = JaxprEqn(jit_p, ins, {**then_params, "jaxpr": unknown_jaxpr}, later_out, eqn.source)
@@ -585,8 +585,8 @@ def jit_linearize(is_vjp: bool, nonzero: Flags, *primals: Any, jaxpr: ClosedJaxp
 
     def linear_call(residuals: Values, *tangents: Any) -> list[Any]:
         tangent_ins = [UNSPECIFIED] * len(residuals), chosen(nonzero, ins)
-        said = _handed_on(params, tangent_ins, [chosen(nonzero_out, named)])
-        return spread(nonzero_out, jit_p.bind(*residuals, *nonzeros(tangents)[1], jaxpr=linear, name=name, **said))
+        passed = _handed_on(params, tangent_ins, [chosen(nonzero_out, named)])
+        return spread(nonzero_out, jit_p.bind(*residuals, *nonzeros(tangents)[1], jaxpr=linear, name=name, **passed))
 
     return outs, nonzero_out, residuals, linear_call
 
@@ -607,8 +607,8 @@ def jit_transpose(cts: Values, *args: Any, jaxpr: ClosedJaxpr, name: str, **para
     transposed, arrives = transpose_jaxpr(jaxpr, linear, nonzero, [get_aval(ct) for ct in given])
     ins, linear_ins = partition(linear, _named(params, "in_shardings", len(args)))
     cts_in = chosen(nonzero, _named(params, "out_shardings", len(nonzero)))
-    said = _handed_on(params, (ins, cts_in), [chosen(arrives, linear_ins)])
-    found = jit_p.bind(*known, *given, jaxpr=transposed, name=name, **said)
+    passed = _handed_on(params, (ins, cts_in), [chosen(arrives, linear_ins)])
+    found = jit_p.bind(*known, *given, jaxpr=transposed, name=name, **passed)
     return operand_cotangents(args, arrives, found)
 
 

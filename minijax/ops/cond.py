@@ -64,7 +64,7 @@ def _any(rows: Sequence[Flags]) -> list[bool]:
     return [any(column) for column in safe_zip(*rows)]
 
 
-# Scalars whose values nobody reads: JAX fills unused outputs of a branch with them.
+# Placeholders: JAX fills unused outputs of a branch with them.
 empty2_p = Primitive("empty2")
 
 

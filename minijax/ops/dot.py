@@ -422,7 +422,7 @@ def _dot_batch(args: Values, dims: Dims, *, dimension_numbers: _Numbers, out_sha
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     lhs_ndim, rhs_ndim = get_aval(lhs).ndim, get_aval(rhs).ndim
     if lhs_dim is not None:
-        # a batch axis of one operand only is a kept dimension
+        # the batch axis of a single batched operand is a kept dimension
         kept = _kept(lhs_ndim - 1, lhs_contract, lhs_batch)
         out_dim = len(lhs_batch) + sum(d < lhs_dim for d in kept)
         lhs_batch, lhs_contract = _bumped(lhs_batch, lhs_dim), _bumped(lhs_contract, lhs_dim)

@@ -182,8 +182,8 @@ def _dynamic_update_slice_transpose(ct: Any, x: Any, update: Any, *starts: Any) 
     linear = [type(a) is UndefinedPrimal for a in (x, update)]
     sizes = update.aval.shape if linear[1] else shape_of(update)
     # as in JAX, zeros whether or not the operand is linear, so that jaxprs agree
-    said = sharding_of_type(update.aval if linear[1] else get_aval(update)) if types.sharded_types_made else None
-    zeros = full_like(ct, 0, shape=sizes, sharding=said)
+    sharding = sharding_of_type(update.aval if linear[1] else get_aval(update)) if types.sharded_types_made else None
+    zeros = full_like(ct, 0, shape=sizes, sharding=sharding)
     ct_x = dynamic_update_slice_p.bind(ct, zeros, *starts) if linear[0] else None
     ct_update = dynamic_slice_p.bind(ct, *starts, slice_sizes=sizes) if linear[1] else None
     return [ct_x, ct_update, *[None] * len(starts)]

@@ -125,8 +125,8 @@ def _reduce_batch(primitive: Primitive) -> Rule:
         out_dim = dim - len([a for a in axes if a < dim])
         moved = tuple(a if a < dim else a + 1 for a in axes)
         if primitive.sharding_param:
-            said, part = params[primitive.sharding_param], sharded_part(get_aval(x), dim)
-            params[primitive.sharding_param] = batched_sharding(said, out_dim, part)
+            sharding, part = params[primitive.sharding_param], sharded_part(get_aval(x), dim)
+            params[primitive.sharding_param] = batched_sharding(sharding, out_dim, part)
         return primitive.bind(x, axes=moved, **params), out_dim
 
     return reduce_batch

@@ -75,9 +75,9 @@ def reduce_impl(*args: Any, jaxpr: ClosedJaxpr, dimensions: Axes, computation: A
     closed = jaxpr.memo.get(key)
     if closed is None:
         # the program must not refer to the jaxpr or function with which it is cached, or they are never freed
-        own, told = ClosedJaxpr(jaxpr.jaxpr, jaxpr.consts), Unread(str(computation))
+        own, unread = ClosedJaxpr(jaxpr.jaxpr, jaxpr.consts), Unread(str(computation))
         closed = jaxpr.memo[key] = stage(
-            lambda *xs: reduce_p.bind(*xs, jaxpr=own, dimensions=dimensions, computation=told), avals, "reduce"
+            lambda *xs: reduce_p.bind(*xs, jaxpr=own, dimensions=dimensions, computation=unread), avals, "reduce"
         )
     return jit_p.bind(*args, jaxpr=closed, name="reduce")
 

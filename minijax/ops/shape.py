@@ -82,9 +82,9 @@ def shape_of(x: Any) -> Shape:
     return get_aval(x).shape
 
 
-def meant_sharding(said: Any, function: str) -> Any:
-    """The sharding of ``said``, the ``out_sharding`` of ``function`` (``core.explicit``, loaded only if needed)."""
-    return lazy.public("minijax.core.explicit", "meant_sharding")(said, function)
+def meant_sharding(sharding: Any, function: str) -> Any:
+    """``sharding``, the argument ``out_sharding`` of ``function``, resolved by ``core.explicit``, if that is needed."""
+    return lazy.public("minijax.core.explicit", "meant_sharding")(sharding, function)
 
 
 def _without(sequence: Ints, positions: Iterable[int]) -> Axes:

@@ -57,8 +57,8 @@ def _moved_along(x: Any, indices: Any, axis: int) -> Any:
 
 def _sort_jvp(primals: Values, tangents: Values, *, dimension: int, **params: Any) -> Any:
     shape = shape_of(primals[0])
-    said = sharding_of_type(get_aval(primals[0]))
-    places = broadcasted_iota(index_dtype(shape, signed=False), shape, dimension, out_sharding=said)
+    sharding = sharding_of_type(get_aval(primals[0]))
+    places = broadcasted_iota(index_dtype(shape, signed=False), shape, dimension, out_sharding=sharding)
     *outs, moved = sort_p.bind(*primals, places, dimension=dimension, **params)
     indices = expand_dims(moved, (len(shape),))
     return outs, [t if type(t) is Zero else _moved_along(t, indices, dimension) for t in tangents]

@@ -88,7 +88,7 @@ def _check_devices(args: Values, mesh: Mesh, name: str) -> None:
 
 def _on_host(args: Values, mesh: Mesh, params: Params) -> Values | None:
     """``args`` as arrays on the host; None if the operation must be compiled, since one is committed to devices."""
-    if any(isinstance(said, Sharding) for said in params.values()):
+    if any(isinstance(value, Sharding) for value in params.values()):
         return None
     values = []
     for x in args:

@@ -254,25 +254,25 @@ class _Devices:
         self.found: tuple[Any, ...] | None = None
         self.count: int | None = None
         self.described = False
-        self.said: Callable[[], str]
+        self.describe: Callable[[], str]
 
-    def note(self, sharding: Sharding, said: Callable[[], str]) -> None:
+    def note(self, sharding: Sharding, describe: Callable[[], str]) -> None:
         devices = None if sharding.abstract else sharding.assignment
         count = sharding.num_devices
         if self.count not in (None, count) or None not in (self.found, devices) and self.found != devices:
             raise ValueError(
-                f"Received incompatible devices for jitted computation. Got {self.said()} and {said()}. Bring them "
-                "together with device_put, or name shardings over the same devices in the same order."
+                f"Received incompatible devices for jitted computation. Got {self.describe()} and {describe()}. Bring "
+                "them together with device_put, or name shardings over the same devices in the same order."
             )
         self.described = self.described or devices is None
         if self.count is None or self.found is None and devices is not None:
-            self.found, self.count, self.said = devices, count, said
+            self.found, self.count, self.describe = devices, count, describe
 
 
-def other_devices(said: str, devices: Any) -> ValueError:
-    """The error for an operand, described by ``said``, that is not committed to ``devices`` of the mesh that is set."""
+def other_devices(operand: str, devices: Any) -> ValueError:
+    """The error for an ``operand`` that is not committed to ``devices``, those of the mesh that is set."""
     return ValueError(
-        f"Received incompatible devices for jitted computation. Got {said} and jit's context mesh with device ids "
+        f"Received incompatible devices for jitted computation. Got {operand} and jit's context mesh with device ids "
         f"{[each.id for each in devices]} on platform {devices[0].platform.upper()}. Bring it to the mesh that is set "
         "with device_put, or compute outside of set_mesh."
     )
@@ -316,12 +316,12 @@ def placement_of(
         chosen[i] = sharding = wanted or own
         if sharding is not None:
             over = over or wanted is not None or type(x) is not CommittedArray
-            devices.note(sharding, _said_of(x, own, sharding, name, label, i))
+            devices.note(sharding, _describe_operand(x, own, sharding, name, label, i))
     inner = shardings_named(closed)
     for primitive, sharding in inner:
         devices.note(sharding, lambda p=primitive, s=sharding: _devices_text(f"{p} inside {name}", s))  # type: ignore[misc]
-    said = outs or [None] * len(closed.out_avals)
-    results = [each if isinstance(each, Sharding) else None for each in said]
+    requested = outs or [None] * len(closed.out_avals)
+    results = [each if isinstance(each, Sharding) else None for each in requested]
     for sharding, aval in safe_zip(results, closed.out_avals):
         if sharding is not None:
             sharding.shard_shape(aval.shape)
@@ -332,7 +332,7 @@ def placement_of(
         if found is None and devices.count in (None, context.mesh.size):
             found, mesh = context.mesh_devices, context.mesh
         elif found is not None and found != context.mesh_devices:
-            raise other_devices(devices.said(), context.mesh_devices)
+            raise other_devices(devices.describe(), context.mesh_devices)
     if found is None and devices.count is not None:
         found = simulated_devices(devices.count)
     elif found is not None and devices.described:
@@ -379,15 +379,15 @@ def _same_tiles(a: Sharding, b: Sharding, ndim: int) -> bool:
     return np.array_equal(a.tiles(ndim), b.tiles(ndim))
 
 
-def _said_of(
+def _describe_operand(
     x: Any, own: Sharding | None, sharding: Sharding, name: str, label: Callable[[int], str], i: int
 ) -> Callable[[], str]:
-    def said() -> str:
+    def described() -> str:
         if own is None or type(x) not in HELD:
             return _devices_text(f"in_shardings for argument {label(i)} of {name}", sharding)
         return placed_text(x, label(i), name)
 
-    return said
+    return described
 
 
 def partitioned(

@@ -103,8 +103,8 @@ def resharded_to_mesh_of(scalar: Any, examples: Values) -> Any:
 
 def resharded_like(x: Any, example: Any) -> Any:
     """``x``, resharded like the tracer ``example``. ``x`` itself outside of traces."""
-    said = sharding_like(get_aval(example)) if isinstance(example, Tracer) else None
-    return x if said is None else reshard_p.bind(x, dst_sharding=said, concrete_mesh=None)
+    sharding = sharding_like(get_aval(example)) if isinstance(example, Tracer) else None
+    return x if sharding is None else reshard_p.bind(x, dst_sharding=sharding, concrete_mesh=None)
 
 
 def resharded_if_over_no_mesh(x: Any, aval: ShapedArray) -> Any:
@@ -124,9 +124,9 @@ def reduced_scalars(primitive: Primitive, args: tuple[Any, ...], params: Params)
     reduced = avals[0].reduced | avals[1].reduced
     if mesh is None or not reduced or not mesh.are_all_axes_explicit:
         return args
-    said = NamedSharding(mesh, PartitionSpec(reduced=reduced))
+    sharding = NamedSharding(mesh, PartitionSpec(reduced=reduced))
     return tuple(
-        reshard_p.bind(x, dst_sharding=said, concrete_mesh=None)
+        reshard_p.bind(x, dst_sharding=sharding, concrete_mesh=None)
         if not aval.ndim and not (aval.unreduced or aval.reduced)
         else x
         for x, aval in zip(args, avals, strict=True)
@@ -158,19 +158,19 @@ def resharded(xs: Any, out_shardings: Any, mesh: AbstractMesh | None) -> Any:
     """``reshard(xs, out_shardings)`` of arrays over ``mesh``, with axes of any type."""
     leaves, tree = tree_flatten(xs)
     wanted = prefix_leaves(out_shardings, xs, name="reshard out_shardings")
-    return tree_unflatten(tree, [_resharded(x, said, mesh) for x, said in zip(leaves, wanted, strict=True)])
+    return tree_unflatten(tree, [_resharded(x, sharding, mesh) for x, sharding in zip(leaves, wanted, strict=True)])
 
 
-def _resharded(x: Any, said: Any, operand_mesh: AbstractMesh | None) -> Any:
-    wanted, ndim = meant_sharding(said, "reshard"), get_aval(x).ndim
+def _resharded(x: Any, sharding: Any, operand_mesh: AbstractMesh | None) -> Any:
+    wanted, ndim = meant_sharding(sharding, "reshard"), get_aval(x).ndim
     if wanted is None:
         raise ValueError(
             "Reshard should only be used with out_shardings which are non-None and have a non-empty mesh. Got sharding "
-            f"{said}. Set a mesh with set_mesh(mesh), or pass NamedSharding(mesh, spec)."
+            f"{sharding}. Set a mesh with set_mesh(mesh), or pass NamedSharding(mesh, spec)."
         )
     wanted.check_ndim(ndim)
     wanted = wanted.with_spec(wanted.spec.padded(ndim))
     pjrt.note_committed()
-    mesh = said.mesh if isinstance(said, NamedSharding) and isinstance(said.mesh, Mesh) else None
+    mesh = sharding.mesh if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh) else None
     before = None if operand_mesh is None else operand_mesh.abstract_mesh
     return reshard_p.bind(x, dst_sharding=wanted, concrete_mesh=mesh, operand_mesh=before)

@@ -157,7 +157,7 @@ def _with_dimension(spec: PartitionSpec, at: int | None, part: Any = None) -> Pa
     """The spec of arrays with one more dimension, at ``at``."""
     if at is None:
         return spec
-    # JAX writes a whole dimension behind those that are named, wherever it stands there
+    # JAX puts an unsharded dimension after the named ones, wherever it is in the operand
     parts = [*spec, *([] if part is None else [None] * (at - len(spec)))]
     return spec.update([*parts[:at], part, *parts[at:]])
 
@@ -167,7 +167,7 @@ def shard_map_batch(axis: AxisData, args: Values, dims: Dims, **params: Any) -> 
     sharded = [name for name in axis.spmd if name in params["newly_manual_axes"]]
     part = None if not sharded else sharded[0] if len(sharded) == 1 else tuple(sharded)
     size = axis.size // math.prod(params["mesh"].shape[name] for name in sharded)
-    # inside, a name is that of the mesh's axis
+    # inside, this name means the mesh axis
     inner = AxisData(None if sharded or axis.name in params["newly_manual_axes"] else axis.name, size)
     jaxpr = params["jaxpr"]
     with inside(params):

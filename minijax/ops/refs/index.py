@@ -3,7 +3,7 @@
 An *index* is None for the whole reference, else a tuple with one entry for each dimension: a ``Slice``, or None for an
 integer operand. Operands are scalars, or arrays of one shape, in the order of the dimensions. If the ``start`` of a
 slice is None, an operand is its start. The dimensions of the operands replace the dimensions with integers: at the
-first of them, or in front if a slice stands between them.
+first of them, or in front if a slice separates them.
 """
 
 from __future__ import annotations
@@ -207,10 +207,10 @@ def accumulate(x: Any, index: Index, operands: Values, value: Any, add: Any = ad
     return _scattered(scatter_add, x, index, operands, value)
 
 
-def _scattered(scatter_with: Rule, x: Any, index: Any, operands: Values, value: Any, **told: bool) -> Any:
+def _scattered(scatter_with: Rule, x: Any, index: Any, operands: Values, value: Any, **flags: bool) -> Any:
     dims = tuple(range(get_aval(x).ndim))
     numbers = ScatterDimensionNumbers((), dims, dims)
-    return scatter_with(x, _positions(get_aval(x).shape, index, operands), value, numbers, mode="drop", **told)
+    return scatter_with(x, _positions(get_aval(x).shape, index, operands), value, numbers, mode="drop", **flags)
 
 
 class BatchedIndex(NamedTuple):

@@ -114,7 +114,7 @@ def addupdate_abstract(ref: Any, value: ShapedArray, *operands: ShapedArray, ind
 
 
 def new_ref_at(init: Any, level: int, params: Params) -> Any:
-    """A reference at interpreter ``level``, of which each interpreter holds its part; later writes may be traced."""
+    """A reference at ``level`` of the interpreter stack; each interpreter up to there holds its part of the content."""
     trace = state.stack[level].trace
     if isinstance(trace, JVPTrace):
         primal, tangent = trace.split(init)
