@@ -165,7 +165,7 @@ class Tests:
         return int(self.program.stdout.readline())
 
     def notice(self, drawn: Drawn, limit: float, runs: Sequence[Sequence[str]]) -> bool:
-        """Whether a test fails with the mutant, or its first run, which is short otherwise, exceeds the time limit."""
+        """Whether a test fails with the mutant, or the first run, which is normally short, exceeds the time limit."""
         path = self.copy / drawn.file
         before, time_before = path.read_text(encoding="utf-8"), path.stat().st_mtime_ns
         self.written += 1

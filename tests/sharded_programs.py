@@ -77,7 +77,7 @@ def calls_told_apart() -> list[int]:
     with jax.set_mesh(MESH):
         f(VALUES)
     met.append(f._cache_size())
-    # none of these is a call
+    # none of these counts as a call
     jax.make_jaxpr(f)(VALUES[:3]), f.lower(VALUES[:2]), jax.vmap(f)(VALUES), jax.grad(lambda x: f(x).sum())(VALUES)
     met += [f._cache_size(), jax.jit(f.__wrapped__)._cache_size()]
     f.clear_cache()

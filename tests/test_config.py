@@ -17,7 +17,7 @@ import minijax
 from minijax.config import config
 from tests.threads import at_once
 
-# the module: the package's attribute of this name is the object
+# import the module: the package has an object with this name
 settings = importlib.import_module("minijax.config")
 
 DIRECTIONS = ("host_to_device", "device_to_device", "device_to_host")

@@ -59,7 +59,7 @@ def test_importing_leaves_the_garbage_collector_as_it_was(enabled):
 
 @pytest.mark.parametrize("command", [("-m", "mine", "minijax"), ("minijax-repl_of_mine.py",)])
 def test_a_user_program_is_not_a_prompt(tmp_path, command):
-    """Only the prompts leave it to their own code to enable the collector and to remove the folder from the path."""
+    """Importing minijax in a user program leaves the collector on, and the program's folder on the path."""
     code = "import gc, os, sys, minijax; print(gc.isenabled(), os.path.realpath(sys.path[0]))"
     for file in ("mine/__init__.py", "mine/__main__.py", "minijax-repl_of_mine.py"):
         (tmp_path / file).parent.mkdir(exist_ok=True)

@@ -241,7 +241,7 @@ SAME = {
     "deepcopy_under_grad": lambda ns: ns.grad(lambda x: copy.deepcopy({"a": x})["a"] * 2)(2.0),
     # weak types: constants of derivative rules follow a weakly typed scalar
     "weak_hessian": lambda ns: ns.hessian(lambda t: (t["a"] ** 2).sum() * t["b"] ** 3)({"a": X, "b": 2.0}),
-    # derivatives of integers, and with respect to integers, have the dtype of the derivative's tree
+    # dtypes of derivatives of integer outputs, and with respect to integers
     "jacfwd_of_an_integer_output": lambda ns: ns.jacfwd(lambda x: (x, 3))(2.0),
     "jacrev_by_an_integer": lambda ns: ns.jacrev(lambda x: x * 2.0, allow_int=True)(3),
     # an integer output takes any cotangent of its shape

@@ -98,7 +98,7 @@ def _numpys_errors_are_as_they_were():
 
 
 def has_no_signals(frame, event, argument):
-    """Whether an interrupt at this event is not of interest.
+    """Whether to skip interrupts at this event.
 
     Python discards exceptions of finalizers. A ``with lock:`` about to unlock is not interrupted either: Python checks
     for signals after a C function has returned, not before its call.

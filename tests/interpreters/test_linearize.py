@@ -24,7 +24,7 @@ from ..oracle.functions import CASES
 from ..oracle.meaning import meaning
 from ..oracle.normalise import normalise
 
-# the package's attribute of this name is the object
+# import the module: the package has an object with this name
 settings = importlib.import_module("minijax.config")
 use_direct_linearize = settings.use_direct_linearize
 

@@ -7,7 +7,7 @@ import re
 # Errors about values that are not known: each library may raise another of them.
 UNKNOWN = ("ConcretizationTypeError", "TracerArrayConversionError", "TracerBoolConversionError")
 UNKNOWN += ("TracerIntegerConversionError", "NonConcreteBooleanIndexError")
-# Errors for an argument that is refused.
+# Errors for a bad argument.
 REFUSED = ("TypeError", "ValueError", "AxisError", "LinAlgError", "OverflowError", "IndexError", "ZeroDivisionError")
 REFUSED += ("NotImplementedError",)
 # Messages of Python, NumPy or JAX internals where a function does not check an argument and fails later.

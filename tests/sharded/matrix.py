@@ -220,7 +220,7 @@ class Run:
         return described(self.ns, jitted(*self.arguments())), kinds
 
     def ways(self) -> dict[str, Callable[[], Any]]:
-        """Functions that return the results to compare, by way."""
+        """Way (eager, jit, gradient, ...) -> function that returns the results to compare."""
         ns, f = self.ns, self.function
         asked = {
             "eager": lambda: (described(ns, f(*self.arguments())), None),
