@@ -13,6 +13,7 @@ import functools
 import linecache
 import os
 import types
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from types import CodeType, FrameType
 from typing import Any
@@ -151,19 +152,23 @@ def slice_of(eqns: Sequence[Any], var: Any) -> list[Any]:
 
 def _shortest(eqns: Sequence[Any], var: Any) -> list[Any]:
     """The equations on a shortest path to ``var`` from a variable that none of ``eqns`` defines."""
-    # id of a variable -> number of equations on its path, and the operand on the path
-    length: dict[int, tuple[int, Any, Any]] = {}
-    for eqn in eqns:
-        operands = [v for v in eqn.invars if not hasattr(v, "val")]
-        if operands:
-            nearest = min(operands, key=lambda v: length[id(v)][0] if id(v) in length else 0)
-            steps = length[id(nearest)][0] if id(nearest) in length else 0
-            length.update((id(v), (steps + 1, eqn, nearest)) for v in eqn.outvars)
+    made = {id(v): eqn for eqn in eqns for v in eqn.outvars}
+    seen = set()
+    # variables, the nearest first, and the equations from each to ``var``: (equation, the rest)
+    ways: deque[tuple[Any, Any]] = deque([(var, None)])
+    while True:
+        v, way = ways.popleft()
+        eqn = made.get(id(v))
+        operands = [] if eqn is None else [x for x in eqn.invars if not hasattr(x, "val")]
+        if not operands:
+            break
+        if id(eqn) not in seen:
+            seen.add(id(eqn))
+            ways.extend((x, (eqn, way)) for x in operands)
     path = []
-    while id(var) in length:
-        _, eqn, var = length[id(var)]
+    while way:
+        eqn, way = way
         path.append(eqn)
-    path.reverse()
     return path
 
 

@@ -132,6 +132,15 @@ def test_operands_on_two_devices(name):
     assert ours == theirs
 
 
+def test_a_program_over_a_mesh_names_the_argument_that_lies_elsewhere():
+    sharding = minijax.sharding.NamedSharding(minijax.make_mesh((1,), ("x",)), minijax.sharding.PartitionSpec("x"))
+    over_mesh = minijax.device_put(X, sharding)
+    compiled = minijax.jit(lambda unused, b: b * 2).lower(X, over_mesh).compile()
+    assert compiled(X, over_mesh)[1] == 4
+    with pytest.raises(ValueError, match="and argument 1 lies as SingleDevice"):
+        compiled(X, array(minijax, 1))
+
+
 def test_the_error_names_arguments_and_devices():
     x, y = array(minijax, 1), array(minijax, 0)
     f = minijax.jit(lambda first, rest: first + rest["y"])

@@ -535,9 +535,9 @@ def shardings_of(program: Partitioned) -> tuple[list[Sharding], list[Sharding]]:
 
 def check_lies(program: Partitioned, args: Values) -> None:
     """ValueError if one of ``args`` is committed to another sharding than the program was compiled for."""
-    for i, (x, sharding) in enumerate(safe_zip(program._taken(args), program.ins)):
-        own = sharding_of_operand(x)
-        if own is not None and not own.is_equivalent_to(sharding, x.aval.ndim):
+    for i, sharding in safe_zip(program._taken(range(len(args))), program.ins):
+        own = sharding_of_operand(args[i])
+        if own is not None and not own.is_equivalent_to(sharding, args[i].aval.ndim):
             raise ValueError(
                 "Computation was compiled for input shardings that disagree with the shardings of arguments passed to "
                 f"it: {program.name} was compiled for {sharding}, and argument {i} lies as {own} says. Bring it there "
