@@ -125,7 +125,7 @@ class Blocks:
         session = self.session()
         session.settings.panels = PANELS if "panels" in words else ()
         number, label = len(session.inputs), session.prompt_label()
-        with contextlib.redirect_stdout(io.StringIO()) as said:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
             outcome = session.run_line(code)
         self.outcome = outcome
         if (outcome.error is not None) != fails:
@@ -134,7 +134,7 @@ class Blocks:
         prompt = f"in [{number}] {label} ›" if label else f"in [{number}]:"
         return (
             f'<div class="entry"><div class="given"><span class="mj-prompt-in">{html.escape(prompt)}</span>'
-            f"<div>{_code(code)}</div></div>{_printed(said.getvalue())}{shown}</div>"
+            f"<div>{_code(code)}</div></div>{_printed(printed.getvalue())}{shown}</div>"
         )
 
     def _outcome(self, outcome: Outcome, words: list[str]) -> str:
@@ -208,13 +208,13 @@ class Blocks:
     def _python(self, code: str, words: list[str]) -> Iterator[str]:
         file = self._folder / (words[0] if words else "program.py")
         file.write_text(code, encoding="utf-8")
-        with contextlib.redirect_stdout(io.StringIO()) as said:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
             try:
                 runpy.run_path(str(file), run_name="__main__")
             except Exception as error:
                 raise PageError(f"{self.where}: {error!r} in\n{code}") from error
         name = f'<div class="file">{html.escape(words[0])}</div>' if words else ""
-        yield f'<div class="block">{name}{_code(code)}{_printed(said.getvalue())}</div>'
+        yield f'<div class="block">{name}{_code(code)}{_printed(printed.getvalue())}</div>'
 
     def _sh(self, code: str, words: list[str]) -> Iterator[str]:
         yield f'<div class="block"><pre>{html.escape(code.rstrip())}</pre>'
@@ -264,8 +264,8 @@ def _displayed(data: dict[str, Any]) -> str:
     """The richest form of a cell's output, as a notebook shows it."""
     if picture := data.get("image/svg+xml"):
         address = base64.b64encode(picture.encode()).decode("ascii")
-        said = html.escape(data.get("text/plain", "").partition("\n")[0], quote=True)
-        return f'<div class="mj-picture"><img src="data:image/svg+xml;base64,{address}" alt="{said}"></div>'
+        caption = html.escape(data.get("text/plain", "").partition("\n")[0], quote=True)
+        return f'<div class="mj-picture"><img src="data:image/svg+xml;base64,{address}" alt="{caption}"></div>'
     return str(data.get("text/html") or _printed(data["text/plain"]))
 
 

@@ -19,12 +19,12 @@ from tests.programs import PAGES, record
 
 
 def sections(text: str) -> tuple[str, dict[str, str]]:
-    """The introduction of gallery.md, and its sections by name of recording."""
+    """The introduction of gallery.md, and a dictionary from recording names to sections."""
     before, *parts = re.split(r"^## ", text, flags=re.MULTILINE)
     found = {}
     for part in parts:
-        name, _, said = part.partition("\n")
-        found[name.strip()] = said.strip()
+        name, _, body = part.partition("\n")
+        found[name.strip()] = body.strip()
     if set(found) != set(gallery.PAGES):
         raise PageError(f"gallery.md and the gallery differ: {sorted(set(found) ^ set(gallery.PAGES))}")
     return before, found
@@ -36,8 +36,8 @@ def recorded(name: str) -> tuple[Recording, str]:
     """
     missing = [each for each in PAGES[name] if importlib.util.find_spec(each) is None]
     if missing:
-        said = f"The values of its arrays are not there: this page was made without {' and '.join(missing)}."
-        return gallery.recording(name), said
+        remark = f"The values of its arrays are not there: this page was made without {' and '.join(missing)}."
+        return gallery.recording(name), remark
     _, made = record.second_step(name)
     file = str(record.ROOT / record.file(name))
     text = (record.ROOT / record.file(name)).read_text(encoding="utf-8")
@@ -45,11 +45,11 @@ def recorded(name: str) -> tuple[Recording, str]:
     return made.replace(source=record.file(name), sources=tuple(sources)).holding(made.kept), ""
 
 
-def recording_page(name: str, said: str) -> tuple[str, int]:
+def recording_page(name: str, section: str) -> tuple[str, int]:
     """The body of a recording's page, and its number of events."""
     recording, missing = recorded(name)
     with Blocks(f"gallery.md: {name}") as blocks:
-        about = to_html(said, blocks, "../")
+        about = to_html(section, blocks, "../")
     start, _ = step.start(recording)
     stepper = widget_html(
         recording, highlight, MOST_EXPORTED, start=start, in_page=True, rename=record.shortened

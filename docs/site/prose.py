@@ -67,7 +67,7 @@ def to_html(text: str, blocks: Blocks, up: str = "") -> str:
     prose = Prose(up)
     made = mistune.create_markdown(renderer=prose, plugins=["table"])(text)
     whole = f"{OPEN}{made}{CLOSE}".replace(f"{OPEN}{CLOSE}", "")
-    # blocks run here, outside mistune, so that mistune is in no traceback and no provenance of a value
+    # blocks run here, outside mistune, to keep mistune out of their tracebacks and out of the provenance of values
     for number, (kind, words, code) in enumerate(prose.found):
         whole = whole.replace(_PLACE.format(number), blocks.run(kind, words, code), 1)
     return whole

@@ -1,4 +1,4 @@
-"""The command reference, made from the command table: what each command does, its options, and its example, run."""
+"""The command reference, generated from the command table: each command's help, options, and example with output."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def described(command: Command) -> Iterator[str]:
     yield "".join(f'<p class="muted">{each}</p>' for each in _forms(command))
     if command.params:
         rows = "".join(
-            f"<dt>{html.escape(name)}</dt><dd>{linked(said)}</dd>" for name, said in map(_option, command.params)
+            f"<dt>{html.escape(name)}</dt><dd>{linked(text)}</dd>" for name, text in map(_option, command.params)
         )
         yield f'<dl class="options">{rows}</dl>'
     yield example(command)

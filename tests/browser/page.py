@@ -98,7 +98,7 @@ class Browser:
         return {each["url"] for each in asked if not each["url"].startswith("data:")}
 
     def readable(self, dark: bool) -> int:
-        """Check the WCAG 2.1 contrast of each visible text, and the colour scheme; return the number of texts."""
+        """Assert that each visible text has WCAG 2.1 contrast and the page has this colour scheme; count the texts."""
         found = self.run(CONTRASTS)
         assert not [each for each in found if each[1] < 4.5 or (each[2] < 0.2) != dark]
         return len(found)

@@ -1,4 +1,4 @@
-"""The page of a call's compilation stages in a real browser: its lines and links are those that Python computes."""
+"""The page of a call's compilation stages in a real browser: its lines and links are the same as in Python."""
 
 from __future__ import annotations
 

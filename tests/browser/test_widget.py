@@ -1,4 +1,4 @@
-"""The stepping widget in a real browser: what each step shows, how to move, and which keys and texts are inert."""
+"""The stepping widget in a real browser: its panes at each step, its keys and buttons, and hostile texts."""
 
 from __future__ import annotations
 
@@ -88,9 +88,7 @@ def values(cursor: Cursor) -> list[str]:
 
 
 def shown(read: dict[str, Any]) -> dict[str, list[str]]:
-    """The same, read from the page. A heading in the terminal is a title in the widget, which splits one pane in
-    two.
-    """
+    """The same, read from the page, where some headings of the terminal are titles and one pane is two."""
     return {
         "status": squeezed(read["status"]),
         "source": squeezed([read["where"], *read["source"]]),
@@ -213,7 +211,7 @@ def test_a_page_reports_missing_iterations(window, monkeypatch):
 
 
 def over(cursor: Cursor) -> bool:
-    """Step over a whole row of the tree, as the terminal's stepper does."""
+    """Step over all operations that one row of the tree stands for, as the terminal's stepper does."""
     past = past_repeated(cursor)
     return cursor.go(past) if past >= 0 else cursor.over()
 

@@ -1,4 +1,4 @@
-"""The programs on minijax beside JAX: the expected results, and the comparison."""
+"""Compare the programs on minijax with JAX: the expected results, and the comparison."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def assert_near(ours: Any, theirs: Any, error: float) -> None:
 
 
 def assert_leaves_near(our_leaves: list[Any], theirs: Any, error: float) -> None:
-    """The leaves of a tree of JAX's. Our leaves may be of classes that JAX does not know."""
+    """The leaves of a tree of JAX's. Leaves from minijax may have classes that JAX does not know."""
     for our, their in zip(our_leaves, jax.tree_util.tree_leaves(theirs), strict=True):
         if not isinstance(their, (jax.Array, np.ndarray, float, int)):
-            assert callable(our) and our.__name__ == their.__name__  # leaves that are no arrays stay
+            assert callable(our) and our.__name__ == their.__name__  # leaves that are not arrays stay
             continue
         mine, wanted = bits_of(our), bits_of(their)
         assert (mine.dtype, mine.shape) == (wanted.dtype, wanted.shape)

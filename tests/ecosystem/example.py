@@ -15,7 +15,7 @@ class Example(NamedTuple):
 
     ``arguments()`` makes the arguments. ``grad`` is the argument to differentiate by; the result is then a scalar
     (None: no gradient). ``batch`` is the argument whose leading axis ``jax.vmap`` maps. ``whole``: some leaves of the
-    arguments are no arrays, so JAX's transformations refuse these arguments.
+    arguments are not arrays, so JAX's transformations refuse these arguments.
     """
 
     arguments: Callable[[], tuple[Any, ...]]

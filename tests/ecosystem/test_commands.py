@@ -15,8 +15,8 @@ from tests.ecosystem.programs import ALL
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
-# command line -> words of its answer, for the program's value, for its gradient (its value if it has none) and for its
-# jitted call
+# command line -> words of its answer. {value} is a call of the program, {gradient} one of its gradient (of the program
+# itself if it has none), {jitted} one of the jitted program
 ANSWERS = {
     "%jaxpr {gradient}": "lambda",
     "%step {gradient} --verbose": " by ",

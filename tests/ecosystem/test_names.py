@@ -1,4 +1,4 @@
-"""The share of JAX's names that real libraries use and minijax has.
+"""How many of the JAX names that real libraries use are in minijax.
 
 ``names.tsv`` lists the public names of jax 0.10.2 that 37 released packages use, with the number of packages and of
 uses. A name is present if minijax defines it or borrows it from JAX. ``REASONS`` says why the others are missing.

@@ -114,7 +114,7 @@ def test_ipythons_magics_are_not_replaced(bare):
 
 
 def test_run_without_as_jax_is_ipythons_own(bare, tmp_path):
-    """Before the extension, with it and after it; IPython may not have loaded its own ``%run`` yet."""
+    """``%run`` before, with and after the extension; IPython may not have loaded its own ``%run`` yet."""
     program = tmp_path / "program.py"
     program.write_text("import jax, sys\nmade_by = (jax.jit.__module__[:3], sys.argv[1:])\n")
     bare.run_line_magic("load_ext", "minijax")
@@ -540,7 +540,7 @@ def test_containers_of_arrays_are_displayed_as_trees(shell):
 
 
 def test_a_bare_step_opens_at_the_exception_of_the_last_cell(shell, tmp_path):
-    """A cell of several statements, a magic, a loop around a magic, a program of %run: each runs again, recorded."""
+    """A cell of several statements, a magic, a loop around a magic, and a program of %run all run again, recorded."""
     hint = "%step runs it again, recorded, and opens at the exception"
     run(shell, "ran = []\ndef clash(x):\n    ran.append(1)\n    y = jnp.sin(x)\n    return y @ jnp.ones(7)")
     program = tmp_path / "program.py"
@@ -583,7 +583,7 @@ def test_an_interrupted_cell_can_be_replayed(shell):
 
 
 class Info:
-    """The code that IPython reports before a cell runs."""
+    """What IPython passes to ``pre_run_cell``: the cell and its code."""
 
     def __init__(self, cell_id: str | None, raw_cell: str = "y = 1") -> None:
         self.cell_id, self.raw_cell = cell_id, raw_cell
@@ -598,7 +598,7 @@ class Info:
         (lambda shell, known: shell.display_pub.clear_output(), True),
         (lambda shell, known: setattr(known, "on", False), True),
         (lambda shell, known: known.begin(Info("vscode-notebook-cell:/a.ipynb#W0")), True),
-        (lambda shell, known: known.end(), True),  # the caller is in no cell
+        (lambda shell, known: known.end(), True),  # after the end of the cell
     ],
 )
 def test_an_output_includes_the_style_unless_another_has_it(shell, gone, brings):

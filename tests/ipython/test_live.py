@@ -112,7 +112,7 @@ def test_moving_an_argument_records_the_call_again(person):
     page = person.ask(view, kind="again", control=1, index=[], value=5.0, moment=2)
     assert page["kind"] == "page" and page["data"]["start"] == 2 and page["controls"][1]["values"] == [5.0]
     assert person.run("shown._widget.page.leaves", "d")[0]["data"]["text/plain"] == "[3.0, 5]"
-    # an error in the user's code ends the recording, and the stack of interpreters stays unchanged
+    # an error in the user's code ends the recording and leaves the stack of interpreters unchanged
     person.run("def g(x):\n    if x > 4.0: raise ValueError('too much')\n    return jnp.sin(x)", "e")
     view = view_of(person.run("%step g(3.0)", "f"))
     failed = person.ask(view, kind="again", control=0, index=[], value=5.0, moment=0)

@@ -47,7 +47,7 @@ SLIDE = (
 
 
 def until(is_so: Callable[[], Any], report: Callable[[], str] = str) -> Any:
-    """Wait until ``is_so`` gives a true value, and return it."""
+    """Call ``is_so`` until its result is true, and return that result."""
     end = time.monotonic() + 60
     while not (found := is_so()):
         assert time.monotonic() < end, f"not so after a minute. {report()}"
@@ -57,7 +57,7 @@ def until(is_so: Callable[[], Any], report: Callable[[], str] = str) -> Any:
 
 @contextlib.contextmanager
 def server(home: Path) -> Iterator[tuple[str, str]]:
-    """A server with an empty home of its own: its address and its token."""
+    """The address and the token of a server with its own, empty home folder."""
     for name, content in SETTINGS.items():
         path = home / "settings" / f"{name}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -149,7 +149,9 @@ class Page:
         )
 
     def faults(self) -> list[str]:
-        """Errors since the last call, without those of JupyterLab's extensions; and responses of other servers."""
+        """Console errors since the last call, without those of JupyterLab's extensions; and requests to other
+        servers.
+        """
         errors = [each["message"] for each in self.driver.get_log("browser") if each["level"] == "SEVERE"]
         names = self.browser.run("return performance.getEntriesByType('resource').map((e) => e.name)")
         elsewhere = [name for name in names if not name.startswith((self.origin, "data:", "blob:"))]

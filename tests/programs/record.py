@@ -56,8 +56,8 @@ def shortened(text):
 def outline(recording):
     """The operations of the step, by interpreters, lines and types: a difference marks an outdated recording.
 
-    It leaves out the inside of operations and the names of rules, which may change. It also leaves out values: their
-    last digits differ between machines.
+    It leaves out values, whose last digits differ between machines, and the inside of operations and the names of
+    rules, which may change.
     """
 
     def of(nodes):

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 STEPS = 4
 # The largest file of a recording, in bytes.
 LARGEST = 60_000
-# Relative tolerances. In eager mode NumPy sums the products of matrices.
+# Relative tolerances, compiled and eager. Eager matrix products use NumPy's sums.
 COMPILED, EAGER = 1e-6, 1e-5
 
 
@@ -83,7 +83,7 @@ ANSWERS = {
     "%hlo jax.grad(loss)({})": "func.func public @main",
     "%nan loss({})": "nothing: no operation of loss",
 }
-# every third page runs this, for which JAX traces and compiles the page
+# every third page also runs this line, which is slow: JAX traces and compiles the page
 TIMED = {"%time loss({})": "jax"}
 
 

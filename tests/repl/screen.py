@@ -184,7 +184,7 @@ class Terminal:
             pass
 
     def until(self, is_so: Callable[[str], bool], seconds: float = 60.0) -> str:
-        """Wait until ``is_so`` holds of the scrollback and the screen, and return these."""
+        """Wait until ``is_so`` is true of the scrollback and the screen, and return their text."""
         end = time.monotonic() + seconds
         shown = self.text()
         while not is_so(shown):

@@ -37,7 +37,7 @@ class Stop(NamedTuple):
 
 
 def to(*texts: str) -> Callable[[Stepper], None]:
-    """Go to the next moment whose line has the first words, from there to the next with the second, and so on."""
+    """A function that goes to the next moment whose line has the first text, then to the next with the second, etc."""
 
     def go(stepper: Stepper) -> None:
         naming = naming_of(stepper.recording)

@@ -27,7 +27,7 @@ class Typed:
         self.output = RecordingOutput(columns)
         self.history = InMemoryHistory(list(earlier))
         with create_pipe_input() as keyboard:
-            # Ctrl-C clears the line, so that Ctrl-D leaves
+            # Ctrl-C clears the line, so Ctrl-D exits
             keyboard.send_text("".join(keys) + CTRL_C + CTRL_D)
             app = App(self.session, vi=vi, history=self.history, input=keyboard, output=self.output)
             self.exit_code = app.run()
@@ -78,7 +78,7 @@ def test_invalid_input_is_neither_run_nor_lost():
 
 
 def test_ctrl_d_exits_only_on_an_empty_line():
-    typed = Typed("12", "\x01", CTRL_D, ENTER, "3", ENTER)  # at the beginning of the line it deletes
+    typed = Typed("12", "\x01", CTRL_D, ENTER, "3", ENTER)  # at the start of a line with text, Ctrl-D deletes
     assert typed.inputs == ["2", "3"]
 
 

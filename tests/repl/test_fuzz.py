@@ -75,7 +75,7 @@ ANSWERS = (
     "line 2", "x became NaN", "x.shape changed", "x ** 9 ** 9 > 1", "x.sum() + 1", "1 / 0",
 )  # fmt: skip
 # Exceptions that a line may cause in the tools, and exceptions in the engine that only a bug in minijax raises.
-TOLD = (UsageError, SyntaxError, KeyboardInterrupt, RecursionError, MemoryError, SystemExit)
+EXPECTED = (UsageError, SyntaxError, KeyboardInterrupt, RecursionError, MemoryError, SystemExit)
 INTERNAL = ("AssertionError", "AttributeError", "IndexError", "JaxRuntimeError", "KeyError", "UnboundLocalError")
 KNOWN_TEXTS = re.compile(
     "No J?VJ?P defined for custom|Too many indices|only integers, slices|has no attribute|__repr__ returned non-string"
@@ -104,7 +104,7 @@ def fault(error: BaseException) -> str:
             return ""
         if errors.is_own_file(frame.filename):
             in_tools = re.search(r"(tools|repl|ipython_ext)/", frame.filename)
-            own = not isinstance(error, TOLD) if in_tools else type(error).__name__ in INTERNAL
+            own = not isinstance(error, EXPECTED) if in_tools else type(error).__name__ in INTERNAL
             return f"{frame.filename}:{frame.lineno} {error!r:.300}" if own else ""
     return ""
 

@@ -284,7 +284,7 @@ def test_enter_at_an_error_leads_to_the_operands_at_fault():
 
 
 def test_enter_follows_the_selected_value(walked):
-    # with the values pane focused, Enter follows the selected row: the newest value, made inside the inner program
+    # with the values pane focused, Enter follows the selected row: here the value computed last, in the inner jit
     there = pressed(Step(walked), "Pjit\r", "6", "\r", "q").cursor
     assert getattr(there.moment.node, "expression", "") == "jnp.sin(q)" and there.moment.kind == LEAVE
 
@@ -457,9 +457,9 @@ def test_iterations_and_examples_are_chosen(loop):
     assert "all 2 examples" in stepper.message[1] and "2× [6.0, 60.0]" in values(stepper)
     pressed_on(stepper, "1", "[", "[", "1", "6", "]")
     assert "iteration 2 of 3" in stepper.message[1]
-    pressed_on(stepper, "[", "[", "1", "s", "6", "]")  # 6 only focuses the values pane: it is no iteration
+    pressed_on(stepper, "[", "[", "1", "s", "6", "]")  # 6 only focuses the values pane: it does not choose an iteration
     assert "iteration 1 of 3" in stepper.message[1] and stepper.focus == "values"
-    pressed_on(stepper, "1", "s", "]")  # the key after a number drops it
+    pressed_on(stepper, "1", "s", "]")  # any other key cancels the number
     assert "iteration" in stepper.message[1] or "no variable of a loop" in stepper.message[1]
 
 
@@ -518,7 +518,7 @@ def test_watches_are_above_the_values_and_mark_changes(step):
         assert stepper.cursor.into()
     assert "* y * 10.0 = 2.8224" in values(stepper)
     stepper.zoomed = False
-    small = text(stepper, 60, 14)  # however few rows the table has
+    small = text(stepper, 60, 14)  # even if there is room for only a few rows of the table
     assert "* y * 10.0 = 2.8224" in small and "name" in small
     stepper.cursor.into()
     assert "  y * 10.0 = 2.8224" in values(stepper)
@@ -660,12 +660,12 @@ def test_the_mouse_selects_tree_rows_and_scrolls_the_pane_under_it(step, size):
     stepper = Stepper(step)
     lines = compose(stepper, *size)
     rows = [(x, y) for y in range(size[1]) for x in (1,) if target_at(lines, x, y)[1]]
-    # every row of the tree leads to its moment
+    # a click on a row of the tree goes to that row's moment
     assert [int(target_at(lines, *place)[1]) for place in rows] == list(stepper.tree_shown)[: len(rows)]
     last = max(int(target_at(lines, *place)[1]) for place in rows)
     stepper.click("tree", str(last))
     assert stepper.cursor.position == last and stepper.focus == "tree"
-    # the mouse finds each visible pane and focuses it
+    # a click on a visible pane focuses it
     seen = {target_at(lines, x, y)[0] for y in range(size[1]) for x in range(size[0])} - {""}
     assert {"tree", "source", "jaxpr"} <= seen <= set(stepper.panes)
     for name in seen:
@@ -684,7 +684,7 @@ def test_the_devices_pane_appears_in_a_shard_map_and_a_key_changes_the_device():
     mesh = minijax.make_mesh((2, 1), ("i", "j"), axis_types=(minijax.sharding.AxisType.Auto,) * 2)
     mapped = minijax.shard_map(total, mesh=mesh, in_specs=spec("i"), out_specs=spec())
     stepper = Stepper(Step(recorded(lambda: mapped(jnp.arange(4.0)))))
-    tab = f"[{7} devices]"  # split, because the screen also shows this file's source
+    tab = f"[{7} devices]"  # split, because the screen also shows the source of this test
 
     def pane() -> str:
         return text(stepper, 112, 32).partition(tab)[2]

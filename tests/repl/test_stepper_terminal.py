@@ -137,7 +137,7 @@ def test_ctrl_c_while_it_records_and_while_it_retraces(stepping):
     terminal.send("%step jit(g)(1.)\r")
     terminal.wait_for_last("tracing")
     terminal.send(CTRL_C)
-    assert "KeyboardInterrupt" in stepping.keys("", "? keys")  # it opens at the interrupt, with all until then
+    assert "KeyboardInterrupt" in stepping.keys("", "? keys")  # the recording until the interrupt opens
     assert "interrupted at <minijax-4>:1" in stepping.leave()
     terminal.enter("h = jit(g); h(1.);")
     stepping.open("%step h(1.)", "came from a cache")

@@ -1,4 +1,4 @@
-"""The stepper's screen at a user's stopping points: each shows the value's content and its provenance."""
+"""The stepper's screen where a user would stop: it shows the content of a value and where the value comes from."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ STOPS = {
 
 
 # Texts that the screen must have at every size.
-SAID = {
+TEXTS = {
     "mlp_gradient": ("h = tanh(x @ params['w1'] + params['b1'])", "-0.8647 … 0.9387"),
     "nan_backward": ("squared = jnp.sum(d * d)", "a d = [0.0, 0.0]", "gives ct of p and d [nan, nan]", "[inf, inf]"),
     "error_in_vmap_of_grad": ("got (3,) and (4,)", "hidden", "weights [1.0, 1.0, 1.0, 1.0]"),
@@ -106,7 +106,7 @@ def stepper_of(name: str) -> Stepper:
 def test_the_screen_shows_a_value_and_its_provenance(name, size, golden):
     shown = screen(stepper_of(name), *size)
     words = " ".join(shown.split())
-    for expected in SAID[name]:
+    for expected in TEXTS[name]:
         assert expected in words
     golden(f"screens/{name}_{size[0]}.txt", shown)
 

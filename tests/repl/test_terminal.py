@@ -100,7 +100,7 @@ def test_ctrl_c_interrupts_and_loses_nothing(terminal, where):
 
 
 def test_ctrl_c_during_compilation(terminal):
-    """XLA compiles this program for seconds and checks no signal; the prompt is back while XLA goes on."""
+    """XLA compiles this program for seconds and ignores signals; the prompt returns while XLA continues."""
     # with three times as many operations XLA overflows its stack, which kills the process
     terminal.enter("def big(x):\rfor i in range(6000): x = sin(x) * (1.0 + i)\rreturn x\r\r")
     terminal.enter("low = jit(big).lower(1.)")

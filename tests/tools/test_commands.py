@@ -138,10 +138,10 @@ def mistyped(request):
 
 
 # All areas run in a session and in IPython, every fourth in the other front ends.
-TOLD = [(name, area) for name in FRONT_ENDS for area in list(STORIES)[:: 1 if name in ("session", "ipython") else 4]]
+RUNS = [(name, area) for name in FRONT_ENDS for area in list(STORIES)[:: 1 if name in ("session", "ipython") else 4]]
 
 
-@pytest.mark.parametrize(("run", "area"), TOLD, indirect=["run"])
+@pytest.mark.parametrize(("run", "area"), RUNS, indirect=["run"])
 def test_commands(run, area, capsys):
     wrong = []
     for line, expected in STORIES[area]:

@@ -40,7 +40,7 @@ def shown(session, line):
 
 # (line, texts that it shows, texts that it must not show)
 LINES = [
-    # an argument that cannot be an input is part of the function
+    # an argument that cannot be traced becomes part of the function
     ("%jaxpr lax.scan(step, 1.0, xs)", ("lambda ; a:f32[] b:f32[4].", "= scan[", "length=4"), ()),
     ("%jaxpr lax.cond(y > 0, sin, cos, f32[])", ("branches=(", "] 1:i32[] a"), ()),
     # %grad differentiates by the first float argument

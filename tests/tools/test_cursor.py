@@ -44,13 +44,13 @@ def test_into_over_out_and_back():
     assert cursor.into() and at(cursor) == (ENTER, "linearize:1")
     assert cursor.into() and at(cursor) == (ENTER, "sin")
     assert cursor.over() and at(cursor) == (LEAVE, "sin")
-    assert cursor.over() and at(cursor) == (ENTER, "mul")  # over a moment without an inside is into
+    assert cursor.over() and at(cursor) == (ENTER, "mul")  # nothing is inside: "over" goes to the next moment
     assert cursor.into() and cursor.moment.depth == 2
     assert cursor.out() and at(cursor) == (LEAVE, "mul") and cursor.moment.depth == 1
     assert cursor.back_over() and at(cursor) == (ENTER, "mul")
     assert cursor.back() and at(cursor) == (LEAVE, "sin")
     assert cursor.back_out() and at(cursor) == (ENTER, "linearize:1")
-    assert cursor.out() and cursor.moment.kind == END  # out of the operation around the one just entered
+    assert cursor.out() and cursor.moment.kind == END  # "out" leaves the scope around the operation just entered
     assert not cursor.into() and not cursor.over() and not cursor.out()
     assert cursor.first() and cursor.position == 0
     assert cursor.go(10_000) and cursor.moment.kind == END

@@ -1,6 +1,4 @@
-"""The stepper inside a ``shard_map`` over eight devices, in a process of its own: values beside JAX's, and the devices
-pane.
-"""
+"""The stepper in a ``shard_map`` over eight devices, in its own process: values beside JAX's, and the devices pane."""
 
 import functools
 
@@ -35,7 +33,7 @@ def test_devices_side_by_side(program, primitive, golden):
 
 @pytest.mark.parametrize("program", VARIABLES)
 def test_a_loaded_recording_shows_values_per_device(program):
-    # a file has only the first iteration of a loop, and the pane says so
+    # a file has only the first iteration of a loop; the pane says so for "turns"
     assert shown_there()[f"changed {program}"] == [[], program == "turns"]
 
 

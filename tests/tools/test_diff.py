@@ -31,13 +31,13 @@ def test_a_gradient_beside_its_function_at_120_columns_and_at_40(session, golden
     golden("diff.txt", "\n".join(plain(outcome.shown, width) for width in (120, 40)))
 
 
-# The first and the last argument need new names: the other side uses theirs.
+# The first and the last argument get other names: the other program uses theirs.
 UNEQUAL = "%diff (lambda u, v, w: g(w) * u.sum())(v, v, v) --with g(v)"
 
 
 @pytest.mark.parametrize("line", ["%diff g(v) --by vmap", "%compare grad(g)(v)", "%compare g(v)", UNEQUAL])
 def test_every_name_in_one_column_is_bound(session, line):
-    """Each side's program, its own lines with the common ones, binds each name once and before its use."""
+    """Read with the common lines, each side binds each name once and before its use."""
     session.run_line("from minijax import *")
     session.run_line("def g(x): return jnp.linalg.norm(jnp.tanh(x) * x) + jnp.insert(x, 1, 2.0).sum()")
     (columns,) = [block for block in session.run_line(line).shown.blocks if isinstance(block, Columns)]

@@ -240,7 +240,7 @@ def test_why_explains_a_trace_of_real_jax(caplog):
     assert "whether JAX would trace this call of f" in text and "f32[3] became f32[4]" in text
     session.run_line("g = jax.jit(lambda x: x)")
     assert "JAX has not traced g while it was watched" in shown(session, "%why g(2.0)")
-    # a command's traces do not count as the last line's; JAX's own log stays off unless the user enables it
+    # %why ignores traces of commands, and leaves JAX's own log switched off
     assert "JAX" not in shown(session, "%log jit(jnp.cos)(1.0)", "%why") and not caplog.records
     jax = session.namespace["jax"]
     with jax.explain_cache_misses(True):

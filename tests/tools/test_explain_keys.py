@@ -61,7 +61,7 @@ def checkpointed(key):
 
 
 def rows_in_while(key):
-    """Finished elements of a batched loop go on with keys that they have used."""
+    """Finished elements of a batched loop still run with keys that they have used; this is not a reuse."""
 
     def turn(carry):
         i, key = carry

@@ -1,4 +1,4 @@
-"""``%export``: the content of the files, and existing files are kept without --force."""
+"""``%export``: the content of the files; an existing file is overwritten only with --force."""
 
 import base64
 import hashlib

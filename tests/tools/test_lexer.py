@@ -1,4 +1,4 @@
-"""The lexers: jaxprs get the printer's roles, no character is lost, and StableHLO gets roles of its own."""
+"""The lexers: jaxprs get the printer's roles, no character is lost, and StableHLO has its own roles."""
 
 import re
 import subprocess

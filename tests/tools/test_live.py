@@ -251,7 +251,7 @@ def test_closing_a_jaxpr_level_removes_its_variables(session):
     shown = text(run(session, "%pop w"))
     assert "w, z  gone: worth nothing outside jaxpr:1" in shown or "z, w  gone" in shown
     assert "w" not in session.namespace and "z" not in session.namespace
-    # a tracer inside a container stays as a dead tracer, with its own error
+    # in a container, the variable stays as a dead tracer with a clear error
     error = session.run_line("box[0] + 1.").error
     assert isinstance(error, minijax.errors.UnexpectedTracerError) and "%push jaxpr z" in str(error)
 
@@ -264,7 +264,7 @@ def test_bare_pop_returns_the_last_assigned_or_shown_value(session):
     assert float(run(session, "%pop").value[0]) == 12.0
     run(session, "%push jvp x=3.", "y = 1.", "y += x;")
     assert float(run(session, "%pop").value[0]) == 4.0
-    # the value of a closed inner level; after a jaxpr, which gives no value of this level, the value before it
+    # bare %pop after an inner vmap and an inner jaxpr: the vmap's result, since a jaxpr is not a value of this level
     run(session, "%push jvp x=3.", "%push vmap v=[1., 2.]", "w = v * x", "%pop", "%push jaxpr z=x", "%pop z")
     same(run(session, "%pop").value, (jnp.array([3.0, 6.0]), jnp.array([1.0, 2.0])))
     run(session, "%push jvp x=3.", "y = x * 7.", "%push jvp z=x", "%pop --drop")
@@ -335,7 +335,7 @@ def test_commands_under_levels(session):
     run(session, "def f(x): return sin(x) * x", "%push jvp x=3.", "%push jaxpr z=f32[]")
     program = text(run(session, "%jaxpr f(z)"))
     assert "sin a" in program and "mul" in program
-    assert not session.levels[-1].program().jaxpr.eqns  # %jaxpr pushes a level of its own while it runs
+    assert not session.levels[-1].program().jaxpr.eqns  # %jaxpr uses a temporary level of its own
     run(session, "%grad f(z)", "%jvp f(x)", "%log f(x)", "%vmap f(jnp.ones(2))")
     for line in ("%jit f(z)", "%jit f(1.)"):
         error = session.run_line(line).error

@@ -44,7 +44,7 @@ def watched(fun, level="summary"):
 
 @pytest.mark.parametrize("level", ["summary", "full"])
 def test_user_objects_are_not_kept_alive(level):
-    """A recording keeps no tracers, arrays or functions alive, except a full one's constants of programs."""
+    """A recording keeps no tracers, arrays or functions alive. A full recording keeps the constants of programs."""
     seen = []
 
     def run():
@@ -298,7 +298,7 @@ def test_a_thousand_values_sharing_a_tangent_are_compared_fast():
     rows = rows_at(known, known.recording.events, -1).shown
     assert len(rows) == MOST_ROWS and {row.shared for row in rows if row.named.name == "x"} == {"x"}
     first = named_values(known)[0].number
-    # the cotangent of each other value also reaches the first, which has one more use
+    # the cotangents of all the values reach the first, which has one more use
     assert len(known.naming.sharing(first)) == 1001 and shared_with(known, first) == ""
 
 

@@ -77,7 +77,7 @@ def test_primitives_made_at_the_prompt_are_shown(author):
     assert "    def cube_jvp(primals, tangents):\n        (x,), (t,) = primals, tangents" in text
     assert "✗ transpose  missing (unless it is linear, it needs none); add: minijax.interpreters.ad" in text
     assert "✗ vmap  missing; add: minijax.interpreters.batching.primitive_batchers[primitive] = rule" in text
-    # only its variable names a primitive without rules
+    # a primitive without rules is found by its variable's name
     author.run_line("bare_p = Primitive('bare')")
     assert "✗ evaluate" in shown(author, "%rules bare_p")
 

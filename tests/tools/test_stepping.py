@@ -59,7 +59,7 @@ def lines(document):
 
 
 def at(recording, kind, primitive, level):
-    """A cursor at the start or end of the first such operation whose arguments are no tangents."""
+    """A cursor at the start or the end of the first such operation on primals."""
     cursor = Cursor(recording)
     assert cursor.to_bind(primitive=primitive, level=level)
     while "tangent" in "".join(cursor.moment.node.args):
@@ -87,12 +87,12 @@ def test_equal_steps_are_one_row_that_opens_at_the_cursor():
         return [each.partition("  +")[0] for each in shown]
 
     assert rows() == [" begin", f"{MARK}for _ in range(steps) ×6", " exp(w)", " end"]
-    # into the first step: it opens, and the later ones are one row
+    # at the first step: it unfolds, and the later steps are one row
     cursor.into()
     opened = rows()
     assert opened[1].startswith(" linearize:1 begins") and opened[-3] == " for _ in range(steps) ×5"
     assert any(each.startswith(" w = sub(w, ") for each in opened)
-    # in the third step, the earlier ones are one row too
+    # in the third step: the earlier steps are one row, too
     starts = repeats_of(cursor.recording, cursor.moments).under(-1)[1][0].starts
     cursor.go(starts[2] + 3)
     shown = rows()

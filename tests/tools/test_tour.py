@@ -97,7 +97,7 @@ def assert_close(value, expected):
         np.testing.assert_allclose(value, expected, atol=1e-8)
         return
     wanted, like = minijax.tree_util.tree_flatten(expected)
-    if len(wanted) != len(leaves):  # an array instead of a list of elements
+    if len(wanted) != len(leaves):  # one array where the expected value is a list of elements
         wanted = [np.asarray(each) for each in expected]
     else:
         assert tree == like

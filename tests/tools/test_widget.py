@@ -30,7 +30,7 @@ def short(x):
 
 
 class _Elements(HTMLParser):
-    """Counts elements and checks their nesting; the text of scripts and styles is no markup, as in a browser."""
+    """Counts elements and checks their nesting; like a browser, it ignores markup in scripts and styles."""
 
     def __init__(self):
         super().__init__()

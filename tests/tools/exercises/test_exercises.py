@@ -158,7 +158,7 @@ def test_tour_edit_puts_the_current_answer_on_the_prompt():
     )  # fmt: skip
     assert [each for each in typed.inputs if "suspect" in each] == ['suspect = "cash"', 'suspect = "cache"']
     assert "Did you mean cache?" in typed.printed and "8  ✓ right." in typed.printed
-    # only in the tour does Enter alone go on
+    # Enter alone continues only the tour
     assert "%tour next" not in typed.inputs
 
 

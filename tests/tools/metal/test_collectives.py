@@ -174,7 +174,7 @@ def test_collectives_are_ascribed_to_equations_with_a_reason():
     ((kind, size, axes, count, primitive, reason),) = found["product"]
     assert (kind, size, axes, count, primitive) == ("all-reduce", 2, ["y"], 2 * 8 * 4, "dot_general")
     assert "along y" in reason
-    # a branch is no loop; a collective within a loop runs once per iteration
+    # a branch is not a loop; a collective within a loop runs once per iteration
     text, inside, _ = found["chosen"]
     assert {"branch"} <= {*inside} <= {"branch", ""} and text.endswith(" a call, and all branches")
     text, inside, times = found["turned"]

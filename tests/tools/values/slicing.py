@@ -36,7 +36,7 @@ def check_slices(fun, staged, args):
     return the number of results.
     """
     jaxpr = minijax.make_jaxpr(staged)(*args).jaxpr
-    # for these DCE keeps more, such as branches not taken; a run replaces operations on references
+    # for these, DCE keeps more than the run needs, such as branches not taken; a run has no operations on references
     exact = not re.search(r"= (cond|while|custom_\w+)\[|<-", str(jaxpr))
     recorder = Recorder("full")
     with recorder:

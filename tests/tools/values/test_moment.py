@@ -24,7 +24,7 @@ OTHER_NAMES = {"res", "primals[0]", "tangents[0]", "start.speed"}
 
 
 def printed(name, column):
-    """JAX's primal, tangent or cotangent of each variable, for each example and each time that its line runs."""
+    """JAX's primals, tangents or cotangents of each variable, one for each example and each run of its line."""
     seen = defaultdict(list)
 
     def show(variable, leaf):
@@ -67,7 +67,7 @@ def record(name):
 
 
 def every_value(known, named, column="primal"):
-    """The table's values of a variable in every iteration and for every example; none if it gives a reason instead."""
+    """The table's values of a variable in every iteration and for every example; [] if the table gives a reason."""
     known.iterations = {}
     if not isinstance(getattr(known, column)(named.number), Worth):
         return []

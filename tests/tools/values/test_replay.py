@@ -137,7 +137,7 @@ def test_each_example_matches_its_own_evaluation(name):
 
 
 def _same_example(where, a, b):
-    if isinstance(a, Unknown):  # no backward pass goes through branches that differ between examples
+    if isinstance(a, Unknown):  # where examples take different branches, the backward pass is unknown
         assert isinstance(b, Unknown) or "examples take different branches" in a.reason, f"{where}: {a}"
     elif b is None:
         assert a is None or not np.any(a), where
@@ -204,7 +204,7 @@ def test_a_replay_runs_no_user_code():
     np.testing.assert_array_equal(found[1], [1, 2, 5])
     assert isinstance(found[2], Unknown)
     assert "callback" in found[2].reason
-    # the last scan's parts that do not depend on the callback are known
+    # values of the last scan that do not depend on the callback are known
     assert float(found[3]) == 9.0
     assert isinstance(found[4], Unknown)
     assert isinstance(found[5], Unknown)
