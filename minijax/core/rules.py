@@ -39,7 +39,7 @@ class RuleTable(dict):  # type: ignore[type-arg]
         RuleTable.tables.append(self)
 
     def __setitem__(self, primitive: Any, rule: Rule) -> None:
-        if isinstance(rule, FunctionType) and (rule.__module__ or "").startswith("minijax."):
+        if _is_ours(rule):
             name = rule.__qualname__
             if "<locals>" in name or name.startswith("_") and name.endswith(f"_{self.suffix}"):
                 rename(rule, f"{primitive.name.replace('-', '_')}_{self.suffix}")
@@ -82,9 +82,13 @@ class ReplaceableRules(RuleTable):
             forget()
 
 
+def _is_ours(function: Any) -> bool:
+    return isinstance(function, FunctionType) and (function.__module__ or "").startswith("minijax.")
+
+
 def rename(function: Any, name: str) -> None:
-    """Give a function that a factory made its ``name``, also in tracebacks; and the function that it wraps."""
-    while isinstance(function, FunctionType):
+    """Give a function that a factory made its ``name``, also in tracebacks, and the function of ours that it wraps."""
+    while _is_ours(function):
         function.__name__ = function.__qualname__ = name
         function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
         function = getattr(function, "__wrapped__", None)
