@@ -59,9 +59,9 @@ def on_known_values(theirs: Callable[..., Any], name: str, args: Any, kwargs: An
     """Trace ``theirs(*args, **kwargs)`` by JAX with the values of all known arrays."""
     jax = jax_module()
     ids = args[1] if len(args) > 1 else kwargs.get("segment_ids")
-    if name.startswith("segment_") and len(args) < 3 and isinstance(ids, Array):
+    if name.startswith("segment_") and len(args) < 3 and isinstance(ids, Array) and state.dynamic.level == 0:
         # JAX counts the segments with an operation, which is staged here even for known segments
-        kwargs = {"num_segments": int(np.max(ids, initial=-1)) + 1, **kwargs}
+        kwargs = {"num_segments": int(np.max(ids)) + 1 if ids.size else 0, **kwargs}
     leaves, tree = jax.tree_util.tree_flatten((args, kwargs), is_leaf=is_value)
     known = [to_jax_value(x) if isinstance(x, Array) else x for x in leaves]
 

@@ -369,7 +369,9 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     """
     filt = ensure("trim_zeros", filt)
     nonzero = static(filt, "Error arose in the `filt` argument of trim_zeros()", np.asarray) != 0
-    axes = range(filt.aval.ndim) if axis is None else canonical_axes(axis, filt.aval.ndim)
+    axes = canonical_axes(axis, filt.aval.ndim)
+    if len({*axes}) < len(axes):
+        raise ValueError(f"repeated axis: {axes}")
     kept = [slice(None)] * filt.aval.ndim
     for d in axes:
         (found,) = np.nonzero(nonzero.any(axis=tuple(i for i in range(nonzero.ndim) if i != d)))

@@ -141,7 +141,7 @@ def _looped(
         for i in reversed(range(length)) if reverse else range(length):
             outs = step(*consts, *carry, *[x[i] for x in xs])
             carry = outs[:num_carry]
-            for y, out in safe_zip(ys, outs[num_carry:]):
+            for y, out in zip(ys, outs[num_carry:], strict=True):
                 y[i] = out
         return [*carry, *ys]
 

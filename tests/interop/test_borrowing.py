@@ -202,9 +202,10 @@ def test_jaxs_frames_are_shown_on_request():
     assert "istft" in traceback.extract_tb(caught.tb)[-1].name
 
 
-def test_segment_counts_under_vmap_of_the_data():
+@pytest.mark.parametrize("dtype", ["int32", "uint32"])
+def test_segment_counts_under_vmap_of_the_data(dtype):
     def sums(lib):
-        ids = lib.numpy.array([2, 0, 2, 1])
+        ids = lib.numpy.array([2, 0, 2, 1], dtype)
         by_position = lib.vmap(lambda x: lib.ops.segment_sum(x, ids))(lib.numpy.asarray(X[None]))
         return by_position, lib.vmap(lambda x: lib.ops.segment_max(x, segment_ids=ids))(lib.numpy.asarray(X[None]))
 

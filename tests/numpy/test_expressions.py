@@ -79,3 +79,9 @@ def test_trim_zeros(trim: str, axis: Any) -> None:
 
     for x in (operands()["k"].clip(0), operands()["m"] * 0):
         assert_same(trimmed(minijax, x), trimmed(jax, x))
+
+
+def test_trim_zeros_refuses_an_axis_that_is_named_twice() -> None:
+    for library in (minijax, jax):
+        with pytest.raises(ValueError, match=r"repeated axis: \(1, 1\)"):
+            library.numpy.trim_zeros(operands()["m"], axis=(1, -1))
