@@ -127,7 +127,7 @@ def shortened(steps: list[Step]) -> list[Step]:
     if len(steps) <= MOST_LINES:
         return steps
     ahead = MOST_LINES // 2
-    left_out = len(steps) - 2 * ahead
+    left_out = len(steps[ahead:-ahead])
     return [*steps[:ahead], ("", 0, f"({left_out} lines in between)"), *steps[-ahead:]]
 
 
@@ -180,9 +180,9 @@ def _by_line(eqns: Iterable[Any]) -> Iterator[Step]:
     for eqn in eqns:
         if eqn.source is None:
             continue
-        code, offset = eqn.source[:2]
+        code, offset, *_ = eqn.source
         if id(code) not in lines:
-            lines[id(code)] = [each[0] for each in code.co_positions()]
+            lines[id(code)] = [line for line, *_ in code.co_positions()]
         at = (code.co_filename, lines[id(code)][offset // 2] or code.co_firstlineno)
         if at == place:
             names.append(eqn.primitive.name)

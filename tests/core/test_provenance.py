@@ -78,7 +78,20 @@ def test_a_long_path_is_cut_in_the_middle():
     lines = message.splitlines()
     begin = lines.index("This is how it came about:")
     assert len(lines[begin + 1 : -2]) == provenance.MOST_LINES
-    assert "(2 lines in between)" in message and "a = x + 1" in message and "f = e * 6" in message
+    assert "  (2 lines in between)" in lines and "a = x + 1" in message and "f = e * 6" in message
+
+
+def test_five_lines_are_shown_in_full():
+    def five(x, y):
+        a = x + 1
+        b = a * 2
+        c = y - 3
+        d = b + c
+        e = d * a
+        return bool(e)
+
+    shown = [text for _, text in steps(error_of(lambda: jit(five)(1, 2)))]
+    assert shown == ["a = x + 1", "b = a * 2", "c = y - 3", "d = b + c", "e = d * a"]
 
 
 def test_the_shortest_path_is_shown():
