@@ -80,8 +80,8 @@ class _Screen(UIControl):
 
     def create_content(self, width: int, height: int) -> UIContent:
         self.shown = self.compose(width, height)
-        lines = [styled(each) for each in self.shown]
-        return UIContent(lambda i: lines[i] if i < len(lines) else [], max(len(lines), 1), show_cursor=False)
+        lines = [styled(each) for each in self.shown] or [[]]
+        return UIContent(lines.__getitem__, len(lines), show_cursor=False)
 
     def is_focusable(self) -> bool:
         return True

@@ -67,7 +67,7 @@ class StageBrowser:
         self.diff = False
         self.zoomed = False
         self.help = False
-        self.help_top = 0
+        self.help_top: int  # set when the help opens
         self.message: tuple[str, str] = ("", "")
         self.question: Question | None = None
         self.result = ""

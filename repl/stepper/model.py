@@ -67,7 +67,7 @@ class Stepper:
         self.message: tuple[str, str] = ("", "")
         self.question: Question | None = None
         self.help = False
-        self.help_top = 0
+        self.help_top: int  # set when the help opens
         self.result = ""
         # the panes that had the focus, latest first: panes that share a place show the latest
         self.seen: list[str] = []

@@ -123,7 +123,7 @@ def test_the_screen_fits_every_terminal(stepper):
                     screen = compose(stepper, columns, rows)
                     assert len(screen) == rows
                     assert max(map(width_of, screen)) <= columns
-    stepper.help = True
+    stepper.toggle_help()
     for columns, rows in sizes:
         assert len(compose(stepper, columns, rows)) == rows
 

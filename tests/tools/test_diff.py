@@ -19,10 +19,11 @@ def session():
     return made
 
 
-def marks(session, command):
-    """(mark, left, right) of each row, without indentation."""
+def marks(session, command, indented=False):
+    """(mark, left, right) of each row, without indentation if it is not asked for."""
     (columns,) = [block for block in session.run_line(command).shown.blocks if isinstance(block, Columns)]
-    texts = [["".join(piece for _, piece in side).strip() for side in (p.left, p.right)] for p in columns.rows(60)]
+    texts = [["".join(piece for _, piece in side).rstrip() for side in (p.left, p.right)] for p in columns.rows(60)]
+    texts = [[each if indented else each.lstrip() for each in both] for both in texts]
     return [(pair.mark, *both) for pair, both in zip(columns.rows(60), texts, strict=True)]
 
 
@@ -78,6 +79,11 @@ def test_diff_ignores_renaming_and_marks_rewiring(session):
     # both read 'c = sin ...' and 'd = cos ...', of other variables
     assert [mark for mark, left, _ in found if "sin" in left or "cos" in left] == ["~", "~"]
     assert ("the same" in plain(session.run_line("%diff f(3.0) --with f(4.0)").shown)) is True
+
+
+def test_both_ways_of_reverse_mode_begin_at_the_margin(session):
+    rows = marks(session, "%diff f(3.0) --by grad --tutorial --most 1", indented=True)
+    assert rows == [("-", "linearize:1 begins for f", ""), ("+", "", "partial_eval:1 begins for f")]
 
 
 def made(fun, *args, by=("grad",), **options):

@@ -225,10 +225,13 @@ def shown(*lines):
 def test_argument_expressions_are_searched_too():
     text = shown("%nan jnp.sin(jnp.log(x - 1.0))")
     assert "first NaN made by log (forward)" in text and "<minijax-4>:1" in text
+    assert "next %origin jnp.sin(jnp.log(x - 1.0)) tells" in text
+    for line in ("%nan jnp.sqrt(x).sum() --grad", "%%nan y=0.0\njnp.log(y)", "%nan jnp.sin(x)"):
+        assert "%origin" not in shown(line)
 
 
 def test_variables_are_named():
-    text = shown("bad = jnp.log(x)", "%nan bad * 2.0")
+    text = shown("bad = jnp.log(x)", "bad", "%nan bad * 2.0")
     assert "given bad f32[2] is not finite to begin with:" in text and "before any operation" not in text
 
 

@@ -34,6 +34,7 @@ def session():
         ("%nan v + jnp.ones(2)", "The operands of `v + jnp.ones(2)` at "),
         ("%log jit(lambda y: y + v)(v[1:])", "The operands of `y + v` at "),
         ("%jaxpr --source (lambda y: sin(y))(x)", ":1:27 (<lambda>)"),
+        ("%%jaxpr y=3.0\nz = y\nz + nothing", ":3 in cell\n    z + nothing\n"),
     ],
 )
 def test_places_refer_to_the_command_line(session, line, expected):
@@ -52,6 +53,8 @@ def staged(session, text, static=None):
         ("jit(lambda a, b, c: c * b, static_argnums=1)(v, 4, v)", ["a", "c"]),
         ("jit(lambda a, b, c: c * b, static_argnames='b')(p, b=4, c=v)", ["a['b'][0]", "a['w']", "c"]),
         ("(lambda b, **more: sin(b))(v, z=x, k=v)", ["b", "k", "z"]),
+        ("(lambda b, *more: sin(b) * more[0])(v, x)", ["b", "x"]),
+        ("(lambda *all: sin(all[0]) * all[1])(*[v, x])", ["argument 0", "argument 1"]),
     ],
 )
 def test_static_arguments_are_not_inputs(session, call, names):

@@ -55,6 +55,12 @@ def test_omissions_name_the_front_ends_keys():
     assert "+1 more (F3)" in shown and "+3 more (F4)" in shown and "%panels" not in shown
 
 
+def test_tracers_that_variables_hold_come_first():
+    held = [TracerRecord(at, "jvp:2", "f32[]", (("name", name),)) for at, name in ((3, "y"), (4, "z"))]
+    shown = plain(summary(MADE_UP.replace(tracers=(*MADE_UP.tracers, *held)), ["tracers"]), 80)
+    assert "  x  jvp:2" in shown and "  y  jvp:2" in shown and "+2 more" in shown and "unknown" not in shown
+
+
 def test_programs_with_the_same_name_have_their_own_rows():
     recording = Recording(
         "summary",

@@ -68,7 +68,7 @@ def run_export(session: Session, args: Arguments) -> Result:
 def _path(given: str) -> str:
     """The path of the file; UsageError if its suffix names no known format."""
     name = given.strip()
-    if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'":
+    if name[:1] == name[-1:] and name[:1] in "\"'":
         name = name[1:-1]
     path = os.path.expanduser(name)
     suffix = os.path.splitext(path)[1].lower()

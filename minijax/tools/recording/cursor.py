@@ -177,14 +177,6 @@ class Alive(Sequence[LifeRecord]):
             return self.lives.newest(self.at, -first)[index]
         return self.lives.newest(self.at, self.length)[index]
 
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Alive) and other.lives is self.lives and other.at == self.at:
-            return True
-        return isinstance(other, (Alive, tuple)) and tuple(self) == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
     def __iter__(self) -> Iterator[LifeRecord]:
         return iter(self.lives.newest(self.at, self.length))
 

@@ -214,8 +214,8 @@ class _Table:
         head = ["#", *[name for name in self.names if name in self.varied]] if len(self.names) > 1 else ["device"]
         widths = [max(map(len, each)) for each in zip(head, *labels, strict=True)]
         self.labels = ["  ".join(map(str.ljust, each, widths)) for each in (head, *labels)]
-        room = (width - len(self.labels[0]) - 2 - self.linked - 2 * len(self.columns)) // max(len(self.columns), 1)
-        self.room = max(min(room, WIDEST), NARROWEST)
+        room = width - max(map(len, self.labels)) - 2 - self.linked - 2 * len(self.columns)
+        self.room = max(min(room // max(len(self.columns), 1), WIDEST), NARROWEST)
         self.cells = [self._cells(column) for column in self.columns]
         self.widths = [
             min(max(len(each.name), len(each.type), *map(len, map(_text, cells))), self.room)
@@ -270,8 +270,9 @@ class _Table:
         for each in self.columns:
             names.append(line(("heading", shortened(each.name, self.room))))
             types.append(line(("type", shortened(each.type, self.room))))
-        yield self._line(("muted", "  " + self.labels[0]), "", names)
-        yield self._line(("", "  " + " " * len(self.labels[0])), "", types)
+        title = "  " + self.labels[0]
+        yield self._line(("muted", title), "", names)
+        yield self._line(("", " " * len(title)), "", types)
 
         if len(self.rows) > 1:
             yield (("", "  "), *self._line(("muted", self.labels[1]), "", [cells[0] for cells in self.cells]))

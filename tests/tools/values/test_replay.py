@@ -194,20 +194,22 @@ def test_a_replay_runs_no_user_code():
         calls.append("f")
         noise = minijax.pure_callback(lambda v: calls.append("pure") or v, x, x)
         y, ys = lax.scan(body, x, jnp.arange(3.0))
-        return y, ys, noise + 1, lax.scan(lambda c, a: ((c[0] + a, c[1] * noise), c[1]), (x, x), ys)
+        loop = lax.scan(lambda c, a: ((c[0] + a, c[1] * noise), c[1]), (x, x), ys)
+        turns = lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] + c[2], c[2] * noise), (0, x, x))
+        ends = lax.while_loop(lambda c: c < noise, lambda c: c + 1, x)
+        return y, ys, noise + 1, loop, turns, ends, lax.cond(noise > 0, jnp.sin, jnp.cos, x)
 
     closed = minijax.make_jaxpr(f)(1.0)
     calls.clear()
-    frame = replay(closed, [1.0], [1.0], [1.0, None, None, None, None, None])
+    frame = replay(closed, [1.0], [1.0], [1.0, *[None] * 10])
     found = [frame.value(v) for v in frame.jaxpr.outvars]
     assert float(found[0]) == 12.0
     np.testing.assert_array_equal(found[1], [1, 2, 5])
     assert isinstance(found[2], Unknown)
     assert "callback" in found[2].reason
-    # values of the last scan that do not depend on the callback are known
-    assert float(found[3]) == 9.0
-    assert isinstance(found[4], Unknown)
-    assert isinstance(found[5], Unknown)
+    # of a loop, the results that do not depend on the callback are known
+    assert float(found[3]) == 9.0 and int(found[6]) == 3
+    assert all(isinstance(found[i], Unknown) for i in (4, 5, 7, 8, 9, 10))
     tangent = frame.tangent(frame.jaxpr.outvars[0])
     assert isinstance(tangent, Unknown)
     assert "rule" in tangent.reason
