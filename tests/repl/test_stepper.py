@@ -162,6 +162,18 @@ def test_scrolling_stops_at_the_end_of_a_pane(stepper):
     assert "▶" in text(stepper).split("source]")[1]
 
 
+def test_the_backward_pass_keeps_its_heading():
+    gradient = minijax.grad(lambda x: slope(slope(slope(slope(slope(x))))))
+    stepper = Stepper(Step(recorded(lambda: gradient(1.0)), 0))
+    stepper.focus_on(3)
+    stepper.last()
+    assert stepper.cursor.to_bind("mul", level="linearize", backwards=True)
+    assert "has recorded" not in text(stepper, rows=10) and "has recorded" in text(stepper, rows=40)
+    stepper.last()
+    assert stepper.cursor.to_bind("mul", backwards=True)
+    assert "backward pass of" in text(stepper, rows=10)
+
+
 def test_without_colour_the_current_line_is_marked(stepper):
     stepper.into()
     stepper.into()

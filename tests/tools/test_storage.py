@@ -46,6 +46,12 @@ def test_saving_does_not_write_to_an_existing_temporary_name(tmp_path):
     assert victim.read_text() == "untouched" and not (tmp_path / "a.json").exists()
 
 
+@pytest.mark.parametrize("style", ["jax", "tutorial"])
+def test_a_loaded_program_is_printed_in_either_style(style):
+    loaded, made = (recording.jaxprs[0].document(style) for recording in (through_json(recorded()), recorded()))
+    assert str(loaded) == str(made)
+
+
 def test_deep_trees_and_documents_are_saved_without_recursion():
     node = None
     doc = pp.text("x")

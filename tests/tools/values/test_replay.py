@@ -194,10 +194,11 @@ def test_a_replay_runs_no_user_code():
         calls.append("f")
         noise = minijax.pure_callback(lambda v: calls.append("pure") or v, x, x)
         y, ys = lax.scan(body, x, jnp.arange(3.0))
-        loop = lax.scan(lambda c, a: ((c[0] + a, c[1] * noise), c[1]), (x, x), ys)
+        chosen = lambda noise, x: lax.cond(noise > 0, jnp.sin, jnp.cos, x)  # noqa: E731
+        loop = lax.scan(lambda c, a: ((c[0] + a, chosen(c[1] * noise, a)), c[1]), (x, x), ys)
         turns = lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] + c[2], c[2] * noise), (0, x, x))
         ends = lax.while_loop(lambda c: c < noise, lambda c: c + 1, x)
-        return y, ys, noise + 1, loop, turns, ends, lax.cond(noise > 0, jnp.sin, jnp.cos, x)
+        return y, ys, noise + 1, loop, turns, ends, chosen(noise, x)
 
     closed = minijax.make_jaxpr(f)(1.0)
     calls.clear()
