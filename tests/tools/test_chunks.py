@@ -36,7 +36,7 @@ def values_left_out(monkeypatch):
 
 def state_of(cursor):
     state = cursor.state()
-    shown = tuple(state.tracers), tuple([(p.level, p.scope, tuple(p.equations)) for p in state.programs])
+    shown = tuple(map(tuple, state.tracers)), tuple([(p.level, p.scope, tuple(p.equations)) for p in state.programs])
     return (state.moment[:1], state.moment[2:], state.stack, shown, state.place, state.rule, state.forced)
 
 
