@@ -94,6 +94,7 @@ wrong("broadcast_to_another_shape", lambda ns: ns.numpy.broadcast_to(ns.numpy.on
       "broadcasting", "float32[3]", "float32[2,4]")
 wrong("concatenation_of_different_widths", lambda ns: ns.numpy.concatenate([np.ones((2, 3)), np.ones((2, 4))]),
       "Cannot concatenate arrays with shapes that differ in dimensions other than the one being concatenated")
+wrong("keyword_for_an_alias", lambda ns: ns.numpy.mod(x=1.0), "mod() got an unexpected keyword argument 'x'")
 wrong("concatenation_of_nothing", lambda ns: ns.numpy.concatenate([]), "Need at least one array to concatenate")
 wrong("sum_over_an_axis_that_is_not_there", lambda ns: ns.numpy.sum(X3, axis=2),
       "axis 2 is out of bounds for array of dimension 1")

@@ -143,7 +143,9 @@ def _nonzero_divisor(x: Any) -> Any:
     return choose(equal(x, 0), lax.full_like(x, 1), x)
 
 
-mod = alias("mod", remainder)
+def mod(x1: Any, x2: Any, /) -> Any:
+    """The rest of ``x1 // x2``, with the sign of ``x2``: Python's ``%``."""
+    return remainder(x1, x2)
 
 
 @inner_jit(static_argnames=("decimals", "out"))

@@ -103,7 +103,7 @@ def named(function: Any, name: str, doc: str) -> Any:
 
 
 def alias(name: str, function: Any) -> Any:
-    """``function`` under another ``name``."""
+    """``function``, which is not staged, under another ``name``."""
     made = FunctionType(function.__code__, function.__globals__, name, function.__defaults__, function.__closure__)
     made.__dict__.update(vars(function))
     made.__qualname__, made.__module__, made.__doc__ = name, function.__module__, function.__doc__
@@ -226,7 +226,9 @@ def arccosh(x: Any, /) -> Any:
     return out
 
 
-acosh = alias("acosh", arccosh)
+def acosh(x: Any, /) -> Any:
+    """Inverse hyperbolic cosine of each element."""
+    return arccosh(x)
 
 
 def positive(x: Any, /) -> Any:
