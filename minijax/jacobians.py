@@ -189,6 +189,14 @@ jacobian = jacrev
 def hessian(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[..., Any]:
-    """The Hessian of ``fun``: the forward-mode Jacobian of the reverse-mode one."""
+    """The Hessian of ``fun``: the forward-mode Jacobian of the reverse-mode one.
+
+    For a scalar ``fun`` and an argument of shape ``s`` the result has shape ``s + s``. For other outputs and trees the
+    layout is that of ``jacfwd``, applied twice. TypeError, when called, for integer inputs.
+
+    >>> hessian(lambda x: (x**3).sum())(jnp.arange(2.))
+    Array([[0., 0.],
+           [0., 6.]], dtype=float32)
+    """
     inner = jacrev(fun, argnums, has_aux=has_aux, holomorphic=holomorphic)
     return jacfwd(inner, argnums, has_aux=has_aux, holomorphic=holomorphic)

@@ -73,7 +73,11 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
 
     ``primals`` and ``tangents`` are tuples or lists of pytrees of equal structure, shapes and dtypes (integers have
     float0 tangents). Returns ``(primals_out, tangents_out)``, with ``has_aux`` the auxiliary data third: ``fun`` then
-    returns ``(output, aux)``. TypeError for trees or dtypes that do not fit, ValueError for shapes.
+    returns ``(output, aux)``. Both outputs have the tree, shapes and dtypes of ``fun``'s output. ``fun`` runs once.
+    TypeError for trees or dtypes that do not fit, ValueError for shapes.
+
+    >>> jvp(jnp.sin, (0.,), (2.,))
+    (Array(0., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True))
     """
     check_callable(fun)
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
@@ -194,8 +198,9 @@ def linearizer() -> Callable[..., tuple[list[Any], LinearProgram | Tape]]:
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Return ``fun``'s value at ``primals`` and its linear approximation there, a function of tangents.
 
-    ``fun`` runs once. Tangents have the structure, shapes and dtypes of ``primals`` (TypeError or ValueError
-    otherwise). Returns ``(value, linear)``; with ``has_aux`` also the auxiliary data.
+    ``fun`` runs once; each call of the linear function computes only the derivative. Tangents have the structure,
+    shapes and dtypes of ``primals`` (TypeError or ValueError otherwise). Returns ``(value, linear)``; with ``has_aux``
+    also the auxiliary data. ``linear`` returns a tangent of the tree, shapes and dtypes of ``value``.
     """
     check_callable(fun)
     leaves, in_tree = flatten_call(primals, {})
@@ -469,8 +474,12 @@ def _other_type(aval: ShapedArray, found: ShapedArray) -> ValueError:
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Return the value of ``fun`` at ``primals`` and its pullback, from output to input cotangents (reverse mode).
 
-    Returns ``(value, pullback)``, with ``has_aux`` the auxiliary data third. ``pullback(ct)`` is a tuple with one
-    cotangent per primal, of its structure, shapes and dtypes.
+    Returns ``(value, pullback)``, with ``has_aux`` the auxiliary data third. ``pullback(ct)`` takes one cotangent of
+    the tree, shapes and dtypes of ``value``. It returns a tuple with one cotangent per primal, of its structure, shapes
+    and dtypes. ``pullback`` raises ValueError for another tree, shape or dtype. It can be called several times.
+
+    >>> vjp(lambda x: x**2, 3.)[1](1.)
+    (Array(6., dtype=float32, weak_type=True),)
     """
     check_callable(fun)
     leaves, in_tree = flatten_call(primals, {})
@@ -486,8 +495,12 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequence[Any] = ()) -> Callable[[Any], Any]:
     """Transpose ``fun``, a function that is linear in ``primals``; only shapes and dtypes of ``primals`` are read.
 
-    Returns a function from an output cotangent to a tuple of input cotangents. NotImplementedError or AssertionError if
-    ``fun`` is not linear, TypeError unless all inputs and outputs are inexact, or all are integers.
+    Returns a function from an output cotangent to a tuple of input cotangents. The output cotangent has the tree,
+    shapes and dtypes of ``fun``'s output; the input cotangents have those of ``primals``. NotImplementedError or
+    AssertionError if ``fun`` is not linear, TypeError unless all inputs and outputs are inexact, or all are integers.
+
+    >>> linear_transpose(lambda x: jnp.stack([x, 2 * x]), 1.)(jnp.ones(2))
+    (Array(3., dtype=float32),)
     """
     check_callable(fun)
     leaves, in_tree = tree_flatten((primals, {}))
@@ -629,10 +642,14 @@ def value_and_grad(
 ) -> Callable[..., Any]:
     """A function that returns the value of scalar-valued ``fun`` and its gradient in the arguments ``argnums``.
 
-    Returns ``(value, gradient)``; ``((value, aux), gradient)`` with ``has_aux``. The gradient has the structure of the
-    argument (a tuple of them if ``argnums`` is a sequence).
+    Returns ``(value, gradient)``; ``((value, aux), gradient)`` with ``has_aux``. The gradient has the tree, shapes and
+    dtypes of the argument (a tuple of gradients if ``argnums`` is a sequence). ``fun`` runs once per call.
 
-    Raises TypeError, when called, for a non-scalar or non-real output and for integer inputs (unless ``allow_int``).
+    Raises TypeError, when called, for a non-scalar or non-real output, for integer inputs (unless ``allow_int``), and
+    if ``fun`` returns no pair with ``has_aux``.
+
+    >>> value_and_grad(lambda x: x**2)(3.)
+    (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
     """
     check_callable(fun)
 
@@ -682,7 +699,20 @@ def grad(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[..., Any]:
-    """The gradient function of scalar-valued ``fun`` in ``argnums``; ``has_aux`` as for ``value_and_grad``."""
+    """Return a function that computes the gradient of the scalar-valued ``fun`` in its arguments ``argnums``.
+
+    ``argnums`` is a position or a sequence of positions. Each one names a pytree of inexact arrays.
+    The gradient has the tree, shapes and dtypes of that argument; a sequence gives a tuple of gradients.
+    ``fun`` returns a real scalar of shape (). With ``has_aux``, ``fun`` returns ``(scalar, aux)`` and the result is
+    ``(gradient, aux)``. ``holomorphic`` asks for complex inputs and a complex output. With ``allow_int``, integer
+    arguments are accepted; their gradient has dtype float0.
+
+    Raises TypeError, when called, for an output that is no real scalar, for integer inputs, and for an ``argnums``
+    beyond the positional arguments.
+
+    >>> grad(lambda x, y: x**2 * y, argnums=(0, 1))(3., 2.)
+    (Array(12., dtype=float32, weak_type=True), Array(9., dtype=float32, weak_type=True))
+    """
     check_callable(fun)
 
     @wraps(fun)

@@ -29,7 +29,14 @@ def vmap(
     for collectives. ``axis_size``: needed if no argument is mapped. ``spmd_axis_name``: the mesh axes over which
     shardings inside ``fun`` shard the mapped axis.
 
-    ValueError for axes that do not fit, or sizes that differ; TypeError for ``in_axes`` of a wrong type.
+    ``fun`` runs once per call and sees each mapped argument without its mapped axis. Mapped axes have one size n. Each
+    output of shape s becomes an array with an axis of size n inserted into s at its ``out_axes``; dtypes stay.
+
+    ValueError for axes that do not fit, sizes that differ, and an output that varies with ``out_axes`` None; TypeError
+    for ``in_axes`` of a wrong type.
+
+    >>> vmap(lambda x, y: x * y, in_axes=(0, None))(jnp.arange(3.), 2.)
+    Array([0., 2., 4.], dtype=float32)
     """
     check_callable(fun)
     if isinstance(in_axes, list):

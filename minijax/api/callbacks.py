@@ -38,15 +38,19 @@ def pure_callback(
 ) -> Any:
     """Call ``callback(*args, **kwargs)``, a function without side effects, when the program runs.
 
-    The compiler may remove or repeat calls.
+    The compiler may remove or repeat calls. Arguments are pytrees of arrays; ``callback`` gets concrete arrays.
 
-    ``callback`` returns a tree like ``result_shape_dtypes``, whose leaves have ``shape`` and ``dtype``.
+    ``callback`` returns a tree like ``result_shape_dtypes``, whose leaves have ``shape`` and ``dtype``; this function
+    returns that tree of arrays.
     ``vmap_method``: "sequential" and "sequential_unrolled" call it for each element; "expand_dims" and "broadcast_all"
     call it once, with a leading axis on every argument (size 1, or the batch size, if unmapped). ``sharding`` must be
     None.
 
     ValueError: differentiated, or an unknown ``vmap_method``. NotImplementedError: under ``vmap`` without one.
     JaxRuntimeError: the callback raised, or returned another type.
+
+    >>> jit(lambda x: pure_callback(np.sin, ShapeDtypeStruct((), jnp.float32), x))(0.5)
+    Array(0.47942555, dtype=float32)
     """
     if vmap_method not in VMAP_METHODS:
         raise ValueError(f"vmap_method must be on of the allowed methods {[*VMAP_METHODS]}, but got: {vmap_method}")
@@ -61,7 +65,14 @@ def io_callback(
     ordered: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Call ``callback``, which may have side effects, exactly once per run; ``ordered``: in program order."""
+    """Call ``callback``, which may have side effects, exactly once per run; ``ordered``: in program order.
+
+    Arguments, ``result_shape_dtypes`` and results are those of ``pure_callback``; None stands for no result. The call
+    stays in the program even if its result is unused. Under ``vmap`` the callback runs once per element.
+
+    ValueError: differentiated, or an ordered call under ``vmap``. NotImplementedError: a ``sharding``.
+    JaxRuntimeError: the callback raised, or returned another type.
+    """
     return _call(io_callback_p, callback, result_shape_dtypes, args, kwargs, sharding, ordered=bool(ordered))
 
 

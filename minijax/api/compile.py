@@ -628,13 +628,22 @@ def jit(
 ) -> Any:
     """Compile ``fun`` with XLA, once per signature of its arguments (pytrees of arrays). Without ``fun``, a decorator.
 
+    A signature is the trees, shapes, dtypes and weak types of the arguments, and the values of static arguments. The
+    compiled function returns what ``fun`` returns, as arrays. While ``fun`` is traced, its arguments are tracers.
+    Python side effects happen only then.
+
     ``static_argnums``, ``static_argnames``: hashable arguments that pass unchanged; one implies the other.
     ``donate_argnums``, ``donate_argnames``: arguments whose memory XLA may reuse. ``keep_unused``: pass unread
     arguments too. ``inline``: inside a staged function, record the equations instead of a call. ``in_shardings``,
     ``out_shardings``: a ``Sharding``, a ``PartitionSpec`` for the current mesh, None (the compiler chooses), or
     trees of these that are prefixes of the dynamic arguments and of the result.
 
-    ValueError, when called, for an unhashable static argument; TypeError if an argument or an output is no array.
+    ValueError, when called, for an unhashable static argument; TypeError if an argument or an output is no array;
+    TracerBoolConversionError if Python tests a traced value (``if x > 0``); ConcretizationTypeError if a traced value
+    is used as a shape.
+
+    >>> jit(lambda n: jnp.zeros(n), static_argnums=0)(3)
+    Array([0., 0., 0.], dtype=float32)
     """
     if fun is None:
         options = locals()

@@ -29,9 +29,16 @@ from minijax.pytree import tree_flatten, tree_map, tree_unflatten
 class custom_jvp(CustomFunction):
     """A function of pytrees of arrays with a derivative rule, set by ``defjvp`` or ``defjvps``. A decorator.
 
+    The rule gets the tuples ``primals`` and ``tangents``. It returns ``(primal_out, tangent_out)``, both with the tree,
+    shapes and dtypes of ``fun``'s output. The tangent must be linear in ``tangents``; then reverse mode works too.
     ``nondiff_argnums``, ``nondiff_argnames``: arguments that the rule gets first and unchanged. Raises, when called:
     AttributeError without a rule; TypeError for arguments, or results of the rule, that do not fit;
     UnexpectedTracerError if ``fun`` or the rule closes over a differentiated value.
+
+    >>> f = custom_jvp(lambda x: jnp.sin(x))
+    >>> _ = f.defjvp(lambda primals, tangents: (f(*primals), 10. * tangents[0]))
+    >>> grad(f)(0.)
+    Array(10., dtype=float32, weak_type=True)
     """
 
     kind = "jvp"

@@ -25,8 +25,10 @@ _shardings = HigherModule("shardings")
 def device_put(x: Any, device: Any = None) -> Any:
     """Commit the leaves of ``x`` to ``device``, as arrays: computations with them stay there.
 
-    ``device`` may be a sharding, a ``Format``, a ``PartitionSpec`` for the current mesh, or a tree of these that is
-    a prefix of ``x``. With None, arrays stay. ValueError for a sharding that does not divide an array evenly.
+    Returns ``x``'s tree with arrays of the leaves' shapes and dtypes (64-bit ones become 32-bit unless x64 is enabled).
+    ``device`` may be a device, a sharding, a ``Format``, a ``PartitionSpec`` for the current mesh, or a tree of these
+    that is a prefix of ``x``. With None, arrays stay. ValueError for a sharding that does not divide an array evenly,
+    TypeError for a leaf that is no array or number.
     """
 
     def put(leaf: Any, device: Any) -> Any:

@@ -45,7 +45,14 @@ def make_jaxpr(
 ) -> Callable[..., Any]:
     """A function that returns the jaxpr of ``fun`` at its arguments, which may be ``ShapeDtypeStruct``s.
 
-    ``axis_env``: names and sizes of mapped axes, outermost first. ``return_shape``: return ``(jaxpr, tree of types)``.
+    ``fun`` is traced, not computed. The result is a ``ClosedJaxpr``; ``print`` shows its text.
+
+    ``static_argnums``: positions of arguments that pass to ``fun`` unchanged. ``axis_env``: names and sizes of mapped
+    axes, outermost first. ``return_shape``: return ``(jaxpr, tree of types)``. TypeError if an argument or an output is
+    no array.
+
+    >>> make_jaxpr(lambda x: jnp.sin(x) * 2.)(3.)
+    { lambda ; a:f32[]. let b:f32[] = sin a; c:f32[] = mul b 2.0:f32[] in (c,) }
     """
     check_callable(fun)
     numbers = int_or_ints(static_argnums, "static_argnums")
@@ -71,6 +78,13 @@ def make_jaxpr(
 
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Compute the shapes and dtypes of ``fun``'s outputs, as ``ShapeDtypeStruct``s, without running it."""
+    """Compute the shapes and dtypes of ``fun``'s outputs, as ``ShapeDtypeStruct``s, without running it.
+
+    Arguments are pytrees of arrays or of ``ShapeDtypeStruct``s. The result has the tree of ``fun``'s output. Errors in
+    shapes or dtypes are raised as in a call.
+
+    >>> eval_shape(jnp.dot, jnp.ones((2, 3)), jnp.ones((3, 4)))
+    ShapeDtypeStruct(shape=(2, 4), dtype=float32)
+    """
     check_callable(fun)
     return _shapes(*_stage(fun, args, kwargs))

@@ -143,7 +143,10 @@ def _sum_over(x: Any, positions: Sequence[int]) -> Any:
 
 
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] | None = None) -> Any:
-    """The mean of ``x`` over the mapped axis: ``psum(x)`` divided by the number of instances. Raises as ``psum``."""
+    """The mean of ``x`` over the mapped axis: ``psum(x)`` divided by the number of instances. Raises as ``psum``.
+
+    The result has the shapes of ``x``; integers give floats.
+    """
     total = psum(x, axis_name, axis_index_groups=axis_index_groups)
     count = psum(1, axis_name, axis_index_groups=axis_index_groups)
     return tree_map(lambda v: v / count, total)
@@ -224,8 +227,12 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
 def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     """Send ``x`` between instances: ``perm`` is a list of pairs (source, destination).
 
+    ``x`` is an array or pytree of arrays; the result has its shapes and dtypes.
     An instance that receives nothing gets zeros. ValueError if a source or a destination occurs twice; NameError for
     an unbound axis name.
+
+    >>> vmap(lambda x: lax.ppermute(x, "i", [(0, 1), (1, 2)]), axis_name="i")(jnp.array([1., 2., 3.]))
+    Array([0., 1., 2.], dtype=float32)
     """
     names = names_tuple(axis_name)
     pairs = tuple((int(source), int(destination)) for source, destination in perm)

@@ -53,10 +53,15 @@ def reduce(
 ) -> Any:
     """Combine ``operands``, a tree of arrays, over ``dimensions`` by ``computation``, starting from ``init_values``.
 
+    ``init_values`` is a tree of scalars like ``operands``. The operands have one shape; the results have that shape
+    without ``dimensions``, and the operands' dtypes.
     ``computation(a, b)`` maps trees of scalars; it must be associative and commutative, since XLA chooses the order.
     Raises ValueError for trees, shapes or dtypes that do not fit, NotImplementedError if it closes over tracers.
     ``out_sharding`` is the sharding of a sum over a mesh with explicit axes; as in JAX, other functions ignore it, and
     functions with a specialised reduction, such as ``lax.max``, raise NotImplementedError.
+
+    >>> lax.reduce(jnp.arange(6.).reshape(2, 3), 0., lax.add, (1,))
+    Array([ 3., 12.], dtype=float32)
     """
     flat, tree = tree_flatten(operands)
     inits, init_tree = tree_flatten(init_values)

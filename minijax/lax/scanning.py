@@ -314,8 +314,14 @@ class _Forwarding:
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
     """Map ``f`` over slices of ``xs``, a pytree of arrays, along the leading axes, and stack the results.
 
-    By default one slice at a time, by ``scan``; or ``batch_size`` slices at a time, by ``vmap`` (a remainder in a batch
-    of its own; 0: one batch for all).
+    ``f`` takes one argument: a tree like ``xs`` whose leaves lack the leading axis. By default one slice at a time, by
+    ``scan``; or ``batch_size`` slices at a time, by ``vmap`` (a remainder in a batch of its own; 0: one batch for all).
+    A leaf of shape s in the result of ``f`` becomes an array of shape (n, *s) and of the same dtype.
+
+    ValueError for scalars in ``xs``, leading axes of different sizes, or a negative ``batch_size``.
+
+    >>> lax.map(lambda x: x**2, jnp.arange(3.))
+    Array([0., 1., 4.], dtype=float32)
     """
     if not callable(f):
         raise TypeError(f"lax.map: f argument should be a callable, got {f!r}.")
@@ -363,6 +369,15 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
       elems: a pytree of arrays, of one size along ``axis``.
       reverse: combine suffixes instead, from the end.
       axis: the axis of the scan.
+
+    Returns:
+      A pytree like ``elems``, with the same shapes.
+
+    Raises:
+      TypeError: ``fn`` is not callable. ValueError: ``axis`` is out of bounds, or the sizes along it differ.
+
+    >>> lax.associative_scan(jnp.add, jnp.arange(4.), reverse=True)
+    Array([6., 6., 5., 3.], dtype=float32)
     """
     if not callable(fn):
         raise TypeError(f"lax.associative_scan: fn argument should be callable, got {fn!r}.")

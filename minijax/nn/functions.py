@@ -97,7 +97,14 @@ def _shifted(name: str, x: Any, axis: Any, where: Any) -> Any:
 
 
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
-    """exp(x) divided by its sum along ``axis``, without overflow; over the elements selected by ``where``."""
+    """exp(x) divided by its sum along ``axis``, without overflow; over the elements selected by ``where``.
+
+    The result has the shape of ``x``; integers give float32. Elements that ``where`` leaves out are 0. ``axis`` may be
+    a tuple; ValueError if it is out of bounds.
+
+    >>> nn.softmax(jnp.ones(3), where=jnp.array([True, True, False]))
+    Array([0.5, 0.5, 0. ], dtype=float32)
+    """
     unnormalised = ufuncs.exp(_shifted("softmax", x, axis, where))
     out = unnormalised / reductions.sum(unnormalised, axis, keepdims=True, where=where)
     return out if where is None else choose(where, out, 0)
@@ -119,7 +126,13 @@ def logsumexp(
     return_sign: bool = False,
     where: Any = None,
 ) -> Any:
-    """log(sum(b * exp(a))) along ``axis``, without overflow; with ``return_sign`` of its magnitude, and its sign."""
+    """log(sum(b * exp(a))) along ``axis``, without overflow; with ``return_sign`` of its magnitude, and its sign.
+
+    By default ``axis`` is all axes. An empty sum gives -inf, a negative one nan (unless ``return_sign``).
+
+    >>> nn.logsumexp(jnp.array([1000., 1000.]))
+    Array(1000.6932, dtype=float32)
+    """
     if where is not None:
         a = choose(where, a, 0)
     if b is None or type(b) is int:
@@ -150,7 +163,12 @@ def logsumexp(
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> Any:
     """For each index in ``x`` a vector of ``num_classes`` with 1 at that index, along a new ``axis``.
 
+    The result is float32 unless ``dtype`` is given. An index out of bounds, such as -1, gives zeros.
     ``axis`` may be a mapped axis of size ``num_classes``: each instance gets a number. NameError if not mapped.
+
+    >>> nn.one_hot(jnp.array([0, 5]), 3)
+    Array([[1., 0., 0.],
+           [0., 0., 0.]], dtype=float32)
     """
     wanted = dtypes.default_float_dtype(x64_enabled()) if dtype is None else dtype
     return _one_hot(creation.asarray(x), num_classes=operator.index(num_classes), dtype=wanted, axis=axis)

@@ -228,12 +228,15 @@ def _filled(name: str, shape: Any, value: Any, dtype: Any, device: Any, out_shar
 
 
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """An array of zeros."""
+    """An array of zeros, float32 by default (float64 with x64).
+
+    ``shape`` is an int or a tuple of ints. TypeError for a negative size, ConcretizationTypeError for a traced one.
+    """
     return _filled("zeros", shape, 0, dtype, device, out_sharding)
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """An array of ones."""
+    """An array of ones; ``shape``, ``dtype`` and errors are those of ``zeros``."""
     return _filled("ones", shape, 1, dtype, device, out_sharding)
 
 
@@ -243,7 +246,13 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """An array of ``fill_value`` repeated, by default of its type; an array broadcasts to ``shape``."""
+    """An array of ``fill_value`` repeated, by default of its type; an array broadcasts to ``shape``.
+
+    ValueError for a ``fill_value`` that does not broadcast.
+
+    >>> jnp.full((2,), 7.)
+    Array([7., 7.], dtype=float32, weak_type=True)
+    """
     check_array_like("full", fill_value)
     wanted = type_of(fill_value) if dtype is None else (user_dtype(dtype, "full"), False)
     sharding = None if out_sharding is None else _sharding_of(device, out_sharding, "full")
@@ -327,7 +336,13 @@ def arange(
 ) -> Any:
     """``start``, ``start + step``, ... below ``stop``; with one argument, 0, 1, ... below it.
 
-    The arguments must be known while tracing: they decide the shape.
+    The result has shape (max(0, ceil((stop - start) / step)),). Its dtype is the promoted one of the arguments. A
+    negative ``step`` counts down to above ``stop``. The arguments must be known while tracing: they decide the shape.
+
+    ConcretizationTypeError for a traced argument, ValueError for one that is no scalar, ZeroDivisionError for step 0.
+
+    >>> jnp.arange(5, 0, -2)
+    Array([5, 3, 1], dtype=int32)
     """
     sharding = None if out_sharding is None else _sharding_of(device, out_sharding, "arange")
     out = _arange(start, stop, step, dtype, sharding)
@@ -384,7 +399,15 @@ def linspace(
     *,
     device: Any = None,
 ) -> Any:
-    """``num`` evenly spaced values from ``start`` to ``stop``, along ``axis``; ``retstep`` also returns the spacing."""
+    """``num`` evenly spaced values from ``start`` to ``stop``, along ``axis``; ``retstep`` also returns the spacing.
+
+    ``start`` and ``stop`` are numbers or arrays that broadcast, and may be traced; ``num`` may not. The result has an
+    axis of size ``num`` at ``axis``. The dtype is floating (float32 for integers) unless ``dtype`` is given. Without
+    ``endpoint``, ``stop`` is left out. ValueError for a negative ``num``.
+
+    >>> jnp.linspace(0, 1, 5)
+    Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
+    """
     num = static(num, "'num' argument of jnp.linspace")
     axis = static(axis, "'axis' argument of jnp.linspace")
     if num < 0:

@@ -67,12 +67,17 @@ def _updating(name: str, scatter: Callable[..., Any], doc: str) -> Callable[...,
 
 
 class IndexUpdateAt:
-    """``x.at[index]``.
+    """``x.at[index]``: ``x.at[index].set(y)`` returns a changed copy of ``x``; ``x`` stays.
 
+    ``index`` is what ``x[index]`` accepts. ``values`` broadcast to the shape of ``x[index]``. They are converted to the
+    dtype of ``x``, with a FutureWarning if the conversion is unsafe. The result has the shape and dtype of ``x``.
     Its methods take the options of ``lax.scatter``: ``indices_are_sorted``, ``unique_indices``, ``mode`` for indices
     out of bounds ('drop', the default, 'clip' or 'promise_in_bounds'), and ``wrap_negative_indices``;
     ``out_sharding`` is the result's sharding over a mesh with explicit axes. Repeated indices add up, multiply up
-    and so on; ``set`` keeps one of their values.
+    and so on; ``set`` keeps one of their values. ValueError for ``values`` that do not broadcast.
+
+    >>> jnp.arange(3).at[jnp.array([0, 0])].add(1)
+    Array([2, 1, 2], dtype=int32)
     """
 
     __slots__ = ("array", "index")

@@ -188,7 +188,16 @@ def around(a: Any, decimals: int = 0, out: Any = None) -> Any:
 def where(condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None, fill_value: Any = None) -> Any:
     """Elements of ``x`` where ``condition`` is true, of ``y`` elsewhere; the three broadcast against each other.
 
-    With one argument, the indices where it is true: ``nonzero(condition, size=size, fill_value=fill_value)``.
+    The dtype is the promoted one of ``x`` and ``y``. A ``condition`` that is not boolean is true where nonzero.
+    With one argument, the indices where it is true: ``nonzero(condition, size=size, fill_value=fill_value)``. Under
+    ``jit`` this form needs ``size``. Both ``x`` and ``y`` are computed and differentiated: an infinite derivative of
+    the one that is not selected makes the gradient nan.
+
+    TypeError for only one of ``x`` and ``y``, ValueError for shapes that do not broadcast, ConcretizationTypeError for
+    one traced argument without ``size``.
+
+    >>> jnp.where(jnp.array([True, False]), jnp.arange(2), 9.)
+    Array([0., 9.], dtype=float32, weak_type=True)
     """
     if x is None and y is None:
         return _numpy.nonzero(condition, size=size, fill_value=fill_value)

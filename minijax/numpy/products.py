@@ -47,8 +47,12 @@ def _contract(a: Any, b: Any, contract: Dims, precision: Any, out: tuple[np.dtyp
 def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
     """The sum of products over the last axis of ``a`` and the second last of ``b`` (the last of a vector).
 
-    A product with a scalar is elementwise. ``out_sharding`` is the result's sharding over a mesh with explicit axes.
-    TypeError if the sizes differ.
+    The result's shape is the rest of ``a``'s, then the rest of ``b``'s; its dtype is the promoted one, or
+    ``preferred_element_type``. A product with a scalar is elementwise. ``out_sharding`` is the result's sharding over a
+    mesh with explicit axes. TypeError if the sizes differ, and for lists.
+
+    >>> jnp.dot(jnp.ones((2, 3)), jnp.ones((4, 3, 5))).shape
+    (2, 4, 5)
     """
     a, b = ensure("dot", a, b)
     out = output_type("dot", preferred_element_type, a, b)
@@ -69,8 +73,13 @@ def matmul(
 ) -> Any:
     """The matrix product ``a @ b``; axes before the last two are batch axes and broadcast.
 
+    Shapes (..., m, k) and (..., k, n) give (..., m, n). A vector is a row on the left and a column on the right; its
+    added axis is removed. The dtype is the promoted one, or ``preferred_element_type``.
     ``out_sharding`` is the product's sharding over a mesh with explicit axes. Raises ValueError for scalars and for
     batch axes that do not fit, TypeError for inner sizes that differ.
+
+    >>> jnp.matmul(jnp.ones((5, 2, 3)), jnp.ones((3, 4))).shape
+    (5, 2, 4)
     """
     try:
         aval, other = a.aval, b.aval
@@ -243,12 +252,17 @@ def einsum(
 ) -> Any:
     """The sum of products that ``subscripts`` ('ij,jk->ik') describes.
 
+    Each operand has one letter per axis; ``...`` stands for axes that broadcast. Letters absent after ``->`` are summed
+    over. Without ``->`` the result has the letters that occur once, in alphabetical order. Dtypes are promoted.
     The form with alternating operands and lists of axis numbers works too. ``optimize``: an order, as pairs of
     positions, or opt_einsum's name of a search method; False contracts the first two each time, and appends the result.
     Layer libraries pass ``_dot_general``, which replaces ``lax.dot_general`` for each product. ``out_sharding``: the
     result's sharding over a mesh with explicit axes. Of several products, the compiler shards the intermediate ones;
     with one operand it is the sharding of the sums, before axes are permuted. Raises ValueError for subscripts that do
     not fit the operands.
+
+    >>> jnp.einsum("bij,jk->bik", jnp.ones((5, 2, 3)), jnp.ones((3, 4))).shape
+    (5, 2, 4)
     """
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.einsum is not supported.")

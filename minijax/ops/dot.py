@@ -510,9 +510,10 @@ def dot_general(
     lhs: Any, rhs: Any, dimension_numbers: DotDimensionNumbers, precision: Any = None,
     preferred_element_type: Any = None, *, out_sharding: Any = None,
 ) -> Any:
-    """Contract ``lhs`` with ``rhs``.
+    """Contract ``lhs`` with ``rhs``: sum products over the contracting dimensions, for each batch index.
 
     Args:
+      lhs, rhs: numeric arrays; mixed dtypes are promoted. Paired dimensions have equal sizes.
       dimension_numbers: ``((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))``. The result has the
         batch dimensions, then those left of ``lhs``, then those left of ``rhs``.
       precision: a ``Precision``, its name, or one for each operand.
@@ -520,6 +521,9 @@ def dot_general(
       out_sharding: how the result is to lie over a mesh with explicit axes.
 
     Raises TypeError if the dimensions do not fit.
+
+    >>> lax.dot_general(jnp.ones((5, 2, 3)), jnp.ones((5, 3, 4)), (((2,), (1,)), ((0,), (0,)))).shape
+    (5, 2, 4)
     """
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     return dot_general_p.bind(

@@ -262,8 +262,12 @@ def dynamic_slice(
 ) -> Any:
     """The slice of ``operand`` of static ``slice_sizes`` that begins at ``start_indices``, moved inside if it must be.
 
-    The indices are integer scalars of one type, one for each dimension, or one 1-D array; negative ones count from the
-    end, unless disallowed. Raises TypeError or ValueError if they or the sizes do not fit.
+    The indices are integer scalars of one type, one for each dimension, or one 1-D array; they may be traced. Negative
+    ones count from the end, unless disallowed. The result has shape ``slice_sizes`` and the operand's dtype. Raises
+    TypeError for other indices and for sizes above the operand's, ValueError for another number of indices.
+
+    >>> lax.dynamic_slice(jnp.arange(5), (4,), (2,))
+    Array([3, 4], dtype=int32)
     """
     starts = _starts(operand, start_indices, allow_negative_indices)
     return dynamic_slice_p.bind(operand, *starts, slice_sizes=canonical_shape(slice_sizes))
@@ -272,7 +276,14 @@ def dynamic_slice(
 def dynamic_update_slice(
     operand: Any, update: Any, start_indices: Any, *, allow_negative_indices: bool | Flags = True
 ) -> Any:
-    """``operand`` with ``update``, of its rank and dtype, put at ``start_indices``: see ``dynamic_slice``."""
+    """``operand`` with ``update``, of its rank and dtype, put at ``start_indices``: see ``dynamic_slice``.
+
+    The result has the operand's shape. ``update`` is moved inside if it would pass the end. Raises TypeError for an
+    ``update`` of another rank or dtype, or a larger size.
+
+    >>> lax.dynamic_update_slice(jnp.arange(5), jnp.array([8, 9]), (4,))
+    Array([0, 1, 2, 8, 9], dtype=int32)
+    """
     return dynamic_update_slice_p.bind(operand, update, *_starts(operand, start_indices, allow_negative_indices))
 
 

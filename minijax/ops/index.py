@@ -403,8 +403,18 @@ def gather(
 ) -> Any:
     """Slices of ``slice_sizes`` out of ``operand``, starting where the integers ``start_indices[..., :]`` say.
 
-    ``mode`` (by default 'promise_in_bounds') is what happens out of bounds; ``fill_value``, for 'fill', is nan for
-    floats by default. Raises TypeError or ValueError if shapes and dimension numbers do not fit.
+    The last axis of ``start_indices`` holds one index vector: entry i is the start along dimension
+    ``dimension_numbers.start_index_map[i]``. Every slice has shape ``slice_sizes``, without the dimensions in
+    ``collapsed_slice_dims``. The result has the axes of ``start_indices`` but the last, and the slice's axes at
+    ``offset_dims``; its dtype is ``operand``'s.
+
+    ``mode`` decides for slices out of bounds: 'clip' moves them inside, 'fill' gives ``fill_value`` (by default nan for
+    floats, the smallest value for signed integers), 'promise_in_bounds' (the default) leaves the result undefined.
+    Raises TypeError if shapes, sizes and dimension numbers do not fit, ValueError for indices that are no integers.
+
+    >>> numbers = lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,))
+    >>> lax.gather(jnp.arange(5.) * 10, jnp.array([[3], [1]]), numbers, slice_sizes=(1,))
+    Array([30., 10.], dtype=float32)
     """
     parsed = GatherScatterMode.PROMISE_IN_BOUNDS if mode is None else GatherScatterMode.from_any(mode)
     if parsed != GatherScatterMode.FILL_OR_DROP:

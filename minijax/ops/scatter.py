@@ -492,7 +492,11 @@ scatter = _scatter_function(
     None,
     """``operand`` with the slices at the integers ``scatter_indices[..., :]`` replaced by those of ``updates``.
 
-    Of several updates of one element, one wins. ``mode`` (by default 'drop') is what happens out of bounds.
+    The last axis of ``scatter_indices`` holds one index vector: entry i is the start along dimension
+    ``dimension_numbers.scatter_dims_to_operand_dims[i]``. ``updates`` has the other axes of ``scatter_indices``, and
+    the slice's axes at ``update_window_dims``. It has the operand's dtype; the result has its shape and dtype.
+    Of several updates of one element, one wins. ``mode`` decides for slices out of bounds: 'drop' (the default) skips
+    them, 'clip' moves them inside.
     Raises TypeError or ValueError if shapes, dtypes and dimension numbers do not fit.
     """,
 )

@@ -194,8 +194,13 @@ top_k_p = declare(
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
     """``operand`` sorted along ``dimension``, nan last; for a sequence of arrays, by the first ``num_keys`` of them.
 
+    The order is ascending; shapes and dtypes stay. The further arrays of a sequence are permuted in the same way.
+    ``is_stable``: equal elements keep their order.
     Returns an array, or a tuple for a sequence. Raises TypeError for an empty sequence or different shapes, ValueError
-    for a bad ``num_keys``.
+    for a bad ``num_keys`` or ``dimension``.
+
+    >>> lax.sort((jnp.array([3, 1, 2]), jnp.array([0, 1, 2])))
+    (Array([1, 2, 3], dtype=int32), Array([1, 2, 0], dtype=int32))
     """
     if not isinstance(operand, Sequence):
         if num_keys != 1:
@@ -219,7 +224,12 @@ def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = 
 def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
     """The ``k`` greatest elements of ``operand`` along ``axis``, the greatest first, and their int32 indices.
 
-    Of equal elements the first comes first. Raises ValueError for complex numbers, or if there are fewer than ``k``.
+    Returns a list of two arrays with size ``k`` along ``axis``; the elements keep the operand's dtype. nan counts as
+    greatest. Of equal elements the first comes first. Raises ValueError for complex numbers, or if there are fewer than
+    ``k``.
+
+    >>> lax.top_k(jnp.array([3., 1., 2.]), 2)
+    [Array([3., 2.], dtype=float32), Array([0, 2], dtype=int32)]
     """
     k = operators.index(k)
     if k < 0:

@@ -538,7 +538,11 @@ def keys_of(tree: Any, kind: Node, children: Sequence[Any], aux: Any) -> list[Ke
 def tree_flatten(tree: Tree, is_leaf: IsLeaf | None = None) -> tuple[list[Leaf], PyTreeDef]:
     """The leaves of a tree, from left to right, and its structure.
 
+    Dicts are read in the order of their sorted keys. None has no leaves.
     ``is_leaf``: true for subtrees that are leaves. ValueError for unsortable dict keys, or a bad flatten function.
+
+    >>> tree_flatten({"b": (1, 2), "a": 3})
+    ([3, 1, 2], PyTreeDef({'a': *, 'b': (*, *)}))
     """
     out: list[Leaf] = []
     try:

@@ -45,7 +45,13 @@ __all__ = [
 
 
 def tree_map(f: Callable[..., Any], tree: Tree, *rest: Tree, is_leaf: IsLeaf | None = None) -> Tree:
-    """Apply ``f`` to each leaf and the subtrees of ``rest`` there; ValueError unless ``tree`` is a prefix of each."""
+    """Apply ``f`` to each leaf and the subtrees of ``rest`` there; ValueError unless ``tree`` is a prefix of each.
+
+    The result has the structure of ``tree``. None is a node without leaves, so ``f`` does not see it.
+
+    >>> tree_map(lambda x, y: x + y, {"a": 1, "b": None}, {"a": 2, "b": None})
+    {'a': 3, 'b': None}
+    """
     leaves, treedef = tree_flatten(tree, is_leaf)
     if not rest:
         return build(treedef, [f(leaf) for leaf in leaves], 0)
@@ -84,7 +90,7 @@ def tree_reduce(
     initializer: Any = _MISSING,
     is_leaf: IsLeaf | None = None,
 ) -> Any:
-    """``functools.reduce`` over the leaves."""
+    """``functools.reduce`` over the leaves. TypeError for a tree without leaves and without ``initializer``."""
     leaves = tree_leaves(tree, is_leaf)
     return (
         functools.reduce(function, leaves)
@@ -117,7 +123,11 @@ def _reduce_halves(operation: Callable[[Any, Any], Any], leaves: list[Leaf]) -> 
 
 
 def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Tree) -> Tree:
-    """Turn a tree of structure outer-of-inner into one of inner-of-outer. TypeError for another structure."""
+    """Turn a tree of structure outer-of-inner into one of inner-of-outer. TypeError for another structure.
+
+    >>> tree_transpose(tree_structure([0, 0]), tree_structure((0, 0, 0)), [(1, 2, 3), (4, 5, 6)])
+    ([1, 4], [2, 5], [3, 6])
+    """
     leaves, treedef = tree_flatten(pytree_to_transpose)
     if inner_treedef is None:
         inner_treedef = tree_structure(outer_treedef.flatten_up_to(pytree_to_transpose)[0])

@@ -35,7 +35,12 @@ __all__ = ["bernoulli", "categorical", "gumbel", "normal", "permutation", "randi
 def uniform(key: Any, shape: Sequence[int] = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
     """Uniform random numbers in [minval, maxval); the limits broadcast to ``shape``.
 
-    ValueError unless ``dtype`` is a floating-point type, TypeError for limits that do not broadcast.
+    Returns an array of ``shape``, float32 by default (float64 with x64). The same ``key`` gives the same numbers.
+    ValueError unless ``dtype`` is a floating-point type, and for an array of keys; TypeError for limits that do not
+    broadcast.
+
+    >>> random.uniform(random.key(0))
+    Array(0.947667, dtype=float32)
     """
     key = one_key("uniform", key)
     found = known_dtype("uniform", dtype, "float")
@@ -71,8 +76,12 @@ def _uniform(key: Any, shape: tuple[int, ...], dtype: np.dtype, minval: Any, max
 def randint(key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: Any = None) -> Any:
     """Uniform random integers in [minval, maxval); the limits broadcast to ``shape``.
 
-    Where ``maxval`` is not above ``minval``, the result is ``minval``. ``dtype`` is an integer type, by default the
-    default one. TypeError for another, OverflowError for a Python integer outside of the default type's range.
+    Returns an array of ``shape``. Where ``maxval`` is not above ``minval``, the result is ``minval``. ``dtype`` is an
+    integer type, by default the default one (int32; int64 with x64). TypeError for another, OverflowError for a Python
+    integer outside of the default type's range.
+
+    >>> random.randint(random.key(0), (4,), 0, 10)
+    Array([9, 0, 2, 3], dtype=int32)
     """
     key = one_key("randint", key)
     found = known_dtype("randint", dtype, "integer")
@@ -158,7 +167,14 @@ def _bernoulli(key: Any, p: Any, shape: tuple[int, ...], mode: str) -> Any:
 
 @sampler
 def normal(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
-    """Standard normal numbers: mean 0 and variance 1, also for complex ones. ValueError for another type."""
+    """Standard normal numbers: mean 0 and variance 1, also for complex ones. ValueError for another type.
+
+    Returns an array of ``shape``, float32 by default (float64 with x64). For mean m and standard deviation s write
+    ``m + s * normal(key, shape)``.
+
+    >>> random.normal(random.key(0), (2,))
+    Array([1.6226422, 2.0252647], dtype=float32)
+    """
     key = one_key("normal", key)
     return _normal(key, canonical_shape(shape), known_dtype("normal", dtype, "float or complex"))
 
@@ -264,8 +280,11 @@ def _different(key: Any, logits: Any, axis: int, shape: tuple[int, ...], count: 
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
     """``x`` in a random order along ``axis``; for an integer, ``arange(x)`` in a random order.
 
-    With ``independent`` each vector along ``axis`` gets an order of its own. Raises TypeError for a non-integer number
-    and for a non-array, ValueError for a bad ``axis``.
+    The result has the shape and dtype of ``x``. With ``independent`` each vector along ``axis`` gets an order of its
+    own. Raises TypeError for a non-integer number and for a non-array, ValueError for a bad ``axis``.
+
+    >>> random.permutation(random.key(0), 5)
+    Array([0, 1, 4, 3, 2], dtype=int32)
     """
     key = one_key("permutation", key)
     x = ensure("permutation", x)

@@ -158,7 +158,11 @@ def _seeded(name: str, seed: Any, impl: PRNGImpl) -> Any:
 
 
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
-    """Make a key from an integer for the implementation ``impl`` (or ``dtype``). TypeError for another ``seed``."""
+    """Make a key from an integer for the implementation ``impl`` (or ``dtype``). TypeError for another ``seed``.
+
+    ``seed`` is an integer scalar and may be traced. The result has shape () and a key dtype, ``key<fry>`` for the
+    default 'threefry2x32'. ValueError for an unknown ``impl``.
+    """
     chosen = _chosen("key", impl, dtype)
     if chosen not in IMPLEMENTATIONS:
         return borrow(_MODULE, "key")(seed, impl=chosen.name)
@@ -179,7 +183,14 @@ def _as_given(keys: Any, raw: bool) -> Any:
 
 
 def split(key: Any, num: int | Sequence[int] = 2) -> Any:
-    """Make ``num`` new keys from one: an array of that size or shape."""
+    """Make ``num`` new keys from one: an array of that size or shape.
+
+    The result is an array of keys of the type of ``key``; a ``PRNGKey`` gives uint32 words of shape (num, 2). Do not
+    use ``key`` again. ValueError for an array of keys (``vmap`` over it), TypeError for a ``key`` that is no key.
+
+    >>> random.split(random.key(0), 3).shape
+    (3,)
+    """
     keys, raw = typed_keys("split", key)
     if keys.dtype.impl not in IMPLEMENTATIONS:
         return borrow(_MODULE, "split")(key, num)
@@ -188,7 +199,11 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Any:
 
 
 def fold_in(key: Any, data: Any) -> Any:
-    """Make a new key from one and the 32-bit integer ``data``. OverflowError for a larger integer."""
+    """Make a new key from one and the 32-bit unsigned integer ``data``.
+
+    ``data`` is a scalar that may be traced, such as the step of a loop. Equal keys and data give equal results. The
+    result has the type of ``key``. OverflowError for a negative or larger Python integer, TypeError for an array.
+    """
     keys, raw = typed_keys("fold_in", key)
     if keys.dtype.impl not in IMPLEMENTATIONS:
         return borrow(_MODULE, "fold_in")(key, data)

@@ -418,21 +418,31 @@ def conv_general_dilated(
 ) -> Any:
     """The convolution of images with a kernel: for each place of a window, the sum of products.
 
+    The kernel is not flipped.
+
     Args:
       lhs: images, of n dimensions: batch, feature and n - 2 spatial ones.
       rhs: the kernel, of the same dtype: output feature, input feature and n - 2 spatial dimensions.
-      window_strides: how far it is from window to window.
+      window_strides: n - 2 integers, the distance from window to window in elements.
       padding: ``"SAME"``, ``"SAME_LOWER"``, ``"VALID"``, or a pair (low, high) for each spatial dimension.
-      lhs_dilation, rhs_dilation: how far elements of the images, and of the kernel, are apart; by default 1.
-      dimension_numbers: which dimensions are what, see ``conv_dimension_numbers``.
-      feature_group_count: into how many groups of features the images are divided, each with a part of the kernel's
-        output features as its kernel.
-      batch_group_count: into how many groups the batch is divided, in the same way.
+      lhs_dilation, rhs_dilation: the distance between elements of the images, and of the kernel; by default 1.
+      dimension_numbers: a triple of layouts such as ``("NHWC", "HWIO", "NHWC")`` for images, kernel and result, or the
+        result of ``conv_dimension_numbers``. The default is the order above.
+      feature_group_count: the number of groups of input features. Each group has its own part of the kernel's output
+        features.
+      batch_group_count: the number of groups of the batch, in the same way.
       precision: a ``Precision``, its name, or one for each operand.
-      preferred_element_type: the result's dtype, in which is added up; by default the operands'.
+      preferred_element_type: the dtype of the sums and of the result; by default the operands'.
       out_sharding: how the result is to lie over a mesh with explicit axes.
 
-    Raises TypeError or ValueError if shapes, dtypes or parameters do not fit.
+    Returns:
+      The images: batch, output feature and n - 2 spatial dimensions. ``"SAME"`` gives ceil(size / stride) windows.
+
+    Raises TypeError for dtypes that differ, ValueError for shapes or parameters that do not fit, RuntimeError for an
+    unknown name of ``padding``.
+
+    >>> lax.conv_general_dilated(jnp.ones((1, 3, 8, 8)), jnp.ones((4, 3, 3, 3)), (2, 2), "VALID").shape
+    (1, 4, 3, 3)
     """
     lhs_shape, rhs_shape = shape_of(lhs), shape_of(rhs)
     numbers = conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers)
