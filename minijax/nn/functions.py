@@ -99,8 +99,8 @@ def _shifted(name: str, x: Any, axis: Any, where: Any) -> Any:
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     """exp(x) divided by its sum along ``axis``, without overflow; over the elements selected by ``where``.
 
-    The result has the shape of ``x``; integers give float32. Elements that ``where`` leaves out are 0. ``axis`` may be
-    a tuple; ValueError if it is out of bounds.
+    The result has the shape of ``x``; integers give float32 (float64 with x64). Elements that ``where`` leaves out
+    are 0. ``axis`` may be a tuple; ValueError if it is out of bounds.
 
     >>> nn.softmax(jnp.ones(3), where=jnp.array([True, True, False]))
     Array([0.5, 0.5, 0. ], dtype=float32)
@@ -163,7 +163,7 @@ def logsumexp(
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> Any:
     """For each index in ``x`` a vector of ``num_classes`` with 1 at that index, along a new ``axis``.
 
-    The result is float32 unless ``dtype`` is given. An index out of bounds, such as -1, gives zeros.
+    The result is float32 (float64 with x64) unless ``dtype`` is given. An index out of bounds, such as -1, gives zeros.
     ``axis`` may be a mapped axis of size ``num_classes``: each instance gets a number. NameError if not mapped.
 
     >>> nn.one_hot(jnp.array([0, 5]), 3)

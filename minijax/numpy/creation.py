@@ -402,7 +402,7 @@ def linspace(
     """``num`` evenly spaced values from ``start`` to ``stop``, along ``axis``; ``retstep`` also returns the spacing.
 
     ``start`` and ``stop`` are numbers or arrays that broadcast, and may be traced; ``num`` may not. The result has an
-    axis of size ``num`` at ``axis``. The dtype is floating (float32 for integers) unless ``dtype`` is given. Without
+    axis of size ``num`` at ``axis``. Integers give float32 (float64 with x64); ``dtype`` overrides this. Without
     ``endpoint``, ``stop`` is left out. ValueError for a negative ``num``.
 
     >>> jnp.linspace(0, 1, 5)
