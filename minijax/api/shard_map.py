@@ -87,7 +87,7 @@ def _is_leaf(x: Any) -> bool:
     return x is None or _is_spec(x)
 
 
-def _check_divided(aval: Any, spec: PartitionSpec, axes: frozenset[Any], whole: bool = False) -> None:
+def _check_divided(aval: Any, spec: PartitionSpec, axes: frozenset[Any], *, whole: bool) -> None:
     """ValueError if an argument is sharded over ``axes`` otherwise than ``spec``; ``whole``: or is replicated."""
     own = spec_of(aval)
     for word in ("unreduced", "reduced"):

@@ -105,6 +105,19 @@ def test_programs_of_derivatives_are_not_cached_for_ever() -> None:
     assert "shard_map" not in kept
 
 
+@pytest.mark.parametrize("word", ["unreduced", "reduced"])
+def test_sums_over_devices_are_of_explicit_axes_all_of_them_manual(word: str) -> None:
+    kinds = sharding.AxisType.Explicit, sharding.AxisType.Auto
+    mesh = sharding.make_mesh((1, 1), ("x", "y"), kinds, devices=mj.devices()[:1])
+    for axis, options, error, said in [
+        ("x", {"axis_names": {"x"}}, NotImplementedError, "full manual mode.* Leave axis_names out"),
+        ("y", {}, ValueError, f"{word.capitalize()} axes can only refer to mesh axes that is of type `Explicit`"),
+    ]:
+        spec = sharding.PartitionSpec(**{word: {axis}})
+        with pytest.raises(error, match=said):
+            mj.shard_map(lambda a: a, mesh=mesh, in_specs=spec, out_specs=spec, **options)(jnp.ones(4))
+
+
 def test_misses_and_errors_name_shardings() -> None:
     mesh = sharding.make_mesh((1,), ("x",), devices=mj.devices()[:1])
     P = sharding.PartitionSpec  # noqa: N806
