@@ -184,9 +184,8 @@ def _content(stepper: Stepper, name: str, columns: int, rows: int) -> list[Line]
         positions = known.positions
     else:
         lines = _renamed(stepper, lay_out(_document(stepper, name, columns), columns, _highlighted))
-        anchor = next((i for i, each in enumerate(lines) if _has(each, "current")), -1)
-        if anchor < 0:
-            anchor = next((i for i, each in enumerate(lines) if _has(each, "linked")), 0)
+        marks = ("current", "linked")
+        anchor = next((i for mark in marks for i, each in enumerate(lines) if _has(each, mark)), 0)
         # keep the heading above the source, and the one above the equations in a backward pass
         headed = name == "source" or name == "jaxpr" and at_cursor(stepper.cursor) is not None
         kept = 1 if headed and len(lines) > rows > 4 else 0
