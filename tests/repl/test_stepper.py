@@ -587,7 +587,7 @@ def test_the_programs_follow_the_cursor_and_the_chosen_line(stepper):
     assert any(each.startswith("▶") and "sin" in each for each in shown)
     assert "eqn 1" in text(stepper, 200, 50).split("\n")[-1]
     stepper.toggle_programs()
-    assert stepper.focus == "tree" and "1 tree" in text(stepper)
+    assert stepper.focus == "tree" and "1 tree" in text(stepper) and "eqn 1" not in text(stepper).split("\n")[-1]
 
 
 def test_programs_are_made_outside_the_screen(step):
