@@ -245,8 +245,12 @@ def name_operand(primitive: Primitive, args: Sequence[Any], error: TypeError) ->
 
 
 def _fitted(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...]:
-    for hook in tuple(bind_hooks):
-        args = hook(primitive, args, params)
+    try:
+        for hook in tuple(bind_hooks):
+            args = hook(primitive, args, params)
+    except TypeError as error:
+        name_operand(primitive, args, error)
+        raise
     return args
 
 

@@ -315,9 +315,9 @@ class Jax(Library):
         fun = _within(fun)
         name = fun.__code__.co_qualname.split(".")[0]
         place = "numpy." if fun.__globals__["__name__"].startswith("jax._src.numpy") else ""
-        public = getattr(jax_module("numpy") if place else jax_module(), name, None)
+        public: Any = getattr(jax_module("numpy") if place else jax_module(), name, None)
         # jax.experimental.sparse has transformations of the same names
-        if getattr(inspect.unwrap(public), "__globals__", None) is not fun.__globals__:  # type: ignore[arg-type]
+        if getattr(inspect.unwrap(public), "__globals__", None) is not fun.__globals__:
             return None
         held = inspect.getclosurevars(fun).nonlocals
         if name == "grad":  # it holds the function that also returns the value

@@ -47,7 +47,7 @@ class _Unknown(Exception):
 @functools.cache
 def known_params(primitive: Primitive) -> frozenset[str]:
     """The params that a rule of ``primitive`` names; ``**params`` does not count: it would hide unused params."""
-    names: set[str] = set()
+    names: set[str] = {primitive.sharding_param} if primitive.sharding_param else set()
     for table in _TABLES:
         rule = table.get(primitive)
         if rule is None:

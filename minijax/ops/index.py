@@ -222,7 +222,7 @@ def numbers_text(kind: str, names: Sequence[str], numbers: Any, index_vector_dim
 
 def _gather_abstract(
     operand: ShapedArray, indices: ShapedArray, *, dimension_numbers: GatherDimensionNumbers, slice_sizes: Shape,
-    **params: Any,
+    unique_indices: bool = False, **params: Any,
 ) -> ShapedArray:
     window, collapsed, _, batching, _ = dimension_numbers
     rank = len(window) + indices.ndim - 1

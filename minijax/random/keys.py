@@ -29,6 +29,9 @@ from minijax.ops.random.bits import (
 from minijax.ops.random.keys import random_unwrap_p, random_wrap_p
 from minijax.ops.shape import canonical_shape
 
+# Arguments of samplers that are no arrays; numbers among the others are resharded too, as in JAX.
+_STATIC = ("shape", "dtype", "axis", "independent", "replace")
+
 
 def sampler(fun: Callable[..., Any]) -> Callable[..., Any]:
     """Add the argument ``out_sharding`` to a sampler: the result's sharding; the compiler shards earlier operations."""
@@ -41,7 +44,9 @@ def sampler(fun: Callable[..., Any]) -> Callable[..., Any]:
             return fun(*args, **kwargs)
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        given = {k: x for k, x in bound.arguments.items() if isinstance(x, AnyArray)}
+        given = {k: x for k, x in bound.arguments.items() if k not in _STATIC and not isinstance(x, (str, type(None)))}
+        if type(given.get("x")) is int:  # the length of a permutation
+            del given["x"]
         known = {k: x for k, x in bound.arguments.items() if k not in given}
 
         def run(*arrays: Any) -> Any:

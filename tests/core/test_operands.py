@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import minijax
 import minijax.numpy as jnp
 from minijax import grad, jit, lax, vmap
 from minijax.core import operands
@@ -127,6 +128,12 @@ def test_operands_with_broken_attributes_get_no_note():
         with pytest.raises(TypeError, match="Error interpreting argument to add") as raised:
             transform(lambda x: lax.add(x, Trap()))(A)
         assert not getattr(raised.value, "__notes__", []) and stack_depth() == 0
+
+
+def test_operands_are_named_where_a_mesh_is_set():
+    mesh = minijax.make_mesh((1,), ("x",), axis_types=(minijax.sharding.AxisType.Explicit,))
+    with minijax.set_mesh(mesh), pytest.raises(TypeError, match="Error interpreting argument to add .* at position 1"):
+        lax.add(A, Trap())
 
 
 def test_an_interrupt_while_the_note_is_written_leaves_no_interpreter(monkeypatch):

@@ -57,10 +57,11 @@ class ConvParameters(NamedTuple):
 
 
 def _conv_abstract(
-    lhs: ShapedArray, rhs: ShapedArray, *, preferred_element_type: np.dtype | None, **params: Any
+    lhs: ShapedArray, rhs: ShapedArray, *, window_strides: Axes, padding: Pads, lhs_dilation: Axes, rhs_dilation: Axes,
+    dimension_numbers: ConvDimensionNumbers, feature_group_count: int, batch_group_count: int, precision: Any,
+    preferred_element_type: np.dtype | None, out_sharding: Any,
 ) -> ShapedArray:
-    given = ConvParameters(preferred_element_type=preferred_element_type, **params)
-    window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, groups, batch_groups, *_ = given
+    groups, batch_groups = feature_group_count, batch_group_count
     if lhs.ndim != rhs.ndim:
         raise ValueError(f"conv_general_dilated requires lhs and rhs ndim to be equal, got {lhs.ndim} and {rhs.ndim}.")
     lhs_spec, rhs_spec, out_spec = dimension_numbers
