@@ -265,9 +265,7 @@ _set_higher_modules(
         "export_rules": ("minijax.interop.exported_calls", "minijax.interop.refs"),
         "exported_programs": "minijax.interop.exported",
         "extend_core": "minijax.extend.core",
-        "import_rules": (
-            *("minijax.interop.effects", "minijax.interop.nested_programs", "minijax.interop.refs"),
-        ),
+        "import_rules": (*("minijax.interop.effects", "minijax.interop.nested_programs", "minijax.interop.refs"),),
         "linearization": "minijax.interpreters.linearize",
         "mesh_making": "minijax.sharding",
         "numpy": "minijax.numpy",

@@ -51,9 +51,7 @@ def recording_page(name: str, section: str) -> tuple[str, int]:
     with Blocks(f"gallery.md: {name}") as blocks:
         about = to_html(section, blocks, "../")
     start, _ = step.start(recording)
-    stepper = widget_html(
-        recording, highlight, MOST_EXPORTED, start=start, in_page=True, rename=record.shortened
-    )
+    stepper = widget_html(recording, highlight, MOST_EXPORTED, start=start, in_page=True, rename=record.shortened)
     facts = (
         f"{recording.events:,} events of one training step of <code>{html.escape(record.file(name))}</code>, recorded "
         f"without <code>jit</code>.{' The recording was cut.' if recording.truncated else ''} {missing} Click into the "
@@ -88,4 +86,3 @@ def chosen(names: Iterable[str] | None) -> list[str]:
     if unknown:
         raise PageError(f"the gallery has no {', '.join(unknown)}")
     return [name for name in gallery.PAGES if name in set(names)]
-

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 
 __all__ = ["grad", "jvp", "linear_transpose", "linearize", "value_and_grad", "vjp"]
 
+
 def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """The value of ``fun`` at ``primals`` and its derivative along ``tangents`` (forward mode).
 

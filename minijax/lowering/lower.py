@@ -147,7 +147,12 @@ def _attributes(module: ModuleWriter, shardings: Values | None, avals: Values) -
 
 
 def _function_text(
-    visibility: str, name: str, signature: str, writer: FunctionWriter, jaxpr: Jaxpr, outs: Names,
+    visibility: str,
+    name: str,
+    signature: str,
+    writer: FunctionWriter,
+    jaxpr: Jaxpr,
+    outs: Names,
     shardings: Values | None = None,
 ) -> str:
     types = [mlir_type(a) for a in jaxpr.out_avals]
@@ -256,9 +261,14 @@ def _const_names(writer: FunctionWriter, closed: ClosedJaxpr, jaxpr: Jaxpr, argu
 
 @collecting_new_objects
 def lower_closed(
-    closed: ClosedJaxpr, name: str, donated: Flags = (), placement: Any = None,
-    platform: Callable[[], str] = lambda: "unknown", host_callbacks: list[Callable[..., Any]] | None = None,
-    places: Places | None = None, drop_unused: bool = False,
+    closed: ClosedJaxpr,
+    name: str,
+    donated: Flags = (),
+    placement: Any = None,
+    platform: Callable[[], str] = lambda: "unknown",
+    host_callbacks: list[Callable[..., Any]] | None = None,
+    places: Places | None = None,
+    drop_unused: bool = False,
 ) -> str:
     """The StableHLO module of ``closed``. ``@main`` takes ``passed_consts``, then the inputs. XLA may reuse the buffers
     of ``donated`` inputs. Python functions that the module calls are appended to ``host_callbacks``, for the compiler.

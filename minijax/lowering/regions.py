@@ -44,7 +44,11 @@ def pads_text(padding: Sequence[Ints]) -> str:
 
 
 def window_text(
-    *, window_dimensions: Ints, window_strides: Ints, padding: Sequence[Ints], base_dilation: Ints,
+    *,
+    window_dimensions: Ints,
+    window_strides: Ints,
+    padding: Sequence[Ints],
+    base_dilation: Ints,
     window_dilation: Ints,
 ) -> str:
     """The attributes of ``stablehlo.reduce_window``."""

@@ -119,10 +119,7 @@ def as_typed(ctx: FunctionWriter, eqn: JaxprEqn, env: dict[Any, str]) -> None:
 def sums_constrained(ctx: FunctionWriter, avals: Sequence[ShapedArray], names: Names) -> list[str]:
     """``names`` of values of types ``avals``, with the unreduced values constrained to their types."""
     meshes = [mesh_of_type(aval) if aval.unreduced else None for aval in avals]
-    return [
-        x if mesh is None else _constrained(ctx, mesh, aval, x)
-        for aval, mesh, x in safe_zip(avals, meshes, names)
-    ]
+    return [x if mesh is None else _constrained(ctx, mesh, aval, x) for aval, mesh, x in safe_zip(avals, meshes, names)]
 
 
 def repeated_sum(ctx: FunctionWriter, x: str, aval: ShapedArray, shape: Shape) -> str:

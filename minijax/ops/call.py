@@ -77,8 +77,19 @@ class Compiled:
     """A compiled jaxpr: the executable, its text, and its constants on the device."""
 
     __slots__ = (
-        "name", "executable", "const_buffers", "in_avals", "out_avals", "donated", "float0s", "effectful", "made_of",
-        "elsewhere", "repeatable", "kept", "n_consts",
+        "name",
+        "executable",
+        "const_buffers",
+        "in_avals",
+        "out_avals",
+        "donated",
+        "float0s",
+        "effectful",
+        "made_of",
+        "elsewhere",
+        "repeatable",
+        "kept",
+        "n_consts",
     )
 
     # its partitioning over devices, if any
@@ -434,8 +445,14 @@ def announce(closed: ClosedJaxpr, name: str, key: Any, again: str = "") -> None:
 
 @jit_p.def_impl
 def jit_impl(
-    *args: Any, jaxpr: ClosedJaxpr, name: str, donated_invars: Flags = (), keep_unused: bool = False,
-    in_shardings: Values = (), out_shardings: Values = (), **params: Any,
+    *args: Any,
+    jaxpr: ClosedJaxpr,
+    name: str,
+    donated_invars: Flags = (),
+    keep_unused: bool = False,
+    in_shardings: Values = (),
+    out_shardings: Values = (),
+    **params: Any,
 ) -> list[Array]:
     if not (jaxpr.jaxpr.outvars or any(map(is_effectful, jaxpr.eqns))):
         return []  # the known part returns its operands
@@ -620,7 +637,17 @@ def jit_lower(
 
 
 set_rules(
-    jit_p, jvp=jit_jvp, linearize=jit_linearize, axis_batch=jit_batch, transpose=jit_transpose, stage=jit_stage,
-    partial_eval=split_now(jit_p), partial_eval_jaxpr=jit_partial_eval_jaxpr, dce=jit_dce, lower=jit_lower,
-    typecheck=call_rule("jaxpr"), shown=jit_params, parse=jit_read,
+    jit_p,
+    jvp=jit_jvp,
+    linearize=jit_linearize,
+    axis_batch=jit_batch,
+    transpose=jit_transpose,
+    stage=jit_stage,
+    partial_eval=split_now(jit_p),
+    partial_eval_jaxpr=jit_partial_eval_jaxpr,
+    dce=jit_dce,
+    lower=jit_lower,
+    typecheck=call_rule("jaxpr"),
+    shown=jit_params,
+    parse=jit_read,
 )

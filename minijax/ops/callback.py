@@ -233,8 +233,15 @@ def _one_by_one(p: Primitive, axis: AxisData, args: Values, dims: Dims, params: 
     element_avals = [ShapedArray(a.shape[1:], a.dtype, a.weak_type) for a in map(get_aval, xs)]
     closed, consts = hoist_consts(stage(cell, [*map(get_aval, shared), *element_avals], p.name, "vmap"))
     outs = _scan.scan_p.bind(
-        *consts, *shared, *xs, jaxpr=closed, length=axis.size, num_carry=0, num_consts=len(consts) + len(shared),
-        reverse=False, unroll=unroll,
+        *consts,
+        *shared,
+        *xs,
+        jaxpr=closed,
+        length=axis.size,
+        num_carry=0,
+        num_consts=len(consts) + len(shared),
+        reverse=False,
+        unroll=unroll,
     )
     return outs, [0] * len(outs)
 
@@ -300,8 +307,13 @@ debug_callback_p = _declare_debug("debug_callback", _debug_callback_function)
 
 
 def _debug_print_function(
-    *, fmt: str, in_tree: Any, static_args: tuple[tuple[int, Any], ...], np_printoptions: tuple[tuple[str, Any], ...],
-    logging_record: Any, **params: Any,
+    *,
+    fmt: str,
+    in_tree: Any,
+    static_args: tuple[tuple[int, Any], ...],
+    np_printoptions: tuple[tuple[str, Any], ...],
+    logging_record: Any,
+    **params: Any,
 ) -> Rule:
     def write(*args: Any, **kwargs: Any) -> None:
         with _print_options(dict(np_printoptions)):

@@ -65,8 +65,13 @@ def _barrier_lower(ctx: Any, avals: Any, out_avals: Any, *names: str) -> list[st
 
 
 declare(
-    optimization_barrier_p, abstract=lambda *avals: list(avals), numpy=lambda *xs: list(xs), lower=_barrier_lower,
-    batch=lambda args, dims: (optimization_barrier_p.bind(*args), dims), jvp=_barrier_jvp, takes_keys=True,
+    optimization_barrier_p,
+    abstract=lambda *avals: list(avals),
+    numpy=lambda *xs: list(xs),
+    lower=_barrier_lower,
+    batch=lambda args, dims: (optimization_barrier_p.bind(*args), dims),
+    jvp=_barrier_jvp,
+    takes_keys=True,
 )
 
 
@@ -286,6 +291,13 @@ def remat_lower(
 
 
 set_rules(
-    remat_p, jvp=remat_jvp, axis_batch=remat_batch, transpose=remat_transpose, partial_eval=remat_partial_eval,
-    partial_eval_jaxpr=remat_partial_eval_jaxpr, dce=remat_dce, lower=remat_lower, typecheck=call_rule("jaxpr"),
+    remat_p,
+    jvp=remat_jvp,
+    axis_batch=remat_batch,
+    transpose=remat_transpose,
+    partial_eval=remat_partial_eval,
+    partial_eval_jaxpr=remat_partial_eval_jaxpr,
+    dce=remat_dce,
+    lower=remat_lower,
+    typecheck=call_rule("jaxpr"),
 )

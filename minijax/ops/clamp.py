@@ -96,7 +96,11 @@ def _clamp_lower(ctx: Any, avals: Any, out_avals: Any, low: str, x: str, high: s
 
 
 clamp_p = declare(
-    "clamp", abstract=_clamp_abstract, numpy=_clamp_numpy, lower=_clamp_lower, batch=_clamp_batch,
+    "clamp",
+    abstract=_clamp_abstract,
+    numpy=_clamp_numpy,
+    lower=_clamp_lower,
+    batch=_clamp_batch,
     derivative=[_low_derivative, _operand_derivative, _high_derivative],
 )
 

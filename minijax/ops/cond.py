@@ -239,7 +239,12 @@ def cond_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
 
 
 def _two_eqns(
-    eqn: JaxprEqn, unknown: Flags, known: Branches, later: Branches, unknown_out: Flags, later_in: Values,
+    eqn: JaxprEqn,
+    unknown: Flags,
+    known: Branches,
+    later: Branches,
+    unknown_out: Flags,
+    later_in: Values,
     results: list[Any],
 ) -> Any:
     """The equations of the ``known`` and ``later`` branches, whose outputs are ``results``."""
@@ -472,7 +477,16 @@ def _short(avals: Avals) -> str:
 
 
 set_rules(
-    cond_p, jvp=cond_jvp, linearize=cond_linearize, axis_batch=cond_batch, transpose=cond_transpose,
-    partial_eval=split_now(cond_p), partial_eval_jaxpr=cond_partial_eval_jaxpr, dce=cond_dce, recompute=cond_recompute,
-    lower=cond_lower, typecheck=cond_typecheck, program=_cond_program,
+    cond_p,
+    jvp=cond_jvp,
+    linearize=cond_linearize,
+    axis_batch=cond_batch,
+    transpose=cond_transpose,
+    partial_eval=split_now(cond_p),
+    partial_eval_jaxpr=cond_partial_eval_jaxpr,
+    dce=cond_dce,
+    recompute=cond_recompute,
+    lower=cond_lower,
+    typecheck=cond_typecheck,
+    program=_cond_program,
 )

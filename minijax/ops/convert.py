@@ -25,8 +25,14 @@ from minijax.ops.declare import declare, operand_lower, same_aval, unchanged
 from minijax.ops.nary import FLOAT, ZERO, check_kinds
 
 __all__ = [
-    "bitcast_convert_type", "bitcast_convert_type_p", "convert_element_type", "convert_element_type_p", "copy_p",
-    "reduce_precision", "reduce_precision_p", "stop_gradient_p",
+    "bitcast_convert_type",
+    "bitcast_convert_type_p",
+    "convert_element_type",
+    "convert_element_type_p",
+    "copy_p",
+    "reduce_precision",
+    "reduce_precision_p",
+    "stop_gradient_p",
 ]
 
 
@@ -112,8 +118,14 @@ def convert_text(ctx: Any, x: str, aval: ShapedArray, new_dtype: np.dtype) -> st
 
 
 convert_element_type_p = declare(
-    "convert_element_type", abstract=_convert_abstract, numpy=convert_numpy, lower=_convert_lower,
-    transpose=_convert_transpose, jvp=_convert_jvp, takes_keys=True, sharding="sharding",
+    "convert_element_type",
+    abstract=_convert_abstract,
+    numpy=convert_numpy,
+    lower=_convert_lower,
+    transpose=_convert_transpose,
+    jvp=_convert_jvp,
+    takes_keys=True,
+    sharding="sharding",
 )
 
 
@@ -270,8 +282,11 @@ def _reduce_precision_lower(
 
 
 reduce_precision_p = declare(
-    "reduce_precision", abstract=_reduce_precision_abstract, numpy=_reduce_precision_numpy,
-    lower=_reduce_precision_lower, transpose=_reduce_precision_transpose,
+    "reduce_precision",
+    abstract=_reduce_precision_abstract,
+    numpy=_reduce_precision_numpy,
+    lower=_reduce_precision_lower,
+    transpose=_reduce_precision_transpose,
 )
 
 
@@ -284,7 +299,11 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
 
 copy_p = Primitive("copy")
 declare(
-    copy_p, abstract=same_aval, numpy=unchanged, lower=operand_lower, transpose=lambda ct, x: [copy_p.bind(ct)],
+    copy_p,
+    abstract=same_aval,
+    numpy=unchanged,
+    lower=operand_lower,
+    transpose=lambda ct, x: [copy_p.bind(ct)],
     takes_keys=True,
 )
 

@@ -30,7 +30,15 @@ from minijax.ops.shape import canonical_axis, rev, shape_of
 from minijax.ops.slicing import concatenate, pad, slice_in_dim
 
 __all__ = [
-    "cumlogsumexp", "cumlogsumexp_p", "cummax", "cummax_p", "cummin", "cummin_p", "cumprod", "cumprod_p", "cumsum",
+    "cumlogsumexp",
+    "cumlogsumexp_p",
+    "cummax",
+    "cummax_p",
+    "cummin",
+    "cummin_p",
+    "cumprod",
+    "cumprod_p",
+    "cumsum",
     "cumsum_p",
 ]
 
@@ -200,8 +208,12 @@ def _scan_jvp(combine: Rule) -> Rule:
 def _cumulative(name: str, accumulates: Rule, combine: Rule, identity: Rule, **rules: Any) -> Primitive:
     primitive = Primitive(name)
     return declare(
-        primitive, abstract=_cumulative_abstract(name), numpy=_cumulative_numpy(accumulates),
-        lower=_cumulative_lower(combine, identity), batch=_cumulative_batch(primitive), **rules,
+        primitive,
+        abstract=_cumulative_abstract(name),
+        numpy=_cumulative_numpy(accumulates),
+        lower=_cumulative_lower(combine, identity),
+        batch=_cumulative_batch(primitive),
+        **rules,
     )
 
 

@@ -393,8 +393,13 @@ def custom_call(name: str, kind: str, **rules: str) -> Primitive:
     primitive.def_impl(custom_impl)
     primitive.def_abstract_eval(custom_abstract)
     set_rules(
-        primitive, transpose=custom_transpose, partial_eval=custom_partial_eval, lower=custom_lower,
-        typecheck=call_rule("call_jaxpr"), shown=custom_params, parse=unread_functions(**rules),
+        primitive,
+        transpose=custom_transpose,
+        partial_eval=custom_partial_eval,
+        lower=custom_lower,
+        typecheck=call_rule("call_jaxpr"),
+        shown=custom_params,
+        parse=unread_functions(**rules),
     )
     return primitive
 

@@ -60,9 +60,11 @@ def with_jvp_rule(name: str, fun: Callable[..., Any], jvp: Rule, *args: Any) -> 
         return list(jvp(*values)), (False,)
 
     (out,) = custom_jvp_call_p.bind(
-        *args, fun=Written(run, About(name, name, "custom_jvp"), custom_jvp_call_p),
+        *args,
+        fun=Written(run, About(name, name, "custom_jvp"), custom_jvp_call_p),
         jvp=Written(run_rule, About(jvp.__name__, jvp.__name__, "custom_jvp rule"), custom_jvp_call_p, jvp),
-        symbolic_zeros=False, level=len(state.stack),
+        symbolic_zeros=False,
+        level=len(state.stack),
     )
     return out
 

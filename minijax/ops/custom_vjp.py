@@ -96,8 +96,13 @@ def _run_forward(
         check_closed_over(results, level, fwd.about.subject, "vjp")
     residuals, outs = results[: side.n_res], results[side.n_res :]
     tangents_out = custom_lin_p.bind(
-        *residuals, *given(tangents, in_zeros), num_res=side.n_res, bwd=Backward(bwd, side),
-        out_avals=[get_aval(x).to_tangent_aval() for x in outs], symbolic_zeros=symbolic_zeros, in_zeros=in_zeros,
+        *residuals,
+        *given(tangents, in_zeros),
+        num_res=side.n_res,
+        bwd=Backward(bwd, side),
+        out_avals=[get_aval(x).to_tangent_aval() for x in outs],
+        symbolic_zeros=symbolic_zeros,
+        in_zeros=in_zeros,
     )
     return outs, [
         zero_of(get_aval(x)) if get_aval(t).dtype == dtypes.float0 else t for x, t in safe_zip(outs, tangents_out)
@@ -143,7 +148,10 @@ def custom_lin_transpose(
 
 
 set_rules(
-    custom_lin_p, axis_batch=refuse_forward_mode, transpose=custom_lin_transpose, lower=refuse_forward_mode,
+    custom_lin_p,
+    axis_batch=refuse_forward_mode,
+    transpose=custom_lin_transpose,
+    lower=refuse_forward_mode,
     shown=custom_lin_params,
 )
 

@@ -55,9 +55,19 @@ def set_rules(primitive: Primitive, **rules: Any) -> None:
 
 
 def declare(
-    primitive: str | Primitive, *, abstract: Rule, numpy: Rule, lower: Rule, batch: Rule | None = None,
-    transpose: Rule | None = None, jvp: Rule | None = None, derivative: Any = None, multiple_results: bool = False,
-    words: Rule | None = None, takes_keys: bool = False, sharding: str = "",
+    primitive: str | Primitive,
+    *,
+    abstract: Rule,
+    numpy: Rule,
+    lower: Rule,
+    batch: Rule | None = None,
+    transpose: Rule | None = None,
+    jvp: Rule | None = None,
+    derivative: Any = None,
+    multiple_results: bool = False,
+    words: Rule | None = None,
+    takes_keys: bool = False,
+    sharding: str = "",
 ) -> Primitive:
     """A primitive with its rules in every table.
 

@@ -29,8 +29,15 @@ from minijax.ops.reduce import accumulator
 from minijax.ops.shape import arranged, inverse_permutation, meant_sharding, transpose
 
 __all__ = [
-    "DotAlgorithm", "DotAlgorithmPreset", "DotDimensionNumbers", "Precision", "PrecisionLike", "batch_matmul", "dot",
-    "dot_general", "dot_general_p",
+    "DotAlgorithm",
+    "DotAlgorithmPreset",
+    "DotDimensionNumbers",
+    "Precision",
+    "PrecisionLike",
+    "batch_matmul",
+    "dot",
+    "dot_general",
+    "dot_general_p",
 ]
 
 # ((lhs contracting, rhs contracting), (lhs batch, rhs batch))
@@ -233,7 +240,12 @@ def _kept(ndim: int, contracting: Ints, batch: Ints) -> Axes:
 
 
 def _dot_abstract(
-    lhs: ShapedArray, rhs: ShapedArray, *, dimension_numbers: _Numbers, precision: Any, preferred_element_type: Any,
+    lhs: ShapedArray,
+    rhs: ShapedArray,
+    *,
+    dimension_numbers: _Numbers,
+    precision: Any,
+    preferred_element_type: Any,
     out_sharding: Any,
 ) -> ShapedArray:
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
@@ -434,7 +446,9 @@ def _dot_batch(args: Values, dims: Dims, *, dimension_numbers: _Numbers, out_sha
         out_dim = 0
         lhs_batch, rhs_batch = (lhs_dim, *lhs_batch), (rhs_dim, *rhs_batch)
     out = dot_general_p.bind(
-        lhs, rhs, dimension_numbers=((lhs_contract, rhs_contract), (lhs_batch, rhs_batch)),
+        lhs,
+        rhs,
+        dimension_numbers=((lhs_contract, rhs_contract), (lhs_batch, rhs_batch)),
         out_sharding=None if out_sharding is None else batched_sharding(out_sharding, out_dim, _batch_part(args, dims)),
         **params,
     )
@@ -442,8 +456,16 @@ def _dot_batch(args: Values, dims: Dims, *, dimension_numbers: _Numbers, out_sha
 
 
 def _dot_lower(
-    ctx: Any, avals: Any, out_avals: Any, lhs: str, rhs: str, *, dimension_numbers: _Numbers, precision: Any,
-    preferred_element_type: Any, out_sharding: Any,
+    ctx: Any,
+    avals: Any,
+    out_avals: Any,
+    lhs: str,
+    rhs: str,
+    *,
+    dimension_numbers: _Numbers,
+    precision: Any,
+    preferred_element_type: Any,
+    out_sharding: Any,
 ) -> str:
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     (a, b), (out,) = avals, out_avals
@@ -507,8 +529,13 @@ set_rules(dot_general_p, shown=_dot_shown, parse=_dot_read)
 
 
 def dot_general(
-    lhs: Any, rhs: Any, dimension_numbers: DotDimensionNumbers, precision: Any = None,
-    preferred_element_type: Any = None, *, out_sharding: Any = None,
+    lhs: Any,
+    rhs: Any,
+    dimension_numbers: DotDimensionNumbers,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    *,
+    out_sharding: Any = None,
 ) -> Any:
     """Contract ``lhs`` with ``rhs``: sum products over the contracting dimensions, for each batch index.
 
@@ -527,8 +554,11 @@ def dot_general(
     """
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     return dot_general_p.bind(
-        lhs, rhs, dimension_numbers=((_ints(lhs_contract), _ints(rhs_contract)), (_ints(lhs_batch), _ints(rhs_batch))),
-        precision=canonical_precision(precision), preferred_element_type=_preferred(preferred_element_type),
+        lhs,
+        rhs,
+        dimension_numbers=((_ints(lhs_contract), _ints(rhs_contract)), (_ints(lhs_batch), _ints(rhs_batch))),
+        precision=canonical_precision(precision),
+        preferred_element_type=_preferred(preferred_element_type),
         out_sharding=None if out_sharding is None else meant_sharding(out_sharding, "dot_general"),
     )
 
@@ -547,8 +577,13 @@ _OF_MATRIX: _Numbers = (((1,), (0,)), ((), ()))
 
 
 def dot(
-    lhs: Any, rhs: Any, *, dimension_numbers: DotDimensionNumbers | None = None, precision: Any = None,
-    preferred_element_type: Any = None, out_sharding: Any = None,
+    lhs: Any,
+    rhs: Any,
+    *,
+    dimension_numbers: DotDimensionNumbers | None = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
 ) -> Any:
     """The product of vectors and matrices (1 or 2 dimensions each), or ``dot_general`` if
     ``dimension_numbers`` are given.
@@ -564,8 +599,11 @@ def dot(
                 f"rhs_shape={right}"
             )
         return dot_general_p.bind(
-            lhs, rhs, dimension_numbers=_OF_VECTOR if len(left) == 1 else _OF_MATRIX,
-            precision=canonical_precision(precision), preferred_element_type=_preferred(preferred_element_type),
+            lhs,
+            rhs,
+            dimension_numbers=_OF_VECTOR if len(left) == 1 else _OF_MATRIX,
+            precision=canonical_precision(precision),
+            preferred_element_type=_preferred(preferred_element_type),
             out_sharding=None if out_sharding is None else meant_sharding(out_sharding, "dot"),
         )
     return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding=out_sharding)

@@ -31,8 +31,14 @@ from minijax.ops.shape import broadcast, canonical_shape, expand_dims, full_like
 from minijax.ops.slicing import concatenate, index_in_dim
 
 __all__ = [
-    "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim", "dynamic_slice_p", "dynamic_update_index_in_dim",
-    "dynamic_update_slice", "dynamic_update_slice_in_dim", "dynamic_update_slice_p",
+    "dynamic_index_in_dim",
+    "dynamic_slice",
+    "dynamic_slice_in_dim",
+    "dynamic_slice_p",
+    "dynamic_update_index_in_dim",
+    "dynamic_update_slice",
+    "dynamic_update_slice_in_dim",
+    "dynamic_update_slice_p",
 ]
 
 
@@ -136,8 +142,14 @@ def _dynamic_slice_words(ctx: Any, avals: Any, out_avals: Any, *names: str, **pa
 
 
 dynamic_slice_p = declare(
-    "dynamic_slice", abstract=_dynamic_slice_abstract, numpy=_dynamic_slice_numpy, lower=_dynamic_slice_lower,
-    batch=_dynamic_slice_batch, jvp=_dynamic_slice_jvp, transpose=_dynamic_slice_transpose, takes_keys=True,
+    "dynamic_slice",
+    abstract=_dynamic_slice_abstract,
+    numpy=_dynamic_slice_numpy,
+    lower=_dynamic_slice_lower,
+    batch=_dynamic_slice_batch,
+    jvp=_dynamic_slice_jvp,
+    transpose=_dynamic_slice_transpose,
+    takes_keys=True,
 )
 set_rules(dynamic_slice_p, lower_keys=_dynamic_slice_words)
 
@@ -216,9 +228,14 @@ def _dynamic_update_slice_words(ctx: Any, avals: Any, out_avals: Any, *names: st
 
 
 dynamic_update_slice_p = declare(
-    "dynamic_update_slice", abstract=_dynamic_update_slice_abstract, numpy=_dynamic_update_slice_numpy,
-    lower=_dynamic_update_slice_lower, batch=_dynamic_update_slice_batch, jvp=_dynamic_update_slice_jvp,
-    transpose=_dynamic_update_slice_transpose, takes_keys=True,
+    "dynamic_update_slice",
+    abstract=_dynamic_update_slice_abstract,
+    numpy=_dynamic_update_slice_numpy,
+    lower=_dynamic_update_slice_lower,
+    batch=_dynamic_update_slice_batch,
+    jvp=_dynamic_update_slice_jvp,
+    transpose=_dynamic_update_slice_transpose,
+    takes_keys=True,
 )
 set_rules(dynamic_update_slice_p, lower_keys=_dynamic_update_slice_words)
 

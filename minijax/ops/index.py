@@ -221,8 +221,13 @@ def numbers_text(kind: str, names: Sequence[str], numbers: Any, index_vector_dim
 
 
 def _gather_abstract(
-    operand: ShapedArray, indices: ShapedArray, *, dimension_numbers: GatherDimensionNumbers, slice_sizes: Shape,
-    unique_indices: bool = False, **params: Any,
+    operand: ShapedArray,
+    indices: ShapedArray,
+    *,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Shape,
+    unique_indices: bool = False,
+    **params: Any,
 ) -> ShapedArray:
     window, collapsed, _, batching, _ = dimension_numbers
     rank = len(window) + indices.ndim - 1
@@ -257,8 +262,13 @@ def _gather_abstract(
 
 
 def _gather_numpy(
-    operand: Any, indices: Any, dimension_numbers: GatherDimensionNumbers, slice_sizes: Shape, mode: GatherScatterMode,
-    fill_value: Any, **params: Any,
+    operand: Any,
+    indices: Any,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Shape,
+    mode: GatherScatterMode,
+    fill_value: Any,
+    **params: Any,
 ) -> Any:
     operand = np.asarray(operand)
     window, collapsed, index_map, batching, _ = dimension_numbers
@@ -314,8 +324,18 @@ def _gather_batch(args: Sequence[Any], dims: Dims, **params: Any) -> Any:
 
 
 def _gather_lower(
-    ctx: Any, avals: Any, out_avals: Any, operand: str, indices: str, *, dimension_numbers: GatherDimensionNumbers,
-    slice_sizes: Shape, indices_are_sorted: bool, mode: GatherScatterMode, fill_value: Any, **params: Any,
+    ctx: Any,
+    avals: Any,
+    out_avals: Any,
+    operand: str,
+    indices: str,
+    *,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Shape,
+    indices_are_sorted: bool,
+    mode: GatherScatterMode,
+    fill_value: Any,
+    **params: Any,
 ) -> str:
     (aval, index_aval), (out,) = avals, out_avals
     if not out.size:
@@ -374,8 +394,13 @@ def _gather_words(avals: Any, out_avals: Any, params: Params) -> Params:
 
 # ops.scatter sets the transpose rule: a scatter-add
 gather_p = declare(
-    "gather", abstract=_gather_abstract, numpy=_gather_numpy, lower=_gather_lower, batch=_gather_batch,
-    derivative=[_gather_derivative, None], words=_gather_words,
+    "gather",
+    abstract=_gather_abstract,
+    numpy=_gather_numpy,
+    lower=_gather_lower,
+    batch=_gather_batch,
+    derivative=[_gather_derivative, None],
+    words=_gather_words,
 )
 
 
@@ -397,8 +422,14 @@ def _default_fill(dtype: np.dtype) -> Any:
 
 
 def gather(
-    operand: Any, start_indices: Any, dimension_numbers: GatherDimensionNumbers, slice_sizes: Ints, *,
-    unique_indices: bool = False, indices_are_sorted: bool = False, mode: str | GatherScatterMode | None = None,
+    operand: Any,
+    start_indices: Any,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Ints,
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: str | GatherScatterMode | None = None,
     fill_value: Any = None,
 ) -> Any:
     """Slices of ``slice_sizes`` out of ``operand``, starting where the integers ``start_indices[..., :]`` say.
@@ -422,7 +453,12 @@ def gather(
     elif fill_value is None:
         fill_value = _default_fill(get_aval(operand).dtype)
     return gather_p.bind(
-        operand, start_indices, dimension_numbers=dimension_numbers, slice_sizes=canonical_shape(slice_sizes),
-        unique_indices=bool(unique_indices), indices_are_sorted=bool(indices_are_sorted), mode=parsed,
+        operand,
+        start_indices,
+        dimension_numbers=dimension_numbers,
+        slice_sizes=canonical_shape(slice_sizes),
+        unique_indices=bool(unique_indices),
+        indices_are_sorted=bool(indices_are_sorted),
+        mode=parsed,
         fill_value=fill_value,
     )

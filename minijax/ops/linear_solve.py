@@ -60,7 +60,9 @@ def bind_linear_solve(jaxprs: Sequence[ClosedJaxpr | None], consts: Sequence[Val
         opened.append(hoisted)
         operands.append([*own, *given])
     return linear_solve_p.bind(
-        *[x for group in operands for x in group], *b, const_lengths=_LinearSolveTuple(*map(len, operands)),
+        *[x for group in operands for x in group],
+        *b,
+        const_lengths=_LinearSolveTuple(*map(len, operands)),
         jaxprs=_LinearSolveTuple(*opened),
     )
 
@@ -185,6 +187,10 @@ def linear_solve_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, const_
 
 
 set_rules(
-    linear_solve_p, jvp=linear_solve_jvp, axis_batch=linear_solve_batch, transpose=linear_solve_transpose,
-    lower=linear_solve_lower, typecheck=linear_solve_typecheck,
+    linear_solve_p,
+    jvp=linear_solve_jvp,
+    axis_batch=linear_solve_batch,
+    transpose=linear_solve_transpose,
+    lower=linear_solve_lower,
+    typecheck=linear_solve_typecheck,
 )

@@ -226,8 +226,16 @@ def op_lowering(op: str, of_complex: Rule | None = None) -> Rule:
 
 
 def elementwise(
-    name: str, accepts: Names, numpy: Rule, op: str | Rule, derivatives: Sequence[Rule | None] | _Mark, *,
-    out: Rule | None = None, same_dtypes: bool = True, check: Rule | None = None, primitive: Primitive | None = None,
+    name: str,
+    accepts: Names,
+    numpy: Rule,
+    op: str | Rule,
+    derivatives: Sequence[Rule | None] | _Mark,
+    *,
+    out: Rule | None = None,
+    same_dtypes: bool = True,
+    check: Rule | None = None,
+    primitive: Primitive | None = None,
 ) -> Primitive:
     """An elementwise primitive.
 

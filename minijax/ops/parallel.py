@@ -42,8 +42,16 @@ from minijax.ops.shape import broadcast_in_dim, expand_dims, full_like, iota, re
 from minijax.ops.slicing import slice_text
 
 __all__ = [
-    "all_gather_invariant_p", "all_gather_p", "all_to_all_p", "axis_index_p", "pbroadcast_p", "pmax_p", "pmin_p",
-    "ppermute_p", "psum_p", "reduce_scatter_p",
+    "all_gather_invariant_p",
+    "all_gather_p",
+    "all_to_all_p",
+    "axis_index_p",
+    "pbroadcast_p",
+    "pmax_p",
+    "pmin_p",
+    "ppermute_p",
+    "psum_p",
+    "reduce_scatter_p",
 ]
 
 Groups = tuple[Axes, ...] | None

@@ -29,9 +29,24 @@ from minijax.ops.shape import meant_sharding, repeated, reshape, squeeze
 from minijax.ops.slicing import pad, slice_in_dim
 
 __all__ = [
-    "argmax", "argmax_p", "argmin", "argmin_p", "reduce_and", "reduce_and_p", "reduce_max", "reduce_max_p",
-    "reduce_min", "reduce_min_p", "reduce_or", "reduce_or_p", "reduce_prod", "reduce_prod_p", "reduce_sum",
-    "reduce_sum_p", "reduce_xor", "reduce_xor_p",
+    "argmax",
+    "argmax_p",
+    "argmin",
+    "argmin_p",
+    "reduce_and",
+    "reduce_and_p",
+    "reduce_max",
+    "reduce_max_p",
+    "reduce_min",
+    "reduce_min_p",
+    "reduce_or",
+    "reduce_or_p",
+    "reduce_prod",
+    "reduce_prod_p",
+    "reduce_sum",
+    "reduce_sum_p",
+    "reduce_xor",
+    "reduce_xor_p",
 ]
 
 div = div_p.bind
@@ -167,8 +182,12 @@ def _reducer(
 ) -> Primitive:
     """A reduction with parameter ``axes``: the StableHLO operation ``op``, and ``rules`` for its derivative."""
     return declare(
-        primitive, abstract=_reduce_abstract(primitive.name, accepts), numpy=numpy, lower=_reduce_lower(op, identity),
-        batch=_reduce_batch(primitive), **rules,
+        primitive,
+        abstract=_reduce_abstract(primitive.name, accepts),
+        numpy=numpy,
+        lower=_reduce_lower(op, identity),
+        batch=_reduce_batch(primitive),
+        **rules,
     )
 
 
@@ -193,7 +212,12 @@ def _reduce_sum_transpose(ct: Any, x: Any, *, axes: Axes, out_sharding: Any) -> 
 
 
 _reducer(
-    reduce_sum_p, NUM, _arithmetic_numpy(np.add, sum_of), "add", zero_of_dtype, transpose=_reduce_sum_transpose,
+    reduce_sum_p,
+    NUM,
+    _arithmetic_numpy(np.add, sum_of),
+    "add",
+    zero_of_dtype,
+    transpose=_reduce_sum_transpose,
     sharding="out_sharding",
 )
 
@@ -238,11 +262,19 @@ def _extremum_derivative(g: Any, ans: Any, x: Any, *, axes: Axes) -> Any:
 
 
 reduce_max_p = _reducer(
-    Primitive("reduce_max"), None, _extremum_numpy(np.maximum, dtypes.min_value, False), "maximum", dtypes.min_value,
+    Primitive("reduce_max"),
+    None,
+    _extremum_numpy(np.maximum, dtypes.min_value, False),
+    "maximum",
+    dtypes.min_value,
     derivative=_extremum_derivative,
 )
 reduce_min_p = _reducer(
-    Primitive("reduce_min"), None, _extremum_numpy(np.minimum, dtypes.max_value, True), "minimum", dtypes.max_value,
+    Primitive("reduce_min"),
+    None,
+    _extremum_numpy(np.minimum, dtypes.max_value, True),
+    "minimum",
+    dtypes.max_value,
     derivative=_extremum_derivative,
 )
 
@@ -324,8 +356,12 @@ def _arg_lower(better: str, identity: Rule) -> Rule:
 def _index_of_extremum(name: str, find: Rule, better: str, identity: Any) -> Primitive:
     primitive = Primitive(name)
     return declare(
-        primitive, abstract=_arg_abstract, numpy=_arg_numpy(find), lower=_arg_lower(better, identity),
-        batch=_reduce_batch(primitive), derivative=ZERO,
+        primitive,
+        abstract=_arg_abstract,
+        numpy=_arg_numpy(find),
+        lower=_arg_lower(better, identity),
+        batch=_reduce_batch(primitive),
+        derivative=ZERO,
     )
 
 

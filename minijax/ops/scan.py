@@ -269,7 +269,14 @@ class _Split:
     known loop. The first three are consts of the later loop, the others its ``xs``."""
 
     __slots__ = (
-        "later", "later_out", "hoisted", "known_loop", "known_consts", "later_loop", "same_residuals", "each_residuals",
+        "later",
+        "later_out",
+        "hoisted",
+        "known_loop",
+        "known_consts",
+        "later_loop",
+        "same_residuals",
+        "each_residuals",
     )
 
     def __init__(self, parts: LinearizedJaxpr, taken: ScanParts, later: ScanParts) -> None:
@@ -399,7 +406,12 @@ def scan_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Sequence[bool]) -> tuple[
 
 
 def scan_linearize(
-    is_vjp: bool, nonzero: Sequence[bool], *primals: Any, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int,
+    is_vjp: bool,
+    nonzero: Sequence[bool],
+    *primals: Any,
+    jaxpr: ClosedJaxpr,
+    num_consts: int,
+    num_carry: int,
     **params: Any,
 ) -> Any:
     split = _split(_linearize_body, jaxpr, nonzero, num_consts, num_carry)
@@ -602,15 +614,27 @@ def _transpose_linear(
     ct_avals = [get_aval(ct) for ct in (*ct_consts, *ct_carry)] + [slice_aval(get_aval(ct)) for ct in given]
     outs = scan_p.bind(
         *[*parts.residuals, *ct_consts, *ct_carry, *given, *parts.slices],
-        jaxpr=_transposed_body(jaxpr, counts, arriving, ct_avals), num_consts=counts.residuals,
-        num_carry=n_consts + num_carry, reverse=not reverse, **params,
+        jaxpr=_transposed_body(jaxpr, counts, arriving, ct_avals),
+        num_consts=counts.residuals,
+        num_carry=n_consts + num_carry,
+        reverse=not reverse,
+        **params,
     )
     found = [*[None] * counts.residuals, *outs, *[None] * len(parts.slices)]
     return [ct if type(x) is UndefinedPrimal else None for x, ct in safe_zip(args, found)]
 
 
 set_rules(
-    scan_p, jvp=scan_jvp, linearize=scan_linearize, axis_batch=scan_batch, transpose=scan_transpose,
-    partial_eval=split_now(scan_p), partial_eval_jaxpr=scan_partial_eval_jaxpr, dce=scan_dce, recompute=scan_recompute,
-    lower=scan_lower, typecheck=scan_typecheck, program=_looped,
+    scan_p,
+    jvp=scan_jvp,
+    linearize=scan_linearize,
+    axis_batch=scan_batch,
+    transpose=scan_transpose,
+    partial_eval=split_now(scan_p),
+    partial_eval_jaxpr=scan_partial_eval_jaxpr,
+    dce=scan_dce,
+    recompute=scan_recompute,
+    lower=scan_lower,
+    typecheck=scan_typecheck,
+    program=_looped,
 )

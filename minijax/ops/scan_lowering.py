@@ -27,8 +27,16 @@ def slice_aval(aval: ShapedArray) -> ShapedArray:
 
 
 def scan_lower(
-    ctx: Any, avals: Avals, out_avals: Avals, *names: str, jaxpr: ClosedJaxpr, length: int, reverse: bool, unroll: int,
-    num_consts: int, num_carry: int,
+    ctx: Any,
+    avals: Avals,
+    out_avals: Avals,
+    *names: str,
+    jaxpr: ClosedJaxpr,
+    length: int,
+    reverse: bool,
+    unroll: int,
+    num_consts: int,
+    num_carry: int,
 ) -> list[str]:
     """A counted ``while``: each round runs ``unroll`` steps on one block of the xs and writes one block of the ys. The
     remaining steps, or all if they fit in one round, follow without a loop."""
@@ -67,7 +75,14 @@ def scan_lower(
 
 
 def _loop_text(
-    ctx: Any, steps: _StepWriter, rounds: int, carry: Names, xs: Names, xs_avals: Avals, ys: Names, ys_avals: Avals,
+    ctx: Any,
+    steps: _StepWriter,
+    rounds: int,
+    carry: Names,
+    xs: Names,
+    xs_avals: Avals,
+    ys: Names,
+    ys_avals: Avals,
     unroll: int = 1,
 ) -> tuple[list[str], list[str]]:
     """Write the loop; each round reads a slice of the xs and writes one of the ys. Returns the carry and the ys."""

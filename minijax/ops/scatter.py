@@ -49,8 +49,19 @@ from minijax.ops.select import select
 from minijax.ops.shape import full_like, iota, reshape, shape_of
 
 __all__ = [
-    "ScatterDimensionNumbers", "scatter", "scatter_add", "scatter_add_p", "scatter_apply", "scatter_max",
-    "scatter_max_p", "scatter_min", "scatter_min_p", "scatter_mul", "scatter_mul_p", "scatter_p", "scatter_sub",
+    "ScatterDimensionNumbers",
+    "scatter",
+    "scatter_add",
+    "scatter_add_p",
+    "scatter_apply",
+    "scatter_max",
+    "scatter_max_p",
+    "scatter_min",
+    "scatter_min_p",
+    "scatter_mul",
+    "scatter_mul_p",
+    "scatter_p",
+    "scatter_sub",
     "scatter_sub_p",
 ]
 
@@ -91,7 +102,11 @@ def _slice_sizes(shape: Ints, numbers: ScatterDimensionNumbers, updates: Ints) -
 
 
 def _scatter_abstract(
-    operand: ShapedArray, indices: ShapedArray, updates: ShapedArray, *, dimension_numbers: ScatterDimensionNumbers,
+    operand: ShapedArray,
+    indices: ShapedArray,
+    updates: ShapedArray,
+    *,
+    dimension_numbers: ScatterDimensionNumbers,
     **params: Any,
 ) -> ShapedArray:
     window, inserted, _, batching, index_batching = dimension_numbers
@@ -128,8 +143,14 @@ def _scatter_numpy(combine: Combine | None) -> Rule:
     """The NumPy rule. ``combine(out, positions, updates)`` changes the flat ``out``; None for ``scatter`` itself."""
 
     def scatter_numpy(
-        operand: Any, indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, mode: GatherScatterMode,
-        update_jaxpr: Jaxpr | None, update_consts: Values, **params: Any,
+        operand: Any,
+        indices: Any,
+        updates: Any,
+        dimension_numbers: ScatterDimensionNumbers,
+        mode: GatherScatterMode,
+        update_jaxpr: Jaxpr | None,
+        update_consts: Values,
+        **params: Any,
     ) -> Any:
         shape = operand.shape
         out = np.array(operand).reshape(-1)
@@ -209,7 +230,11 @@ def _transposer(to_operand: Rule, to_updates: Rule) -> Callable[..., list[Any]]:
 
 
 def _gather_slices(
-    x: Any, indices: Any, updates: Ints, numbers: ScatterDimensionNumbers, mode: GatherScatterMode | None = None,
+    x: Any,
+    indices: Any,
+    updates: Ints,
+    numbers: ScatterDimensionNumbers,
+    mode: GatherScatterMode | None = None,
     fill_value: Any = None,
 ) -> Any:
     """The slices of ``x`` that a scatter with updates of that shape would overwrite."""
@@ -397,9 +422,19 @@ def _scatter_words(avals: Any, out_avals: Any, params: Params) -> Params:
 
 
 def _scatter_lower(
-    ctx: Any, avals: Any, out_avals: Any, operand: str, indices: str, updates: str, *,
-    dimension_numbers: ScatterDimensionNumbers, indices_are_sorted: bool, unique_indices: bool, mode: GatherScatterMode,
-    update_jaxpr: Jaxpr | None, update_consts: Values,
+    ctx: Any,
+    avals: Any,
+    out_avals: Any,
+    operand: str,
+    indices: str,
+    updates: str,
+    *,
+    dimension_numbers: ScatterDimensionNumbers,
+    indices_are_sorted: bool,
+    unique_indices: bool,
+    mode: GatherScatterMode,
+    update_jaxpr: Jaxpr | None,
+    update_consts: Values,
 ) -> str:
     aval, index_aval, update_aval = avals
     if mode == GatherScatterMode.CLIP:
@@ -427,8 +462,14 @@ def _scatter_primitive(name: str, combine: Combine | None, jvp: Any, transpose: 
     """A scatter. ``jvp`` makes its rule from the primitive; ``transpose`` is a rule, or None."""
     p = Primitive(name)
     declare(
-        p, abstract=_scatter_abstract, numpy=_scatter_numpy(combine), lower=_scatter_lower, batch=_scatter_batch(p),
-        jvp=jvp(p), transpose=transpose, words=_scatter_words,
+        p,
+        abstract=_scatter_abstract,
+        numpy=_scatter_numpy(combine),
+        lower=_scatter_lower,
+        batch=_scatter_batch(p),
+        jvp=jvp(p),
+        transpose=transpose,
+        words=_scatter_words,
     )
     parse_rules[p] = opened("update_jaxpr")
     return p
@@ -457,9 +498,16 @@ def _update_jaxpr(primitive: Primitive, dtype: np.dtype) -> Jaxpr:
 
 
 def _bind(
-    scatter_primitive: Primitive, combine: Primitive | None, operand: Any, scatter_indices: Any, updates: Any,
-    dimension_numbers: ScatterDimensionNumbers, indices_are_sorted: bool, unique_indices: bool,
-    mode: str | GatherScatterMode | None, update: ClosedJaxpr | None = None,
+    scatter_primitive: Primitive,
+    combine: Primitive | None,
+    operand: Any,
+    scatter_indices: Any,
+    updates: Any,
+    dimension_numbers: ScatterDimensionNumbers,
+    indices_are_sorted: bool,
+    unique_indices: bool,
+    mode: str | GatherScatterMode | None,
+    update: ClosedJaxpr | None = None,
 ) -> Any:
     jaxpr: Jaxpr | None = None
     consts: tuple[Any, ...] = ()
@@ -468,8 +516,14 @@ def _bind(
     elif update is not None:
         jaxpr, consts = update.jaxpr, tuple(update.consts)
     return scatter_primitive.bind(
-        operand, scatter_indices, updates, update_jaxpr=jaxpr, update_consts=consts,
-        dimension_numbers=dimension_numbers, indices_are_sorted=indices_are_sorted, unique_indices=unique_indices,
+        operand,
+        scatter_indices,
+        updates,
+        update_jaxpr=jaxpr,
+        update_consts=consts,
+        dimension_numbers=dimension_numbers,
+        indices_are_sorted=indices_are_sorted,
+        unique_indices=unique_indices,
         mode=GatherScatterMode.from_any(mode),
     )
 
@@ -478,8 +532,14 @@ def _scatter_function(primitive: Primitive, combine: Primitive | None, doc: str)
     """The function of ``lax`` that writes updates into an array by ``primitive``."""
 
     def function(
-        operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,
-        indices_are_sorted: bool = False, unique_indices: bool = False, mode: str | GatherScatterMode | None = None,
+        operand: Any,
+        scatter_indices: Any,
+        updates: Any,
+        dimension_numbers: ScatterDimensionNumbers,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: str | GatherScatterMode | None = None,
     ) -> Any:
         flags = (indices_are_sorted, unique_indices, mode)
         return _bind(primitive, combine, operand, scatter_indices, updates, dimension_numbers, *flags)
@@ -509,8 +569,14 @@ scatter_max = _scatter_function(scatter_max_p, max_p, _COMBINED.format("limited 
 
 
 def scatter_apply(
-    operand: Any, scatter_indices: Any, func: Callable[[Any], Any], dimension_numbers: ScatterDimensionNumbers, *,
-    update_shape: Ints = (), indices_are_sorted: bool = False, unique_indices: bool = False,
+    operand: Any,
+    scatter_indices: Any,
+    func: Callable[[Any], Any],
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    update_shape: Ints = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
     mode: str | GatherScatterMode | None = None,
 ) -> Any:
     """``operand`` with ``func``, from scalar to scalar, applied to the elements at ``scatter_indices``.

@@ -143,8 +143,14 @@ def _select_words(ctx: Any, avals: Any, out_avals: Any, which: str, *cases: str)
 
 select_n_p = Primitive("select_n")
 declare(
-    select_n_p, abstract=_select_abstract, numpy=_select_numpy, lower=_select_lower, batch=_select_batch,
-    jvp=_select_jvp, transpose=_select_transpose, takes_keys=True,
+    select_n_p,
+    abstract=_select_abstract,
+    numpy=_select_numpy,
+    lower=_select_lower,
+    batch=_select_batch,
+    jvp=_select_jvp,
+    transpose=_select_transpose,
+    takes_keys=True,
 )
 set_rules(select_n_p, lower_keys=_select_words)
 

@@ -38,9 +38,28 @@ from minijax.ops.declare import declare, set_rules, trailing, unchanged
 from minijax.ops.nary import NUM, ZERO, reduce_sum_p, reshape_p
 
 __all__ = [
-    "broadcast", "broadcast_in_dim", "broadcast_in_dim_p", "broadcast_shapes", "broadcast_to_rank", "broadcasted_iota",
-    "collapse", "expand_dims", "full", "full_like", "iota", "iota_p", "reshape", "reshape_p", "rev", "rev_p", "squeeze",
-    "squeeze_p", "tile", "tile_p", "transpose", "transpose_p",
+    "broadcast",
+    "broadcast_in_dim",
+    "broadcast_in_dim_p",
+    "broadcast_shapes",
+    "broadcast_to_rank",
+    "broadcasted_iota",
+    "collapse",
+    "expand_dims",
+    "full",
+    "full_like",
+    "iota",
+    "iota_p",
+    "reshape",
+    "reshape_p",
+    "rev",
+    "rev_p",
+    "squeeze",
+    "squeeze_p",
+    "tile",
+    "tile_p",
+    "transpose",
+    "transpose_p",
 ]
 
 # Up to this many elements a broadcast is copied, in 0.5 us; a view of repeated elements takes NumPy 3 us.
@@ -189,8 +208,14 @@ def _broadcast_words(avals: Any, out_avals: Any, params: Params) -> Params:
 
 
 declare(
-    broadcast_in_dim_p, abstract=_broadcast_abstract, numpy=_broadcast_numpy, lower=_broadcast_lower,
-    batch=_broadcast_batch, transpose=_broadcast_transpose, words=_broadcast_words, sharding="sharding",
+    broadcast_in_dim_p,
+    abstract=_broadcast_abstract,
+    numpy=_broadcast_numpy,
+    lower=_broadcast_lower,
+    batch=_broadcast_batch,
+    transpose=_broadcast_transpose,
+    words=_broadcast_words,
+    sharding="sharding",
 )
 # the result's type, written before it, shows shape and sharding
 
@@ -322,8 +347,14 @@ def _reshape_words(avals: Any, out_avals: Any, params: Params) -> Params:
 
 
 declare(
-    reshape_p, abstract=_reshape_abstract, numpy=_reshape_numpy, lower=_reshape_lower, batch=_reshape_batch,
-    transpose=_reshape_transpose, words=_reshape_words, sharding="sharding",
+    reshape_p,
+    abstract=_reshape_abstract,
+    numpy=_reshape_numpy,
+    lower=_reshape_lower,
+    batch=_reshape_batch,
+    transpose=_reshape_transpose,
+    words=_reshape_words,
+    sharding="sharding",
 )
 
 
@@ -384,8 +415,13 @@ def _squeeze_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, dimensions: 
 
 
 declare(
-    squeeze_p, abstract=_squeeze_abstract, numpy=_squeeze_numpy, lower=_squeeze_lower, batch=_squeeze_batch,
-    transpose=_squeeze_transpose, takes_keys=True,
+    squeeze_p,
+    abstract=_squeeze_abstract,
+    numpy=_squeeze_numpy,
+    lower=_squeeze_lower,
+    batch=_squeeze_batch,
+    transpose=_squeeze_transpose,
+    takes_keys=True,
 )
 
 
@@ -443,8 +479,13 @@ def _transpose_words(avals: Any, out_avals: Any, params: Params) -> Params:
 
 
 declare(
-    transpose_p, abstract=_transpose_abstract, numpy=_transpose_numpy, lower=_transpose_lower, batch=_transpose_batch,
-    transpose=_transpose_transpose, words=_transpose_words,
+    transpose_p,
+    abstract=_transpose_abstract,
+    numpy=_transpose_numpy,
+    lower=_transpose_lower,
+    batch=_transpose_batch,
+    transpose=_transpose_transpose,
+    words=_transpose_words,
 )
 
 
@@ -484,7 +525,12 @@ def _rev_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, dimensions: Axes
 
 
 rev_p = declare(
-    "rev", abstract=_rev_abstract, numpy=_rev_numpy, lower=_rev_lower, batch=_rev_batch, transpose=_rev_transpose,
+    "rev",
+    abstract=_rev_abstract,
+    numpy=_rev_numpy,
+    lower=_rev_lower,
+    batch=_rev_batch,
+    transpose=_rev_transpose,
     takes_keys=True,
 )
 
@@ -532,7 +578,12 @@ def _tile_words(avals: Any, out_avals: Any, params: Params) -> Params:
 
 
 tile_p = declare(
-    "tile", abstract=_tile_abstract, numpy=np.tile, lower=_tile_lower, batch=_tile_batch, transpose=_tile_transpose,
+    "tile",
+    abstract=_tile_abstract,
+    numpy=np.tile,
+    lower=_tile_lower,
+    batch=_tile_batch,
+    transpose=_tile_transpose,
     words=_tile_words,
 )
 

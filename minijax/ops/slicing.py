@@ -25,8 +25,20 @@ from minijax.ops.select import select
 from minijax.ops.shape import broadcast_in_dim, canonical_axis, is_array, reshape_text, shape_of, squeeze
 
 __all__ = [
-    "concatenate", "concatenate_p", "index_in_dim", "pad", "pad_p", "slice", "slice_in_dim", "slice_p", "split",
-    "split_p", "stack", "stack_p", "unstack", "unstack_p",
+    "concatenate",
+    "concatenate_p",
+    "index_in_dim",
+    "pad",
+    "pad_p",
+    "slice",
+    "slice_in_dim",
+    "slice_p",
+    "split",
+    "split_p",
+    "stack",
+    "stack_p",
+    "unstack",
+    "unstack_p",
 ]
 
 
@@ -100,7 +112,8 @@ def _inserted(sequence: Values, position: int, item: Any) -> tuple[Any, ...]:
 def _slice_batch(args: Values, dims: Values, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
     (x,), (dim,) = args, dims
     out = slice_p.bind(
-        x, start_indices=_inserted(start_indices, dim, 0),
+        x,
+        start_indices=_inserted(start_indices, dim, 0),
         limit_indices=_inserted(limit_indices, dim, shape_of(x)[dim]),
         strides=None if strides is None else _inserted(strides, dim, 1),
     )
@@ -134,8 +147,13 @@ def _slice_words(avals: Any, out_avals: Any, params: Params) -> Params:
 
 
 slice_p = declare(
-    "slice", abstract=_slice_abstract, numpy=_slice_numpy, lower=_slice_lower, batch=_slice_batch,
-    transpose=_slice_transpose, words=_slice_words,
+    "slice",
+    abstract=_slice_abstract,
+    numpy=_slice_numpy,
+    lower=_slice_lower,
+    batch=_slice_batch,
+    transpose=_slice_transpose,
+    words=_slice_words,
 )
 
 
@@ -154,7 +172,9 @@ def slice(operand: Any, start_indices: Ints, limit_indices: Ints, strides: Ints 
     Indices are within bounds and not negative; TypeError otherwise.
     """
     return slice_p.bind(
-        operand, start_indices=_ints(start_indices), limit_indices=_ints(limit_indices),
+        operand,
+        start_indices=_ints(start_indices),
+        limit_indices=_ints(limit_indices),
         strides=None if strides is None else _ints(strides),
     )
 
@@ -253,7 +273,9 @@ def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: PaddingConfig
         cut = tuple((-low, -high, 0) for low, high, _ in padding_config)
         unpadded = pad_p.bind(ct, zero_like(ct), padding_config=cut)
         ct_x = slice_p.bind(
-            unpadded, start_indices=(0,) * rank, limit_indices=shape_of(unpadded),
+            unpadded,
+            start_indices=(0,) * rank,
+            limit_indices=shape_of(unpadded),
             strides=tuple(i + 1 for _, _, i in padding_config),
         )
     if type(value) is UndefinedPrimal:
@@ -366,8 +388,13 @@ def concatenate_text(ctx: Any, operands: Sequence[str], avals: Avals, out: Shape
 
 
 concatenate_p = declare(
-    "concatenate", abstract=_concatenate_abstract, numpy=_concatenate_numpy, lower=_concatenate_lower,
-    batch=_concatenate_batch, transpose=_concatenate_transpose, takes_keys=True,
+    "concatenate",
+    abstract=_concatenate_abstract,
+    numpy=_concatenate_numpy,
+    lower=_concatenate_lower,
+    batch=_concatenate_batch,
+    transpose=_concatenate_transpose,
+    takes_keys=True,
 )
 
 
@@ -423,8 +450,14 @@ def _split_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, sizes: Shape, 
 
 
 split_p = declare(
-    "split", abstract=_split_abstract, numpy=_split_numpy, lower=_split_lower, batch=_split_batch,
-    transpose=_split_transpose, multiple_results=True, takes_keys=True,
+    "split",
+    abstract=_split_abstract,
+    numpy=_split_numpy,
+    lower=_split_lower,
+    batch=_split_batch,
+    transpose=_split_transpose,
+    multiple_results=True,
+    takes_keys=True,
 )
 
 
@@ -472,8 +505,13 @@ def _stack_lower(ctx: Any, avals: Any, out_avals: Any, *operands: str, axis: int
 
 
 stack_p = declare(
-    "stack", abstract=_stack_abstract, numpy=_stack_numpy, lower=_stack_lower, batch=_stack_batch,
-    transpose=_stack_transpose, takes_keys=True,
+    "stack",
+    abstract=_stack_abstract,
+    numpy=_stack_numpy,
+    lower=_stack_lower,
+    batch=_stack_batch,
+    transpose=_stack_transpose,
+    takes_keys=True,
 )
 
 
@@ -525,8 +563,13 @@ def _unstack_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axis: int) -
 
 unstack_p = Primitive("unstack", multiple_results=True)
 declare(
-    unstack_p, abstract=_unstack_abstract, numpy=_unstack_numpy, lower=_unstack_lower, batch=_unstack_batch,
-    transpose=_unstack_transpose, takes_keys=True,
+    unstack_p,
+    abstract=_unstack_abstract,
+    numpy=_unstack_numpy,
+    lower=_unstack_lower,
+    batch=_unstack_batch,
+    transpose=_unstack_transpose,
+    takes_keys=True,
 )
 
 

@@ -69,8 +69,7 @@ def _sort_batch(args: Values, dims: Values, *, dimension: int, **params: Any) ->
     kept = tuple(i for i in range(aval.ndim) if i != dim)
     repeated = {"shape": aval.shape, "broadcast_dimensions": kept, "sharding": sharding_of_type(aval)}
     aligned = [
-        broadcast_in_dim_p.bind(x, **repeated) if d is None else moveaxis(x, d, dim)
-        for x, d in safe_zip(args, dims)
+        broadcast_in_dim_p.bind(x, **repeated) if d is None else moveaxis(x, d, dim) for x, d in safe_zip(args, dims)
     ]
     return sort_p.bind(*aligned, dimension=dimension + (dim <= dimension), **params), [dim] * len(args)
 
@@ -124,7 +123,12 @@ def _sort_lower(
 
 
 sort_p = declare(
-    "sort", abstract=_sort_abstract, numpy=_sort_numpy, lower=_sort_lower, batch=_sort_batch, jvp=_sort_jvp,
+    "sort",
+    abstract=_sort_abstract,
+    numpy=_sort_numpy,
+    lower=_sort_lower,
+    batch=_sort_batch,
+    jvp=_sort_jvp,
     multiple_results=True,
 )
 
@@ -186,7 +190,12 @@ def _top_k_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, k: int, axis: 
 
 
 top_k_p = declare(
-    "top_k", abstract=_top_k_abstract, numpy=_top_k_numpy, lower=_top_k_lower, batch=_top_k_batch, jvp=_top_k_jvp,
+    "top_k",
+    abstract=_top_k_abstract,
+    numpy=_top_k_numpy,
+    lower=_top_k_lower,
+    batch=_top_k_batch,
+    jvp=_top_k_jvp,
     multiple_results=True,
 )
 

@@ -190,7 +190,12 @@ def _with_inputs(closed: ClosedJaxpr, invars: Sequence[Var]) -> ClosedJaxpr:
 
 
 def while_jvp(
-    primals: Values, tangents: Values, *, cond_jaxpr: ClosedJaxpr, cond_nconsts: int, body_jaxpr: ClosedJaxpr,
+    primals: Values,
+    tangents: Values,
+    *,
+    cond_jaxpr: ClosedJaxpr,
+    cond_nconsts: int,
+    body_jaxpr: ClosedJaxpr,
     body_nconsts: int,
 ) -> Any:
     """A carry with a nonzero tangent gets a tangent carry; the condition reads only primals."""
@@ -215,15 +220,27 @@ def while_jvp(
         lambda: _with_inputs(cond_jaxpr, [*cond_jaxpr.jaxpr.invars, *map(Var, dot_avals)]),
     )
     outs = while_p.bind(
-        *xs.cond_consts, *xs.body_consts, *const_dots, *xs.carry, *init_dots, cond_jaxpr=widened,
-        cond_nconsts=cond_nconsts, body_jaxpr=_remember(of_body, ("constants first", body_nconsts), constants_first),
+        *xs.cond_consts,
+        *xs.body_consts,
+        *const_dots,
+        *xs.carry,
+        *init_dots,
+        cond_jaxpr=widened,
+        cond_nconsts=cond_nconsts,
+        body_jaxpr=_remember(of_body, ("constants first", body_nconsts), constants_first),
         body_nconsts=body_nconsts + len(const_dots),
     )
     return with_zeros(outs, nonzero)
 
 
 def while_batch(
-    axis: Any, args: Values, dims: Dims, *, cond_jaxpr: ClosedJaxpr, cond_nconsts: int, body_jaxpr: ClosedJaxpr,
+    axis: Any,
+    args: Values,
+    dims: Dims,
+    *,
+    cond_jaxpr: ClosedJaxpr,
+    cond_nconsts: int,
+    body_jaxpr: ClosedJaxpr,
     body_nconsts: int,
 ) -> Any:
     """Batched carries get the axis, and carries that become batched; all do if the condition is batched."""
@@ -256,7 +273,12 @@ def while_batch(
         for x, old, d in safe_zip(given.carry, axes.carry, carry_dims)
     ]
     outs = while_p.bind(
-        *given.cond_consts, *given.body_consts, *placed, cond_jaxpr=cond, cond_nconsts=cond_nconsts, body_jaxpr=body,
+        *given.cond_consts,
+        *given.body_consts,
+        *placed,
+        cond_jaxpr=cond,
+        cond_nconsts=cond_nconsts,
+        body_jaxpr=body,
         body_nconsts=body_nconsts,
     )
     return outs, carry_dims
@@ -308,8 +330,14 @@ dce_rules.holes[while_p] = "every carry stays, as in JAX: the loop has the same 
 
 
 def while_lower(
-    ctx: Any, avals: Avals, out_avals: Avals, *names: str, cond_jaxpr: ClosedJaxpr, cond_nconsts: int,
-    body_jaxpr: ClosedJaxpr, body_nconsts: int,
+    ctx: Any,
+    avals: Avals,
+    out_avals: Avals,
+    *names: str,
+    cond_jaxpr: ClosedJaxpr,
+    cond_nconsts: int,
+    body_jaxpr: ClosedJaxpr,
+    body_nconsts: int,
 ) -> list[str]:
     """``stablehlo.while``, whose two regions take all operands, constants too. XLA drops an ordered effect in the
     condition, so an effectful condition runs before the loop and at the end of each round; its predicate is carried."""
@@ -381,8 +409,15 @@ def _select(ctx: Any, pred: str, pred_aval: ShapedArray, new: str, old: str, ava
 
 
 set_rules(
-    while_p, jvp=while_jvp, axis_batch=while_batch, transpose=while_transpose, partial_eval=split_now(while_p),
-    partial_eval_jaxpr=while_partial_eval_jaxpr, lower=while_lower, typecheck=_while_typecheck, program=_inner_loop,
+    while_p,
+    jvp=while_jvp,
+    axis_batch=while_batch,
+    transpose=while_transpose,
+    partial_eval=split_now(while_p),
+    partial_eval_jaxpr=while_partial_eval_jaxpr,
+    lower=while_lower,
+    typecheck=_while_typecheck,
+    program=_inner_loop,
 )
 
 

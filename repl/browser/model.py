@@ -126,8 +126,10 @@ class StageBrowser:
         found = self._shown.get(key)
         if found is None:
             compared = self.diff and self.stage.previous >= 0
-            made = self._compared() if compared else (
-                ShownLine(each, each.text, index=i) for i, each in enumerate(self.stage.lines)
+            made = (
+                self._compared()
+                if compared
+                else (ShownLine(each, each.text, index=i) for i, each in enumerate(self.stage.lines))
             )
             found = self._shown[key] = tuple(made)
         return found

@@ -29,6 +29,7 @@ MOMENT_PANES = tuple(stepping.PANES)
 SHARE, LEAST_SHARE, MOST_SHARE = 10, 4, 16
 DEEPEST_FOLD = 99
 
+
 class Stepper:
     """The state of a stepper: its position and what it displays.
 

@@ -121,9 +121,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], tuple[str, ...]]] = {
     ),
     **{
         f"forward mode, then {name}": (
-            lambda ns, again=again: vjp_in_forward_mode(
-                ns, lambda n, f: again(n, lambda x: n.jvp(f, (x,), (ONE,))[1])
-            ),
+            lambda ns, again=again: vjp_in_forward_mode(ns, lambda n, f: again(n, lambda x: n.jvp(f, (x,), (ONE,))[1])),
             ("Differentiation rule for 'custom_lin' not implemented",),
         )
         for name, again in SECOND_ORDER.items()

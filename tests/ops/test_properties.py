@@ -204,10 +204,7 @@ def test_long_reductions_are_as_exact_as_in_jax(dtype: Any) -> None:
     """Along each axis: NumPy adds terms one by one except along the last axis, which loses digits with every term."""
     rng = np.random.default_rng(1)
     # nearly equal terms all round in one direction, the worst case
-    x, y, z = (
-        (0.1 + 1e-3 * rng.random(shape)).astype(dtype)
-        for shape in ((LONG, 2), (2, LONG), (3, LONG // 3, 4))
-    )
+    x, y, z = ((0.1 + 1e-3 * rng.random(shape)).astype(dtype) for shape in ((LONG, 2), (2, LONG), (3, LONG // 3, 4)))
     table = REDUCTIONS if dtype is np.complex64 else {**REDUCTIONS, **OF_FLOATS}
     theirs = jax.jit(lambda *args: [f(jax, *args) for f in table.values()], compiler_options=QUICKLY)(x, y, z)
     wide = [np.asarray(a).astype(np.complex128 if dtype is np.complex64 else np.float64) for a in (x, y, z)]

@@ -185,8 +185,25 @@ def scattered(x, i):
     s[i, 0] += 1.0
     s[jnp.array([0, 1]), i % 2] = x[:2]
     s[1:3, jnp.array([1, 0])] = jnp.stack([x[1:], x[:2]])
-    minijax.ref.addupdate(s, (jnp.array([0, 0]), slice(None), ), jnp.stack([x, x]))
-    return s[...], s[i], s[:, i % 2], s[jnp.array([1, 2])], s[jnp.array([0, 1]), 1:, ], minijax.freeze(s)
+    minijax.ref.addupdate(
+        s,
+        (
+            jnp.array([0, 0]),
+            slice(None),
+        ),
+        jnp.stack([x, x]),
+    )
+    return (
+        s[...],
+        s[i],
+        s[:, i % 2],
+        s[jnp.array([1, 2])],
+        s[
+            jnp.array([0, 1]),
+            1:,
+        ],
+        minijax.freeze(s),
+    )
 
 
 @pytest.mark.parametrize("lib", [minijax, jax], ids=lambda lib: lib.__name__)

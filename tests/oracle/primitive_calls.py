@@ -652,5 +652,3 @@ def threefry(draw: Draw, name: str) -> Call:
 
 def _threefry(ns: Any) -> Any:
     return importlib.import_module(f"{ns.__name__}.extend.core.primitives").threefry2x32_p
-
-

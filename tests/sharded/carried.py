@@ -43,13 +43,15 @@ def programs(of: Any) -> dict[str, Row]:
     return {
         "a sum": (lambda a, b: a + b * 2.0, [rows, rows]),
         "a product with out_sharding": (
-            lambda a, b: jnp.dot(a, b, out_sharding=P("x", None)), [((8, 8), ("x", "y")), ((8, 4), ("y",))],
+            lambda a, b: jnp.dot(a, b, out_sharding=P("x", None)),
+            [((8, 8), ("x", "y")), ((8, 4), ("y",))],
         ),
         "reshard": (lambda a: reshard(a, P(None, "y")) * 2, [rows]),
         "auto_axes": (auto_axes(lambda a: a.T @ a, out_sharding=P("x", None)), [rows]),
         "a reshape with out_sharding": (lambda a: lax.reshape(a, (32,), out_sharding=P("x")), [rows]),
         "broadcasting with out_sharding": (
-            lambda a: lax.broadcast_in_dim(a, (8, 4), (1,), out_sharding=P("x", "y")), [((4,), ("y",))],
+            lambda a: lax.broadcast_in_dim(a, (8, 4), (1,), out_sharding=P("x", "y")),
+            [((4,), ("y",))],
         ),
         "iota": (lambda a: a + lax.broadcasted_iota(np.float32, (8, 4), 0, out_sharding=P("x", None)), [rows]),
         "a gradient": (of.grad(lambda w, a: jnp.tanh(a @ w).sum()), [((4, 8), (None, "y")), rows]),
@@ -61,12 +63,11 @@ def programs(of: Any) -> dict[str, Row]:
         "keys": (lambda a: a + of.random.uniform(of.random.key(0), (8, 4), out_sharding=P("x", None)), [rows]),
         "shard_map": (shard_map(lambda a: a * 2, in_specs=P("x", "y"), out_specs=P("x", "y")), [both]),
         "shard_map along one axis": (
-            shard_map(lambda a: a + lax.axis_index("x"), in_specs=P("x"), out_specs=P("x"), axis_names={"x"}), [both],
+            shard_map(lambda a: a + lax.axis_index("x"), in_specs=P("x"), out_specs=P("x"), axis_names={"x"}),
+            [both],
         ),
         "shard_map gathering": (
-            shard_map(
-                lambda a: lax.all_gather(a, "x", tiled=True, to="invarying"), in_specs=P("x"), out_specs=P(None)
-            ),
+            shard_map(lambda a: lax.all_gather(a, "x", tiled=True, to="invarying"), in_specs=P("x"), out_specs=P(None)),
             [rows],
         ),
         "shard_map's gradient": (
@@ -74,11 +75,16 @@ def programs(of: Any) -> dict[str, Row]:
             [rows],
         ),
         "shard_map in jit": (
-            of.jit(lambda a: shard_map(lambda b: b + 1, in_specs=P("x"), out_specs=P("x"), check_vma=False)(a)), [rows],
+            of.jit(lambda a: shard_map(lambda b: b + 1, in_specs=P("x"), out_specs=P("x"), check_vma=False)(a)),
+            [rows],
         ),
         "shard_map over a mesh": (
-            shard_map(lambda a: a * 2, mesh=of.make_mesh((4, 2), ("x", "y"), axis_types=(_explicit(of),) * 2),
-                      in_specs=P("x"), out_specs=P("x")),
+            shard_map(
+                lambda a: a * 2,
+                mesh=of.make_mesh((4, 2), ("x", "y"), axis_types=(_explicit(of),) * 2),
+                in_specs=P("x"),
+                out_specs=P("x"),
+            ),
             [rows],
         ),
         "unreduced": (
@@ -94,7 +100,8 @@ def programs(of: Any) -> dict[str, Row]:
         "sums inside shard_map": (
             shard_map(
                 lambda u, x: lax.psum(u, "x") + lax.all_gather(x, "x", tiled=True, to="invarying"),
-                in_specs=(P(unreduced={"x"}), P("x")), out_specs=P(),
+                in_specs=(P(unreduced={"x"}), P("x")),
+                out_specs=P(),
             ),
             [((8, 4), (), np.float32, {"unreduced": {"x"}}), rows],
         ),
@@ -111,7 +118,8 @@ def programs(of: Any) -> dict[str, Row]:
             [((4, 4), (), np.float32, {"reduced": {"x"}}), rows],
         ),
         "with_sharding_constraint in auto_axes": (
-            auto_axes(lambda a: lax.with_sharding_constraint(a * 2, P("x", None)), out_sharding=P("x", None)), [rows],
+            auto_axes(lambda a: lax.with_sharding_constraint(a * 2, P("x", None)), out_sharding=P("x", None)),
+            [rows],
         ),
     }
 

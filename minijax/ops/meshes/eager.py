@@ -31,8 +31,13 @@ from minijax.pytree import tree_leaves, tree_map, tree_unflatten
 
 # Primitives whose impl places its own results, or that call functions whose operations do.
 _apart: set[Primitive] = {
-    jit_p, shard_map.shard_map_p, reshard.reshard_p, constraint.sharding_constraint_p, random_wrap_p,
-    custom_jvp.custom_jvp_call_p, custom_vjp.custom_vjp_call_p,
+    jit_p,
+    shard_map.shard_map_p,
+    reshard.reshard_p,
+    constraint.sharding_constraint_p,
+    random_wrap_p,
+    custom_jvp.custom_jvp_call_p,
+    custom_vjp.custom_vjp_call_p,
 }
 
 

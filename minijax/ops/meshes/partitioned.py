@@ -286,7 +286,12 @@ def _devices_text(what: str, sharding: Sharding) -> str:
 
 
 def placement_of(
-    closed: ClosedJaxpr, args: Values, name: str, ins: Values = (), outs: Values = (), keep_unused: bool = False,
+    closed: ClosedJaxpr,
+    args: Values,
+    name: str,
+    ins: Values = (),
+    outs: Values = (),
+    keep_unused: bool = False,
     label: Callable[[int], str] = "args[{}]".format,
 ) -> Placement | None:
     """The placement of a program on ``args``; None if the program is not over a mesh.

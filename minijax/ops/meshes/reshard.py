@@ -135,8 +135,11 @@ def reduced_scalars(primitive: Primitive, args: tuple[Any, ...], params: Params)
 
 # the types of operand and result show them
 set_rules(
-    reshard_p, axis_batch=reshard_batch, lower=operand_lower,
-    shown=hide("dst_sharding", "concrete_mesh", "operand_mesh"), parse=read_resharded,
+    reshard_p,
+    axis_batch=reshard_batch,
+    lower=operand_lower,
+    shown=hide("dst_sharding", "concrete_mesh", "operand_mesh"),
+    parse=read_resharded,
 )
 
 

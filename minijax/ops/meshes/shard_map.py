@@ -147,7 +147,10 @@ def shard_map_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
     with inside(params):
         jvp_of, nonzero_out = jvp_jaxpr(params["jaxpr"], nonzero)
     outs = _bind(
-        [*primals, *given], params, jaxpr=jvp_of, in_specs=(*in_specs, *_chosen(nonzero, in_specs)),
+        [*primals, *given],
+        params,
+        jaxpr=jvp_of,
+        in_specs=(*in_specs, *_chosen(nonzero, in_specs)),
         out_specs=(*out_specs, *_chosen(nonzero_out, out_specs)),
     )
     return with_zeros(outs, nonzero_out)
@@ -175,7 +178,9 @@ def shard_map_batch(axis: AxisData, args: Values, dims: Dims, **params: Any) -> 
             jaxpr = _varying_inputs(jaxpr, dims, sharded)
         batched, out_dims = vmap_jaxpr(jaxpr, inner, dims, bool(sharded))
     outs = _bind(
-        args, params, jaxpr=batched,
+        args,
+        params,
+        jaxpr=batched,
         in_specs=tuple(_with_dimension(spec, d, part) for spec, d in safe_zip(params["in_specs"], dims)),
         out_specs=tuple(_with_dimension(spec, d, part) for spec, d in safe_zip(params["out_specs"], out_dims)),
     )
@@ -271,15 +276,22 @@ def shard_map_transpose(cts: Values, *args: Any, **params: Any) -> list[Any]:
             jaxpr.memo[key] = _transposed(jaxpr, linear, nonzero, linear_specs, ct_specs, params)
     transposed, arrives = jaxpr.memo[key]
     found = _bind(
-        [*given, *known], params, jaxpr=transposed, in_specs=(*ct_specs, *partition(linear, params["in_specs"])[0]),
+        [*given, *known],
+        params,
+        jaxpr=transposed,
+        in_specs=(*ct_specs, *partition(linear, params["in_specs"])[0]),
         out_specs=_chosen(arrives, linear_specs),
     )
     return operand_cotangents(args, arrives, found)
 
 
 def _transposed(
-    jaxpr: ClosedJaxpr, linear: Flags, nonzero: Flags, linear_specs: Sequence[PartitionSpec],
-    ct_specs: Sequence[PartitionSpec], params: Params,
+    jaxpr: ClosedJaxpr,
+    linear: Flags,
+    nonzero: Flags,
+    linear_specs: Sequence[PartitionSpec],
+    ct_specs: Sequence[PartitionSpec],
+    params: Params,
 ) -> tuple[ClosedJaxpr, list[bool]]:
     """The program from cotangents and known operands to cotangents, and at which linear operands one arrives."""
     ct_avals = tuple(map(cotangent_type, _chosen(nonzero, jaxpr.out_avals)))
@@ -359,7 +371,13 @@ def shard_map_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params:
 
 
 set_rules(
-    shard_map_p, jvp=shard_map_jvp, axis_batch=shard_map_batch, transpose=shard_map_transpose,
-    partial_eval=split_now(shard_map_p), partial_eval_jaxpr=shard_map_partial_eval_jaxpr, dce=shard_map_dce,
-    lower=shard_map_lower, typecheck=shard_map_typecheck,
+    shard_map_p,
+    jvp=shard_map_jvp,
+    axis_batch=shard_map_batch,
+    transpose=shard_map_transpose,
+    partial_eval=split_now(shard_map_p),
+    partial_eval_jaxpr=shard_map_partial_eval_jaxpr,
+    dce=shard_map_dce,
+    lower=shard_map_lower,
+    typecheck=shard_map_typecheck,
 )

@@ -233,7 +233,10 @@ def _evaluated(compute: Program, avals: Sequence[Any], out: KeyType | None) -> R
 
 
 def _declare(
-    name: str, abstract: Any, compute: Callable[..., Program], batch: Any = None,
+    name: str,
+    abstract: Any,
+    compute: Callable[..., Program],
+    batch: Any = None,
     few: Callable[..., Rule | None] | None = None,
 ) -> Primitive:
     """A primitive that applies ``compute(*avals, **params)`` to its operands' words; ``few`` may give a faster way."""
@@ -251,8 +254,13 @@ def _declare(
 
     lowers_keys.add(p)
     return declare(
-        p, abstract=abstract, numpy=by_type(random_numpy), lower=random_lower,
-        batch=batch(p) if batch is not None else axis_stays(p), derivative=ZERO, takes_keys=True,
+        p,
+        abstract=abstract,
+        numpy=by_type(random_numpy),
+        lower=random_lower,
+        batch=batch(p) if batch is not None else axis_stays(p),
+        derivative=ZERO,
+        takes_keys=True,
     )
 
 

@@ -48,7 +48,12 @@ def _wrap_batch(args: Sequence[Any], dims: Ints, *, impl: PRNGImpl) -> Any:
 
 
 declare(
-    random_wrap_p, abstract=_wrap_abstract, numpy=_wrap_numpy, lower=operand_lower, batch=_wrap_batch, derivative=ZERO,
+    random_wrap_p,
+    abstract=_wrap_abstract,
+    numpy=_wrap_numpy,
+    lower=operand_lower,
+    batch=_wrap_batch,
+    derivative=ZERO,
     takes_keys=True,
 )
 
@@ -72,8 +77,13 @@ def _unwrap_numpy(keys: Any) -> Any:
 
 
 declare(
-    random_unwrap_p, abstract=_unwrap_abstract, numpy=by_type(_unwrap_numpy), lower=operand_lower,
-    batch=axis_stays(random_unwrap_p), derivative=ZERO, takes_keys=True,
+    random_unwrap_p,
+    abstract=_unwrap_abstract,
+    numpy=by_type(_unwrap_numpy),
+    lower=operand_lower,
+    batch=axis_stays(random_unwrap_p),
+    derivative=ZERO,
+    takes_keys=True,
 )
 
 

@@ -129,6 +129,11 @@ def _threefry_jvp(primals: Values, tangents: Values) -> Any:
 
 
 threefry2x32_p = declare(
-    "threefry2x32", abstract=_threefry_abstract, numpy=_threefry_numpy, lower=_threefry_lower, batch=_threefry_batch,
-    jvp=_threefry_jvp, multiple_results=True,
+    "threefry2x32",
+    abstract=_threefry_abstract,
+    numpy=_threefry_numpy,
+    lower=_threefry_lower,
+    batch=_threefry_batch,
+    jvp=_threefry_jvp,
+    multiple_results=True,
 )

@@ -224,7 +224,10 @@ def _while_without(primitive: Primitive, args: Values, params: Params) -> list[A
     cond = _rearranged(cond, wanted, cond.jaxpr.outvars, ("carried", *same, *types))
     given = {"cond_jaxpr": cond, "cond_nconsts": len(fixed), "body_jaxpr": body, "body_nconsts": len(kept)}
     operands = [
-        *[cond_consts[j] for j in fixed], *[body_consts[i] for i in kept], *[body_consts[i] for i in finals], *carry
+        *[cond_consts[j] for j in fixed],
+        *[body_consts[i] for i in kept],
+        *[body_consts[i] for i in finals],
+        *carry,
     ]
     found = while_p.bind(*map(_read, operands), **{**params, **given})
     k = len(finals)

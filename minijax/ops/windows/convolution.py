@@ -57,9 +57,19 @@ class ConvParameters(NamedTuple):
 
 
 def _conv_abstract(
-    lhs: ShapedArray, rhs: ShapedArray, *, window_strides: Axes, padding: Pads, lhs_dilation: Axes, rhs_dilation: Axes,
-    dimension_numbers: ConvDimensionNumbers, feature_group_count: int, batch_group_count: int, precision: Any,
-    preferred_element_type: np.dtype | None, out_sharding: Any,
+    lhs: ShapedArray,
+    rhs: ShapedArray,
+    *,
+    window_strides: Axes,
+    padding: Pads,
+    lhs_dilation: Axes,
+    rhs_dilation: Axes,
+    dimension_numbers: ConvDimensionNumbers,
+    feature_group_count: int,
+    batch_group_count: int,
+    precision: Any,
+    preferred_element_type: np.dtype | None,
+    out_sharding: Any,
 ) -> ShapedArray:
     groups, batch_groups = feature_group_count, batch_group_count
     if lhs.ndim != rhs.ndim:
@@ -215,7 +225,7 @@ def _reaches(given: ConvParameters, images: Ints, kernel: Ints, out: Ints) -> An
         _spatial(images, lhs_spec, given.lhs_dilation),
         _spatial(kernel, rhs_spec, given.rhs_dilation),
         _spatial(out, out_spec, given.window_strides),
-        [low for low, _ in given.padding]
+        [low for low, _ in given.padding],
     )
 
 
@@ -256,9 +266,13 @@ def _conv_left(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
         ct,
         rev(rhs, rhs_spec[2:]),
         given._replace(
-            window_strides=given.lhs_dilation, padding=tuple(pads), lhs_dilation=given.window_strides,
-            dimension_numbers=ConvDimensionNumbers(out_spec, _swapped(rhs_spec), lhs_spec), feature_group_count=groups,
-            batch_group_count=1, out_sharding=sharding_of_type(lhs.aval, get_aval(ct), get_aval(rhs)),
+            window_strides=given.lhs_dilation,
+            padding=tuple(pads),
+            lhs_dilation=given.window_strides,
+            dimension_numbers=ConvDimensionNumbers(out_spec, _swapped(rhs_spec), lhs_spec),
+            feature_group_count=groups,
+            batch_group_count=1,
+            out_sharding=sharding_of_type(lhs.aval, get_aval(ct), get_aval(rhs)),
         ),
     )
     if given.batch_group_count > 1:
@@ -279,9 +293,12 @@ def _conv_right(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
         lhs,
         ct,
         given._replace(
-            window_strides=given.rhs_dilation, padding=pads, rhs_dilation=given.window_strides,
+            window_strides=given.rhs_dilation,
+            padding=pads,
+            rhs_dilation=given.window_strides,
             dimension_numbers=ConvDimensionNumbers(_swapped(lhs_spec), _swapped(out_spec), _swapped(rhs_spec)),
-            feature_group_count=given.batch_group_count, batch_group_count=given.feature_group_count,
+            feature_group_count=given.batch_group_count,
+            batch_group_count=given.feature_group_count,
             out_sharding=sharding_of_type(rhs.aval, get_aval(ct), get_aval(lhs)),
         ),
     )
@@ -301,8 +318,13 @@ def _as(aval: ShapedArray, ct: Any) -> Any:
 
 
 def _conv_batch(
-    args: Values, dims: Dims, *, dimension_numbers: ConvDimensionNumbers, feature_group_count: int,
-    batch_group_count: int, **params: Any,
+    args: Values,
+    dims: Dims,
+    *,
+    dimension_numbers: ConvDimensionNumbers,
+    feature_group_count: int,
+    batch_group_count: int,
+    **params: Any,
 ) -> Any:
     (lhs, rhs), (lhs_dim, rhs_dim) = args, dims
     bind = functools.partial(conv_general_dilated_p.bind, dimension_numbers=dimension_numbers, **params)
@@ -311,7 +333,8 @@ def _conv_batch(
         size = shape_of(lhs)[lhs_dim]
         by_batch = batch_group_count > 1
         out = bind(
-            _merged(lhs, lhs_dim, lhs_spec[0 if by_batch else 1]), _merged(rhs, rhs_dim, rhs_spec[0]),
+            _merged(lhs, lhs_dim, lhs_spec[0 if by_batch else 1]),
+            _merged(rhs, rhs_dim, rhs_spec[0]),
             feature_group_count=feature_group_count if by_batch else feature_group_count * size,
             batch_group_count=batch_group_count * size if by_batch else 1,
         )
@@ -397,7 +420,11 @@ def _complex_text(ctx: Any, conv: Callable[..., str], avals: Any, out: ShapedArr
 
 conv_general_dilated_p = Primitive("conv_general_dilated")
 declare(
-    conv_general_dilated_p, abstract=_conv_abstract, numpy=_conv_numpy, lower=_conv_lower, batch=_conv_batch,
+    conv_general_dilated_p,
+    abstract=_conv_abstract,
+    numpy=_conv_numpy,
+    lower=_conv_lower,
+    batch=_conv_batch,
     sharding="out_sharding",
 )
 defbilinear(conv_general_dilated_p, _conv_left, _conv_right)
@@ -412,9 +439,17 @@ parse_rules[conv_general_dilated_p] = _conv_params_read
 
 
 def conv_general_dilated(
-    lhs: Any, rhs: Any, window_strides: Ints, padding: str | Sequence[tuple[int, int]],
-    lhs_dilation: Ints | None = None, rhs_dilation: Ints | None = None, dimension_numbers: Any = None,
-    feature_group_count: int = 1, batch_group_count: int = 1, precision: Any = None, preferred_element_type: Any = None,
+    lhs: Any,
+    rhs: Any,
+    window_strides: Ints,
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Ints | None = None,
+    rhs_dilation: Ints | None = None,
+    dimension_numbers: Any = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Any:
     """The convolution of images with a kernel: for each place of a window, the sum of products.
@@ -474,8 +509,16 @@ def conv_general_dilated(
     if preferred_element_type is not None:
         preferred_element_type = dtypes.check_user_dtype(preferred_element_type, "conv_general_dilated", x64_enabled())
     return conv_general_dilated_p.bind(
-        lhs, rhs, window_strides=strides, padding=pads, lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation,
-        dimension_numbers=numbers, feature_group_count=feature_group_count, batch_group_count=batch_group_count,
-        precision=canonical_precision(precision), preferred_element_type=preferred_element_type,
+        lhs,
+        rhs,
+        window_strides=strides,
+        padding=pads,
+        lhs_dilation=lhs_dilation,
+        rhs_dilation=rhs_dilation,
+        dimension_numbers=numbers,
+        feature_group_count=feature_group_count,
+        batch_group_count=batch_group_count,
+        precision=canonical_precision(precision),
+        preferred_element_type=preferred_element_type,
         out_sharding=None if out_sharding is None else meant_sharding(out_sharding, "conv_general_dilated"),
     )

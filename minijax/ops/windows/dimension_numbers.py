@@ -11,7 +11,10 @@ from minijax.core.rules import Axes, Ints
 from minijax.ir.pretty import readable
 
 __all__ = [
-    "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "conv_dimension_numbers", "conv_general_permutations",
+    "ConvDimensionNumbers",
+    "ConvGeneralDilatedDimensionNumbers",
+    "conv_dimension_numbers",
+    "conv_general_permutations",
 ]
 
 

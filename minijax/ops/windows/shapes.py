@@ -85,8 +85,11 @@ def padtype_to_pads(
 
 
 def reduce_window_shape_tuple(
-    operand_shape: Sequence[int], window_dimensions: Sequence[int], window_strides: Sequence[int],
-    padding: Sequence[tuple[int, int]], base_dilation: Sequence[int] | None = None,
+    operand_shape: Sequence[int],
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
 ) -> tuple[int, ...]:
     """The number of windows in each dimension."""
@@ -102,7 +105,13 @@ def reduce_window_shape_tuple(
 
 
 def check_windows(
-    name: str, shape: Ints, *, window_dimensions: Ints, window_strides: Ints, padding: Pads, base_dilation: Ints,
+    name: str,
+    shape: Ints,
+    *,
+    window_dimensions: Ints,
+    window_strides: Ints,
+    padding: Pads,
+    base_dilation: Ints,
     window_dilation: Ints,
 ) -> Ints:
     """The number of windows in each dimension of ``shape``. TypeError or ValueError for wrong parameters."""

@@ -173,5 +173,3 @@ def _split(line: str) -> Iterator[tuple[str, str]]:
                 continue
         i += 1
     yield option, line[start:]
-
-

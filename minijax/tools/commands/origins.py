@@ -76,9 +76,7 @@ class AskedOrigin(Frozen):
     unfollowed: tuple[str, ...]
 
 
-def origin_of(
-    session: Session, command: str, expression: str, of: str | None, retrace: bool = False
-) -> AskedOrigin:
+def origin_of(session: Session, command: str, expression: str, of: str | None, retrace: bool = False) -> AskedOrigin:
     """Run and record an expression, and find the origin of its result or of the variable ``of``."""
     __tracebackhide__ = True
     from minijax.tools.explain.origin import OriginLane

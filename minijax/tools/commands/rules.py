@@ -60,8 +60,14 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "check",
-        (Param("primitive", "text", "a primitive, or a call of one such as mul(2.0, f32[3]), or of your custom_jvp or "
-            "custom_vjp function", required=True),),
+        (
+            Param(
+                "primitive",
+                "text",
+                "a primitive, or a call of one such as mul(2.0, f32[3]), or of your custom_jvp or custom_vjp function",
+                required=True,
+            ),
+        ),
         "Test the rules of a primitive against each other, for those who write them.\n\n"
         "The value is compared with the types and with the compiled program, jvp with finite differences, the "
         "transpose with jvp by inner products, vmap with a loop, second derivatives with the first. What fails is "
@@ -73,5 +79,3 @@ COMMANDS: tuple[Command, ...] = (
         group="programs",
     ),
 )
-
-

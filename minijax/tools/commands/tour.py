@@ -97,8 +97,9 @@ def _tour(session: Session, word: str) -> Result:
             answer = " Write your answer at the prompt first." if first == "check" else ""
             raise UsageError(f"%tour {first} stands alone, without {rest!r}.{answer}")
         hint = did_you_mean(word, (*_MOVES, *_WORKING, "exercises"))
-        raise UsageError(f"%tour takes a part such as 3, a stop such as 3.2, {', '.join(_MOVES)}, or exercises, "
-                         f"not {word!r}.{hint}")
+        raise UsageError(
+            f"%tour takes a part such as 3, a stop such as 3.2, {', '.join(_MOVES)}, or exercises, not {word!r}.{hint}"
+        )
     tour = session.tour
     if number is not None:
         part, stop = int(number[1]) - 1, int(number[2] or 1) - 1

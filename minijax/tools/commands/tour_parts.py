@@ -365,8 +365,7 @@ DEVICES = Part(
         ),
         Stop(
             "A sharding says along which axis of the mesh each dimension of an array is divided; here rows.",
-            "rows = NamedSharding(mesh, P('d', None))\n"
-            "x = minijax.device_put(jnp.ones((2 * mesh.size, 4)), rows)",
+            "rows = NamedSharding(mesh, P('d', None))\nx = minijax.device_put(jnp.ones((2 * mesh.size, 4)), rows)",
         ),
         Stop("%shards shows which device has which part.", "%shards x"),
         Stop(

@@ -49,9 +49,7 @@ class _Numbered(Printer):
 class Printed:
     """A jaxpr printed with each line's equation known; ``rows(width)`` lays it out. ``names`` names its variables."""
 
-    def __init__(
-        self, closed: ClosedJaxpr, most: int = MOST_EQUATIONS, names: Mapping[Var, str] | None = None
-    ) -> None:
+    def __init__(self, closed: ClosedJaxpr, most: int = MOST_EQUATIONS, names: Mapping[Var, str] | None = None) -> None:
         self._printer = _Numbered(closed.jaxpr, most, names)
         self._document = self._printer.document()
         self.names: Mapping[Any, str] = self._printer.names

@@ -212,5 +212,3 @@ def _unit(out: Any) -> Any:
     if not dtypes.is_inexact(aval.dtype):
         raise UsageError(f"grad needs a result of float type, and there is {aval.str_short()}")
     return LiteralArray(aval.dtype.type(1), aval)
-
-

@@ -69,15 +69,27 @@ def _forget_traces(answer: Answer) -> None:
 
 def _judge_training(result: tuple[Any, Any], w: Any) -> None:
     wanted = _trained(w)
-    expect("w", np.asarray(result[0]), wanted[0], [
-        (_trained(w, EPOCHS - 1)[0], f"An epoch is missing: there are {EPOCHS}."),
-        (w * (1 - 0.2) ** EPOCHS, "The rate does not get smaller any more: it is 0.1 / (epoch + 1), another one each "
-         "time."),
-    ])
-    expect("total", np.asarray(result[1]), wanted[1], [
-        (np.asarray(0.0), "total is never added to."),
-        (wanted[1] + 1, "total begins at 0."),
-    ])
+    expect(
+        "w",
+        np.asarray(result[0]),
+        wanted[0],
+        [
+            (_trained(w, EPOCHS - 1)[0], f"An epoch is missing: there are {EPOCHS}."),
+            (
+                w * (1 - 0.2) ** EPOCHS,
+                "The rate does not get smaller any more: it is 0.1 / (epoch + 1), another one each time.",
+            ),
+        ],
+    )
+    expect(
+        "total",
+        np.asarray(result[1]),
+        wanted[1],
+        [
+            (np.asarray(0.0), "total is never added to."),
+            (wanted[1] + 1, "total begins at 0."),
+        ],
+    )
 
 
 def _why(misses: list[miss_log.Missed]) -> Iterator[Block]:
@@ -186,16 +198,29 @@ def _check_peak(answer: Answer) -> Passed:
 
 def _judge_loss(loss: Any, ws: Any, x: Any) -> None:
     value = loss(ws, x)
-    expect("loss(ws, x)", value, deep(ws, x), [
-        (deep(ws[:-1], x), "A layer is missing."),
-        (deep(ws[:1], x), "That is one layer."),
-        (np.mean(_last(ws, x)), "That is the mean; loss is the sum."),
-    ], lambda: "It is near, but not equal: fewer bits are another result." * close(value, deep(ws, x), 0.02), 1e-5)
+    expect(
+        "loss(ws, x)",
+        value,
+        deep(ws, x),
+        [
+            (deep(ws[:-1], x), "A layer is missing."),
+            (deep(ws[:1], x), "That is one layer."),
+            (np.mean(_last(ws, x)), "That is the mean; loss is the sum."),
+        ],
+        lambda: "It is near, but not equal: fewer bits are another result." * close(value, deep(ws, x), 0.02),
+        1e-5,
+    )
     if np.asarray(value).dtype != np.float32:
         raise NotYet(f"loss gives {np.asarray(value).dtype}, and gave float32: fewer bits are another result.")
-    expect("grad(loss)", grad(loss)(ws, x), grad(deep)(ws, x), [
-        (np.zeros_like(ws), "The gradient is zero: what stops it also saves memory, but loses the answer."),
-    ], tolerance=1e-4)
+    expect(
+        "grad(loss)",
+        grad(loss)(ws, x),
+        grad(deep)(ws, x),
+        [
+            (np.zeros_like(ws), "The gradient is zero: what stops it also saves memory, but loses the answer."),
+        ],
+        tolerance=1e-4,
+    )
 
 
 def _last(ws: Any, x: Any) -> Any:

@@ -20,14 +20,26 @@ def _check_norm(answer: Answer) -> Passed:
     norm = answer.function("norm")
     zero = jnp.zeros(2, jnp.float32)
     for v, due in (([3.0, 4.0], 5.0), ([3e-4, 4e-4], 5e-4)):
-        expect(f"norm({v})", norm(jnp.array(v, jnp.float32)), np.float32(due), [
-            (due * due, "That is the square of the norm."),
-        ], lambda: "norm itself must stay as it was: what is added below the root shows where v is small.", 1e-7)
+        expect(
+            f"norm({v})",
+            norm(jnp.array(v, jnp.float32)),
+            np.float32(due),
+            [
+                (due * due, "That is the square of the norm."),
+            ],
+            lambda: "norm itself must stay as it was: what is added below the root shows where v is small.",
+            1e-7,
+        )
     _judge_at_zero(norm(zero))
     at = grad(norm)(jnp.array([3.0, 4.0], jnp.float32))
-    expect("grad(norm)([3.0, 4.0])", at, [0.6, 0.8], [
-        ([0.0, 0.0], "The gradient is zero everywhere now; away from 0 it is v / norm(v)."),
-    ])
+    expect(
+        "grad(norm)([3.0, 4.0])",
+        at,
+        [0.6, 0.8],
+        [
+            ([0.0, 0.0], "The gradient is zero everywhere now; away from 0 it is v / norm(v)."),
+        ],
+    )
     found = grad(norm)(zero)
     if np.isnan(found).any():
         raise NotYet(
@@ -78,9 +90,7 @@ NORM = Exercise(
         "    s = jnp.sum(v * v)\n"
         "    safe = jnp.where(s > 0.0, s, 1.0)\n"
         "    return jnp.where(s > 0.0, jnp.sqrt(safe), 0.0)\n",
-        "def norm(v):\n"
-        "    s = jnp.sum(v * v)\n"
-        "    return lax.cond(s > 0.0, jnp.sqrt, jnp.zeros_like, s)\n",
+        "def norm(v):\n    s = jnp.sum(v * v)\n    return lax.cond(s > 0.0, jnp.sqrt, jnp.zeros_like, s)\n",
         "@custom_jvp\n"
         "def norm(v):\n"
         "    return jnp.sqrt(jnp.sum(v * v))\n"
@@ -184,10 +194,7 @@ CUSTOM = Exercise(
         "And for x = 200? exp(x) is inf there. nn.sigmoid(x) is the same function without it.",
     ),
     (
-        "def softplus_bwd(x, ct):\n"
-        "    return (ct * nn.sigmoid(x),)\n"
-        "\n"
-        "softplus.defvjp(softplus_fwd, softplus_bwd)\n",
+        "def softplus_bwd(x, ct):\n    return (ct * nn.sigmoid(x),)\n\nsoftplus.defvjp(softplus_fwd, softplus_bwd)\n",
         "def softplus_fwd(x):\n"
         "    return softplus(x), 1.0 / (1.0 + jnp.exp(-x))\n"
         "\n"

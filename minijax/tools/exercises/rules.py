@@ -292,8 +292,7 @@ TRANSPOSE_RULE = Exercise(
     ),
     (
         "def steps_transpose(ct, x):\n    return [jnp.pad(ct, (1, 0)) - jnp.pad(ct, (0, 1))]\n",
-        "def steps_transpose(ct, x):\n"
-        "    return list(linear_transpose(lambda v: v[1:] - v[:-1], x.aval)(ct))\n",
+        "def steps_transpose(ct, x):\n    return list(linear_transpose(lambda v: v[1:] - v[:-1], x.aval)(ct))\n",
     ),
     "Each use of x gives back its part of the cotangent, and the parts are added: reading becomes adding, slicing "
     "becomes padding.",
@@ -336,8 +335,10 @@ def _check_batching(answer: Answer) -> Passed:
 
 def _check_axes(rule: Any, primitive: Primitive, axes: tuple[int | None, int | None], right: list[str]) -> None:
     args = tuple(_batched(axis, seed) for seed, axis in enumerate(axes))
-    x, y = (np.broadcast_to(v, (2, 3)) if axis is None else np.moveaxis(v, axis, 0)
-            for v, axis in zip(args, axes, strict=True))
+    x, y = (
+        np.broadcast_to(v, (2, 3)) if axis is None else np.moveaxis(v, axis, 0)
+        for v, axis in zip(args, axes, strict=True)
+    )
     wanted = np.sum(x * y, axis=1)
     types = " and ".join(str(get_aval(v).str_short(short_dtypes=True)) for v in args)
     where = f"in_axes {axes}, with {types},"

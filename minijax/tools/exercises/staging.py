@@ -79,8 +79,10 @@ def _judge_left(count: int, written: int, true: int) -> None:
     if count == true + 1:
         raise NotYet(f"{start}c goes, and then something else is not needed any more: dce reads the program backwards.")
     if count == true - 1:
-        raise NotYet(f"{start}You have taken away one too many. sin(x) is computed twice, but both results are used: "
-                     "dce looks for what is not needed, not for what is there already. (XLA does that later.)")
+        raise NotYet(
+            f"{start}You have taken away one too many. sin(x) is computed twice, but both results are used: "
+            "dce looks for what is not needed, not for what is there already. (XLA does that later.)"
+        )
     raise NotYet(f"{start}{count} are not left: follow what is returned back to x; what you meet stays.")
 
 
@@ -138,19 +140,32 @@ def _check_loop(answer: Answer) -> Passed:
             "grow returns more than x. scan gives a pair, the carry at the end and what it stacked: the carry alone is "
             "due."
         )
-    expect("grow(x, rates)", result, unrolled(x, values), [
-        (unrolled(x, values[:-1]), "The last rate is left out."),
-        (unrolled(x, values[1:]), "The first rate is left out."),
-        (unrolled(x, values[::-1]), "The rates come in the wrong order."),
-        (x + np.sum(values) * np.sin(0.5), "Every step begins with the first x. The x of one step is the carry: the "
-         "next step begins with it."),
-        (unrolled(x, values[:1]), "That is one step."),
-        (_exchanged(x, values), "The arguments of the step are exchanged: it takes the carry first, then a rate."),
-        *((stacked, "scan gives (carry, stacked): that is what the steps stacked. The carry at the end is due.")
-          for stacked in _stacked(x, values)),
-        (x + values * np.sin(0.5), "Each rate has made an x of its own from the first one. The x of one step is the "
-         "carry: the next step begins with it."),
-    ], lambda: _first_wrong(grow, x, rates))
+    expect(
+        "grow(x, rates)",
+        result,
+        unrolled(x, values),
+        [
+            (unrolled(x, values[:-1]), "The last rate is left out."),
+            (unrolled(x, values[1:]), "The first rate is left out."),
+            (unrolled(x, values[::-1]), "The rates come in the wrong order."),
+            (
+                x + np.sum(values) * np.sin(0.5),
+                "Every step begins with the first x. The x of one step is the carry: the next step begins with it.",
+            ),
+            (unrolled(x, values[:1]), "That is one step."),
+            (_exchanged(x, values), "The arguments of the step are exchanged: it takes the carry first, then a rate."),
+            *(
+                (stacked, "scan gives (carry, stacked): that is what the steps stacked. The carry at the end is due.")
+                for stacked in _stacked(x, values)
+            ),
+            (
+                x + values * np.sin(0.5),
+                "Each rate has made an x of its own from the first one. The x of one step is the "
+                "carry: the next step begins with it.",
+            ),
+        ],
+        lambda: _first_wrong(grow, x, rates),
+    )
     inner = _judge_equations(program.eqns)
     few = rates[:5]
     expect("grow for 5 rates", grow(x, few), unrolled(x, values[:5]), (), lambda: "12 is a number of this call only.")
@@ -242,8 +257,7 @@ SCAN = Exercise(
         "    def step(x, rate):\n"
         "        return x + rate * jnp.sin(x), None\n"
         "    return lax.scan(step, x, rates)[0]\n",
-        "def grow(x, rates):\n"
-        "    return lax.fori_loop(0, len(rates), lambda i, x: x + rates[i] * jnp.sin(x), x)\n",
+        "def grow(x, rates):\n    return lax.fori_loop(0, len(rates), lambda i, x: x + rates[i] * jnp.sin(x), x)\n",
     ),
     "A fori_loop whose bounds are known while staging is a scan too. The price of one equation: what the step needs of "
     "Python, such as an if on i, has to be said with lax.cond.",

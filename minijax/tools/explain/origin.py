@@ -461,4 +461,3 @@ def origin_document(
     if rest > 0:
         blocks.append(Text((line(("muted", f"and {plural(rest, 'further result')}")),)))
     return Document(tuple(blocks))
-

@@ -174,10 +174,12 @@ class ReverseLevel(Level):
         leaves = [to_value(x) for x in self.in_leaves]
         self.avals = avals_of(leaves)
         with_tangent = self._open_one() if direct_linearize_enabled() else self._open_two()
-        return self.named([
-            with_tangent(x, aval) if dtypes.is_inexact(aval.dtype) else x
-            for x, aval in zip(leaves, self.avals, strict=True)
-        ])
+        return self.named(
+            [
+                with_tangent(x, aval) if dtypes.is_inexact(aval.dtype) else x
+                for x, aval in zip(leaves, self.avals, strict=True)
+            ]
+        )
 
     def _open_one(self) -> Callable[[Any, ShapedArray], Any]:
         """Push linearize; return a function that adds an unknown tangent to a value."""

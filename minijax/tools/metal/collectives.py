@@ -235,9 +235,7 @@ def _axes(groups: list[list[int]] | None, mesh: Any) -> tuple[str, ...]:
     return ()
 
 
-def blocks(
-    found: Sequence[Collective], devices: int, several_files: bool, simulated: bool = False
-) -> Iterator[Block]:
+def blocks(found: Sequence[Collective], devices: int, several_files: bool, simulated: bool = False) -> Iterator[Block]:
     """A table of the collectives, one row per source line, then the total; with several kinds, a total for each.
 
     ``simulated``: the devices do not exist.

@@ -116,8 +116,10 @@ def _times(found: Descent) -> Iterator[str]:
     seen = set()
     for each in found.passes:
         key = each.pipeline, each.name
-        yield "" if key in seen or not each.runs else brief_seconds(each.seconds) + (
-            f" ×{each.runs}" if each.runs > 1 else ""
+        yield (
+            ""
+            if key in seen or not each.runs
+            else brief_seconds(each.seconds) + (f" ×{each.runs}" if each.runs > 1 else "")
         )
         seen.add(key)
 

@@ -115,4 +115,3 @@ def page(title: str, body: str, about: str = "") -> str:
 def as_text(data: dict[str, Any]) -> str:
     """JSON data as the text of a file."""
     return json.dumps(data, ensure_ascii=False) + "\n"
-

@@ -121,6 +121,7 @@ def annotated(programs: LinkedPrograms, pane: Pane, lines: Sequence[str] | None 
     ``lines`` replace the pane's own lines, one for one.
     """
     shown = pane.lines if lines is None else tuple(lines)
+
     def drawn(width: int) -> tuple[Block, ...]:
         lines = [*_commented(programs, pane, shown, width)]
         code = "\n".join(text for text, _ in lines)
@@ -140,9 +141,7 @@ def _coloured(programs: LinkedPrograms, numbers: Numbers, words: str) -> Line:
     return (("comment", before), (known.role(spots[0]) if len(spots) == 1 else "place", place), ("comment", after))
 
 
-def _commented(
-    programs: LinkedPrograms, pane: Pane, lines: Sequence[str], width: int
-) -> Iterator[tuple[str, Line]]:
+def _commented(programs: LinkedPrograms, pane: Pane, lines: Sequence[str], width: int) -> Iterator[tuple[str, Line]]:
     """Each line and its comment."""
     said = [
         comment(programs, numbers, width * 2 // 5) if numbers else "" if note in _OBVIOUS else f"// {note}"

@@ -167,9 +167,7 @@ def linked_programs(fun: Any, *args: Any, optimized: bool = True, width: int = 1
     return of_lowered(jitted.lower(*args, **kwargs), optimized, width)
 
 
-def of_lowered(
-    lowered: Any, optimized: bool = True, width: int = 100, most: int | None = None
-) -> LinkedPrograms:
+def of_lowered(lowered: Any, optimized: bool = True, width: int = 100, most: int | None = None) -> LinkedPrograms:
     """The linked programs of a result of ``jit(f).lower(...)``."""
     text = lowered.compile().raw_text() if optimized else ""
     return link(lowered.jaxpr, lowered.places(), text, width, most)

@@ -193,9 +193,7 @@ def written(recording: Recording) -> bytes:
         "documents": parts.add_json(writer.docs.rows),
         "signs": parts.add(known.signs[1:-1]),
         "end": known.end,
-        "columns": {
-            name: parts.add_column(values) for name, values in zip(_COLUMNS, columns, strict=True)
-        },
+        "columns": {name: parts.add_column(values) for name, values in zip(_COLUMNS, columns, strict=True)},
         "names": parts.add_json(
             [
                 list(names.expressions.items()),
@@ -240,7 +238,6 @@ class Listed(LikeTuple):
         if isinstance(index, slice):
             return tuple([self.one(number, self.store) for number in self.numbers[index]])
         return self.one(self.numbers[index], self.store)
-
 
 
 class _Chunk:

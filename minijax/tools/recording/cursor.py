@@ -49,6 +49,7 @@ from minijax.tools.recording.timeline import (
 
 __all__ = ["BEGIN", "END", "ENTER", "EVENT", "LEAVE", "Cursor", "Moment", "State", "moments", "texts", "ways"]
 
+
 class Prefix(Sequence[EquationRecord]):
     """The first ``length`` items of ``known``, without a copy, since each moment of a long jaxpr has one."""
 
@@ -502,8 +503,6 @@ class Cursor:
             known = ScopeLives(Picked(self.recording.lives.__getitem__, places), births[places], deaths[places])
             self._lives[scope] = known
         return known
-
-
 
 
 def _fits(node: BindRecord, shape: str) -> bool:

@@ -110,9 +110,7 @@ class Lives:
         # number of a tracer -> the program variable that it stands for in a program run under interpreters
         self.ran: dict[int, Var] = {}
 
-    def see(
-        self, x: Any, scopes: Sequence[Scope], place: str = "", name: str = "", held: bool = False
-    ) -> Life | None:
+    def see(self, x: Any, scopes: Sequence[Scope], place: str = "", name: str = "", held: bool = False) -> Life | None:
         """The life of ``x``, which begins now if ``x`` is new. None for a tracer whose interpreter has ended, for an
         inline number (unless a tracer has ``held`` it), and for anything that is no array.
         """

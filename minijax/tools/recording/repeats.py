@@ -169,4 +169,3 @@ def repeats_of(recording: Recording, moments: Timeline) -> Repeats:
     if not isinstance(found, Repeats):
         found = recording.__dict__["_repeats"] = Repeats(recording, moments)
     return found
-

@@ -158,9 +158,7 @@ class Session:
       settings: the user's settings.
     """
 
-    def __init__(
-        self, find: Find, namespace: dict[str, Any] | None = None, settings: Settings | None = None
-    ) -> None:
+    def __init__(self, find: Find, namespace: dict[str, Any] | None = None, settings: Settings | None = None) -> None:
         self._find = find
         self.namespace: dict[str, Any] = {} if namespace is None else namespace
         self.namespace.setdefault("__builtins__", builtins)

@@ -60,6 +60,8 @@ SPECS = {name: SpecType(name) for name in DTYPES if name != "bool"} | {
 # that no variable hides it.
 BOOL = "bool the type"
 _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
 def subscribed_bools(node: ast.AST) -> list[ast.Name]:
     """The ``bool`` of each ``bool[3]`` in an expression, but not in inner scopes such as a lambda."""
     found: list[ast.Name] = []
@@ -90,5 +92,3 @@ def expression_text(text: str) -> str:
     names = {dtype: name for name, dtype in KEYS.items()}
     text = re.sub(f"{_LITERAL_TEXT}|{_KEY}", lambda m: m[0] if m[2] is None else names[m[2]], text)
     return re.sub(f"{_LITERAL_TEXT}|{_EMPTY_SPEC}", lambda m: m[0] if m[2] is None else f"{m[2]}[()]", text)
-
-

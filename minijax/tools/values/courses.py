@@ -71,9 +71,7 @@ class LoopRun:
             for v, x in zip(self.eqn.invars, ins, strict=True)
         ]
 
-    def run(
-        self, key: Any, operation: Any, values: Sequence[Stacked], times: int = 1
-    ) -> tuple[list[Stacked], Any]:
+    def run(self, key: Any, operation: Any, values: Sequence[Stacked], times: int = 1) -> tuple[list[Stacked], Any]:
         """Run an operation on this loop by a program that is made once."""
         found: tuple[list[Stacked], Any] = self.frame.levels.staged(
             (id(self.eqn), self.reasons, key), operation, values, times
@@ -141,9 +139,7 @@ class ScanRun(LoopRun):
         operation = tangent_operation(self.part(self.length), nonzero)
         values = [*self.known(ins), *[t for t in tangents if t is not None]]
         outs, flags = self.run(("tangents", self.length, nonzero), operation, values)
-        return [
-            t if t is None or not r else Unknown(r) for t, r in zip(spread(outs, flags), reasons, strict=True)
-        ]
+        return [t if t is None or not r else Unknown(r) for t, r in zip(spread(outs, flags), reasons, strict=True)]
 
     def whole_cotangents(self, ins: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         """The cotangents of all operands: the backward pass runs part by part, and runs each part forward again."""
@@ -232,9 +228,7 @@ class ScanRun(LoopRun):
         carry, moving = operands(state, self.n_carry)
         ins = self.known()
         all_tangents = [self.frame.tangent_of(v) for v in self.eqn.invars]
-        tangents = [
-            *all_tangents[: self.n_consts], *moving, *self.rows(all_tangents[self.first_x :], at, steps)
-        ]
+        tangents = [*all_tangents[: self.n_consts], *moving, *self.rows(all_tangents[self.first_x :], at, steps)]
         values = [*ins[: self.n_consts], *carry, *self.rows(ins[self.first_x :], at, steps)]
         nonzero = tuple(t is not None for t in tangents)
         operation = tangent_operation(self._carry_only(steps), nonzero, with_primals=True)

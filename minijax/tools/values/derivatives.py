@@ -43,9 +43,7 @@ def tangent_operation(function: Function, nonzero: Sequence[bool], with_primals:
 
     def operation(*values: Any) -> tuple[Sequence[Any], tuple[bool, ...]]:
         given = iter(values[n:])
-        tangents = [
-            next(given) if nz else zero_of(get_aval(x)) for x, nz in zip(values[:n], nonzero, strict=True)
-        ]
+        tangents = [next(given) if nz else zero_of(get_aval(x)) for x, nz in zip(values[:n], nonzero, strict=True)]
         outs, found = jvp(function, values[:n], tangents)
         flags = tuple(type(t) is not Zero for t in found)
         moving = [t for t in found if type(t) is not Zero]

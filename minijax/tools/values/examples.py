@@ -161,9 +161,7 @@ class Levels:
         outs, flags, side = self._nested(fun, [x.array for x in values], [x.mapped for x in values], 0)
         return [Stacked(as_array(x), f) for x, f in zip(outs, flags, strict=True)], side
 
-    def staged(
-        self, key: Any, fun: Operation, values: Sequence[Stacked], times: int = 1
-    ) -> tuple[list[Stacked], Any]:
+    def staged(self, key: Any, fun: Operation, values: Sequence[Stacked], times: int = 1) -> tuple[list[Stacked], Any]:
         """``run`` as a NumPy program, made once per ``key`` and value types: for loops.
 
         It runs ``times`` times; a loop with a lot of work is compiled.

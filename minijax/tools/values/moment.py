@@ -713,9 +713,11 @@ class Ledger:
         outermost = {record.at for record in self.recording.jaxprs if record.depth == 1}
         for at, (kind, closed) in self.kept.programs.items():
             given = [v.aval for v in closed.jaxpr.invars]
-            if kind == "staged" and at in outermost and [t.update(weak_type=False) for t in types] == [
-                t.update(weak_type=False) for t in given
-            ]:
+            if (
+                kind == "staged"
+                and at in outermost
+                and [t.update(weak_type=False) for t in types] == [t.update(weak_type=False) for t in given]
+            ):
                 yield closed
 
 
@@ -821,4 +823,3 @@ def ledger(recording: Recording) -> Ledger:
     if found is None:
         found = recording.__dict__["_ledger"] = Ledger(recording)
     return found
-

@@ -234,9 +234,7 @@ class Origins:
         if step.run is None:
             return StepUse(step, made, frozenset(range(len(step.operands))))
         run = step.run
-        needed, parts = slices.look_into(
-            run.primitive, run.params, len(run.operands), made, self.known(run), focus
-        )
+        needed, parts = slices.look_into(run.primitive, run.params, len(run.operands), made, self.known(run), focus)
         return StepUse(step, made, needed, parts)
 
     def known(self, run: RunRecord) -> WhatRan:
