@@ -130,10 +130,11 @@ def test_operands_with_broken_attributes_get_no_note():
         assert not getattr(raised.value, "__notes__", []) and stack_depth() == 0
 
 
-def test_operands_are_named_where_a_mesh_is_set():
-    mesh = minijax.make_mesh((1,), ("x",), axis_types=(minijax.sharding.AxisType.Explicit,))
-    with minijax.set_mesh(mesh), pytest.raises(TypeError, match="Error interpreting argument to add .* at position 1"):
-        lax.add(A, Trap())
+def test_operands_are_named_inside_shard_map():
+    mesh = minijax.make_mesh((1,), ("x",))
+    spec = minijax.sharding.PartitionSpec()
+    with pytest.raises(TypeError, match="Error interpreting argument to add .* at position 1"):
+        minijax.shard_map(lambda x: lax.add(x, Trap()), mesh=mesh, in_specs=spec, out_specs=spec)(A)
 
 
 def test_an_interrupt_while_the_note_is_written_leaves_no_interpreter(monkeypatch):
