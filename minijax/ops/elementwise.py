@@ -194,10 +194,7 @@ transpose_rules[structural.add_any_p] = _sum_transpose(unchanged)
 
 
 div, div_p = binary(
-    "div",
-    NUM,
-    div_numpy,
-    "divide",
+    "div", NUM, div_numpy, "divide",
     [lambda g, ans, x, y: _div(g, y), lambda g, ans, x, y: _mul(_mul(_neg(g), x), integer_pow(y, -2))],
     "The quotient; of integers, rounded towards zero.",
 )
@@ -262,20 +259,12 @@ def complex_extremum_text(ctx: Any, direction: str, x: str, y: str, aval: Shaped
 
 
 max, max_p = binary(
-    "max",
-    ANY,
-    maximum_numpy,
-    _extremum_lower("maximum", "GT"),
-    _extremum_derivatives,
-    "The greater of both; nan if either is.",
+    "max", ANY, maximum_numpy, _extremum_lower("maximum", "GT"),
+    _extremum_derivatives, "The greater of both; nan if either is.",
 )
 min, min_p = binary(
-    "min",
-    ANY,
-    minimum_numpy,
-    _extremum_lower("minimum", "LT"),
-    _extremum_derivatives,
-    "The lesser of both; nan if either is.",
+    "min", ANY, minimum_numpy, _extremum_lower("minimum", "LT"),
+    _extremum_derivatives, "The lesser of both; nan if either is.",
 )
 
 
@@ -289,13 +278,8 @@ def abs_derivative(g: Any, ans: Any, x: Any) -> Any:
 
 
 abs, abs_p = unary(
-    "abs",
-    "ifc",
-    abs_numpy,
-    "abs",
-    abs_derivative,
-    "The absolute value; of complex numbers, as real numbers.",
-    out=dtypes.real_dtype,
+    "abs", "ifc", abs_numpy, "abs",
+    abs_derivative, "The absolute value; of complex numbers, as real numbers.", out=dtypes.real_dtype,
 )
 _abs: Rule = abs_p.bind
 
@@ -449,12 +433,8 @@ pow = binary_function(pow_p, "pow", "``x`` to the power ``y``; ``y`` may be of a
 _pow = pow_p.bind
 
 nextafter, nextafter_p = binary(
-    "nextafter",
-    FLOAT,
-    nextafter_numpy,
-    "chlo.next_after",
-    NO_DERIVATIVE,
-    "The float next to ``x`` in the direction of ``y``.",
+    "nextafter", FLOAT, nextafter_numpy, "chlo.next_after",
+    NO_DERIVATIVE, "The float next to ``x`` in the direction of ``y``."
 )
 
 
@@ -484,13 +464,8 @@ ceil, ceil_p = unary("ceil", FLOAT, np.ceil, "ceil", ZERO, "The least integer no
 round_p = elementwise("round", [FLOAT], _round, _round_lower, ZERO)
 parse_rules[round_p] = lambda params, *types: {"rounding_method": RoundingMethod(params["rounding_method"])}
 is_finite, is_finite_p = unary(
-    "is_finite",
-    FLOAT,
-    np.isfinite,
-    "is_finite",
-    ZERO,
-    "Whether floats are neither infinite nor nan.",
-    out=lambda dtype: np.dtype(bool),
+    "is_finite", FLOAT, np.isfinite, "is_finite",
+    ZERO, "Whether floats are neither infinite nor nan.", out=lambda dtype: np.dtype(bool),
 )
 _floor: Rule = floor_p.bind
 
@@ -514,31 +489,19 @@ def _exp2_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
 
 
 exp2, exp2_p = unary(
-    "exp2",
-    INEXACT,
-    zero_signs(np.exp2, "i"),
-    _exp2_lower,
-    lambda g, ans, x: _mul(_log(const(x, 2)), _mul(g, ans)),
-    "Two to the power ``x``.",
+    "exp2", INEXACT, zero_signs(np.exp2, "i"), _exp2_lower,
+    lambda g, ans, x: _mul(_log(const(x, 2)), _mul(g, ans)), "Two to the power ``x``.",
 )
 log, log_p = unary("log", INEXACT, np.log, "log", lambda g, ans, x: _div(g, x), "The natural logarithm.")
 _log: Rule = log_p.bind
 
 expm1, expm1_p = unary(
-    "expm1",
-    INEXACT,
-    zero_signs(np.expm1, "i", "r"),
-    "exponential_minus_one",
-    lambda g, ans, x: _mul(g, _add(ans, _one(ans))),
-    "``exp(x) - 1``, also for small ``x``.",
+    "expm1", INEXACT, zero_signs(np.expm1, "i", "r"), "exponential_minus_one",
+    lambda g, ans, x: _mul(g, _add(ans, _one(ans))), "``exp(x) - 1``, also for small ``x``.",
 )
 log1p, log1p_p = unary(
-    "log1p",
-    INEXACT,
-    np.log1p,
-    "log_plus_one",
-    lambda g, ans, x: _div(g, _add(x, _one(x))),
-    "``log(1 + x)``, also for small ``x``.",
+    "log1p", INEXACT, np.log1p, "log_plus_one",
+    lambda g, ans, x: _div(g, _add(x, _one(x))), "``log(1 + x)``, also for small ``x``.",
 )
 
 
@@ -552,46 +515,28 @@ def _logistic_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
 
 
 logistic, logistic_p = unary(
-    "logistic",
-    INEXACT,
-    logistic_numpy,
-    _logistic_lower,
+    "logistic", INEXACT, logistic_numpy, _logistic_lower,
     lambda g, ans, x: _mul(g, _mul(ans, _sub(_one(ans), ans))),
     "The logistic function ``1 / (1 + exp(-x))``.",
 )
 tanh, tanh_p = unary(
-    "tanh",
-    INEXACT,
-    zero_signs(np.tanh, "i"),
-    "tanh",
-    lambda g, ans, x: _mul(_add(g, _mul(g, ans)), _sub(_one(x), ans)),
-    "The hyperbolic tangent.",
+    "tanh", INEXACT, zero_signs(np.tanh, "i"), "tanh",
+    lambda g, ans, x: _mul(_add(g, _mul(g, ans)), _sub(_one(x), ans)), "The hyperbolic tangent.",
 )
 sqrt, sqrt_p = unary(
-    "sqrt",
-    INEXACT,
-    zero_signs(np.sqrt, "i"),
-    "sqrt",
-    lambda g, ans, x: _mul(g, _div(const(x, 0.5), ans)),
-    "The square root.",
+    "sqrt", INEXACT, zero_signs(np.sqrt, "i"), "sqrt",
+    lambda g, ans, x: _mul(g, _div(const(x, 0.5), ans)), "The square root."
 )
 
 
 rsqrt, rsqrt_p = unary(
-    "rsqrt",
-    INEXACT,
-    rsqrt_numpy,
-    "rsqrt",
-    lambda g, ans, x: _mul(g, _mul(const(x, -0.5), _div(ans, x))),
-    "One over the square root.",
+    "rsqrt", INEXACT, rsqrt_numpy, "rsqrt",
+    lambda g, ans, x: _mul(g, _mul(const(x, -0.5), _div(ans, x))), "One over the square root.",
 )
 _rsqrt = rsqrt_p.bind
 
 cbrt, cbrt_p = unary(
-    "cbrt",
-    FLOAT,
-    np.cbrt,
-    "cbrt",
+    "cbrt", FLOAT, np.cbrt, "cbrt",
     lambda g, ans, x: _mul(g, _mul(const(x, 1 / 3), integer_pow(ans, -2))),
     "The cube root of real numbers.",
 )
@@ -629,12 +574,8 @@ def _circular_lower(op: str, is_sine: bool) -> Rule:
 
 
 sin, sin_p = unary(
-    "sin",
-    INEXACT,
-    zero_signs(np.sin, "", "r"),
-    _circular_lower("sine", True),
-    lambda g, ans, x: _mul(g, _cos(x)),
-    "The sine.",
+    "sin", INEXACT, zero_signs(np.sin, "", "r"), _circular_lower("sine", True),
+    lambda g, ans, x: _mul(g, _cos(x)), "The sine."
 )
 cos, cos_p = unary(
     "cos", INEXACT, cos_numpy, _circular_lower("cosine", False), lambda g, ans, x: _neg(_mul(g, _sin(x))), "The cosine."
@@ -643,36 +584,20 @@ _sin: Rule = sin_p.bind
 _cos: Rule = cos_p.bind
 
 tan, tan_p = unary(
-    "tan",
-    INEXACT,
-    zero_signs(np.tan, "r"),
-    "tan",
-    lambda g, ans, x: _mul(g, _add(const(x, 1), _square(ans))),
-    "The tangent.",
+    "tan", INEXACT, zero_signs(np.tan, "r"), "tan",
+    lambda g, ans, x: _mul(g, _add(const(x, 1), _square(ans))), "The tangent."
 )
 asin, asin_p = unary(
-    "asin",
-    INEXACT,
-    zero_signs(np.arcsin, "i"),
-    "chlo.asin",
-    lambda g, ans, x: _mul(g, _rsqrt(_sub(const(x, 1), _square(x)))),
-    "The arc sine.",
+    "asin", INEXACT, zero_signs(np.arcsin, "i"), "chlo.asin",
+    lambda g, ans, x: _mul(g, _rsqrt(_sub(const(x, 1), _square(x)))), "The arc sine.",
 )
 acos, acos_p = unary(
-    "acos",
-    INEXACT,
-    zero_signs(np.arccos, "i"),
-    "chlo.acos",
-    lambda g, ans, x: _mul(g, _neg(_rsqrt(_sub(const(x, 1), _square(x))))),
-    "The arc cosine.",
+    "acos", INEXACT, zero_signs(np.arccos, "i"), "chlo.acos",
+    lambda g, ans, x: _mul(g, _neg(_rsqrt(_sub(const(x, 1), _square(x))))), "The arc cosine.",
 )
 atan, atan_p = unary(
-    "atan",
-    INEXACT,
-    atan_numpy,
-    "chlo.atan",
-    lambda g, ans, x: _div(g, _add(const(x, 1), _square(x))),
-    "The arc tangent.",
+    "atan", INEXACT, atan_numpy, "chlo.atan",
+    lambda g, ans, x: _div(g, _add(const(x, 1), _square(x))), "The arc tangent.",
 )
 
 
@@ -693,44 +618,25 @@ atan2, atan2_p = binary(
     "The angle of the point ``(y, x)``; ``x`` is the ordinate.",
 )
 sinh, sinh_p = unary(
-    "sinh",
-    INEXACT,
-    zero_signs(np.sinh, "", "ri"),
-    "chlo.sinh",
-    lambda g, ans, x: _mul(g, _cosh(x)),
-    "The hyperbolic sine.",
+    "sinh", INEXACT, zero_signs(np.sinh, "", "ri"), "chlo.sinh",
+    lambda g, ans, x: _mul(g, _cosh(x)), "The hyperbolic sine.",
 )
 cosh, cosh_p = unary(
-    "cosh",
-    INEXACT,
-    zero_signs(np.cosh, "", "i"),
-    "chlo.cosh",
-    lambda g, ans, x: _mul(g, _sinh(x)),
-    "The hyperbolic cosine.",
+    "cosh", INEXACT, zero_signs(np.cosh, "", "i"), "chlo.cosh",
+    lambda g, ans, x: _mul(g, _sinh(x)), "The hyperbolic cosine."
 )
 _sinh: Rule = sinh_p.bind
 _cosh: Rule = cosh_p.bind
 asinh, asinh_p = unary(
-    "asinh",
-    INEXACT,
-    zero_signs(np.arcsinh, "r"),
-    "chlo.asinh",
-    lambda g, ans, x: _mul(g, _rsqrt(_add(_square(x), _one(x)))),
-    "The inverse hyperbolic sine.",
+    "asinh", INEXACT, zero_signs(np.arcsinh, "r"), "chlo.asinh",
+    lambda g, ans, x: _mul(g, _rsqrt(_add(_square(x), _one(x)))), "The inverse hyperbolic sine.",
 )
 acosh, acosh_p = unary(
-    "acosh",
-    INEXACT,
-    zero_signs(np.arccosh, "i"),
-    "chlo.acosh",
-    lambda g, ans, x: _mul(g, _rsqrt(_sub(_square(x), _one(x)))),
-    "The inverse hyperbolic cosine.",
+    "acosh", INEXACT, zero_signs(np.arccosh, "i"), "chlo.acosh",
+    lambda g, ans, x: _mul(g, _rsqrt(_sub(_square(x), _one(x)))), "The inverse hyperbolic cosine.",
 )
 atanh, atanh_p = unary(
-    "atanh",
-    INEXACT,
-    zero_signs(np.arctanh, "r"),
-    "chlo.atanh",
+    "atanh", INEXACT, zero_signs(np.arctanh, "r"), "chlo.atanh",
     lambda g, ans, x: _mul(integer_pow(_add(_one(x), x), -1), _div(g, _sub(_one(x), x))),
     "The inverse hyperbolic tangent.",
 )
@@ -760,23 +666,13 @@ real, real_p = unary(
     "real", "c", np.real, _generic("stablehlo.real"), None, "The real part of complex numbers.", out=dtypes.real_dtype
 )
 imag, imag_p = unary(
-    "imag",
-    "c",
-    np.imag,
-    _generic("stablehlo.imag"),
-    None,
-    "The imaginary part of complex numbers.",
+    "imag", "c", np.imag, _generic("stablehlo.imag"), None, "The imaginary part of complex numbers.",
     out=dtypes.real_dtype,
 )
 complex, complex_p = binary(
-    "complex",
-    FLOAT,
-    complex_numpy,
-    _generic("stablehlo.complex"),
-    [None, None],
-    "The complex number ``x + iy``, of float32 or float64 parts.",
-    out=complex_dtype_of,
-    check=_complex_check,
+    "complex", FLOAT, complex_numpy, _generic("stablehlo.complex"),
+    [None, None], "The complex number ``x + iy``, of float32 or float64 parts.",
+    out=complex_dtype_of, check=_complex_check,
 )
 _real = real_p.bind
 _imag = imag_p.bind
@@ -801,13 +697,8 @@ def _conj_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, input_dtype: np
 
 
 conj_p = elementwise(
-    "conj",
-    [INEXACT],
-    lambda x, input_dtype: np.conj(x).astype(complex_dtype_of(x.dtype)),
-    _conj_lower,
-    [None],
-    out=complex_dtype_of,
-    check=_complex_check,
+    "conj", [INEXACT], lambda x, input_dtype: np.conj(x).astype(complex_dtype_of(x.dtype)), _conj_lower, [None],
+    out=complex_dtype_of, check=_complex_check,
 )
 
 
@@ -827,12 +718,7 @@ deflinear(conj_p, lambda ct, x, input_dtype: [conj(ct) if dtypes.is_complex(inpu
 
 # ---------------------------------------------------------------------------------------------- comparisons
 def _comparison(
-    name: str,
-    accepts: str,
-    numpy: Any,
-    direction: str,
-    doc: str,
-    primitive: Primitive | None = None,
+    name: str, accepts: str, numpy: Any, direction: str, doc: str, primitive: Primitive | None = None,
     floats: str = "FLOAT",
 ) -> tuple[Binary, Primitive]:
     def compare_lower(ctx: Any, avals: Any, out_avals: Any, x: str, y: str) -> str:
@@ -870,13 +756,8 @@ _eq_to, eq_to_p = _comparison("eq_to", ORDERED, in_total_order(np.equal), "EQ", 
 
 # ---------------------------------------------------------------------------------------------- bits
 bitwise_not, not_p = unary(
-    "not",
-    BOOL_OR_INT,
-    np.invert,
-    "not",
-    ZERO,
-    "The complement of integers' bits; logical not of booleans.",
-    function="bitwise_not",
+    "not", BOOL_OR_INT, np.invert, "not",
+    ZERO, "The complement of integers' bits; logical not of booleans.", function="bitwise_not",
 )
 bitwise_and, and_p = binary(
     "and", BOOL_OR_INT, np.bitwise_and, "and", ZERO, "The bitwise (for booleans, logical) and.", function="bitwise_and"
@@ -885,13 +766,8 @@ bitwise_or, or_p = binary(
     "or", BOOL_OR_INT, np.bitwise_or, "or", ZERO, "The bitwise (for booleans, logical) or.", function="bitwise_or"
 )
 bitwise_xor, xor_p = binary(
-    "xor",
-    BOOL_OR_INT,
-    np.bitwise_xor,
-    "xor",
-    ZERO,
-    "The bitwise (for booleans, logical) exclusive or.",
-    function="bitwise_xor",
+    "xor", BOOL_OR_INT, np.bitwise_xor, "xor",
+    ZERO, "The bitwise (for booleans, logical) exclusive or.", function="bitwise_xor",
 )
 
 
@@ -899,20 +775,12 @@ shift_left, shift_left_p = binary(
     "shift_left", INT, shift_left_numpy, "shift_left", ZERO, "``x`` shifted left by ``y`` bits."
 )
 shift_right_arithmetic, shift_right_arithmetic_p = binary(
-    "shift_right_arithmetic",
-    INT,
-    shift_right_arithmetic_numpy,
-    "shift_right_arithmetic",
-    ZERO,
-    "``x`` shifted right by ``y`` bits, keeping its sign.",
+    "shift_right_arithmetic", INT, shift_right_arithmetic_numpy, "shift_right_arithmetic",
+    ZERO, "``x`` shifted right by ``y`` bits, keeping its sign.",
 )
 shift_right_logical, shift_right_logical_p = binary(
-    "shift_right_logical",
-    INT,
-    shift_right_logical_numpy,
-    "shift_right_logical",
-    ZERO,
-    "``x`` shifted right by ``y`` bits, zeros coming in.",
+    "shift_right_logical", INT, shift_right_logical_numpy, "shift_right_logical",
+    ZERO, "``x`` shifted right by ``y`` bits, zeros coming in.",
 )
 population_count, population_count_p = unary(
     "population_count", INT, population_count_numpy, "popcnt", NO_DERIVATIVE, "The number of bits set in integers."
@@ -924,58 +792,39 @@ clz, clz_p = unary(
 
 # ---------------------------------------------------------------------------------------------- special functions
 lgamma, lgamma_p = unary(
-    "lgamma",
-    FLOAT,
-    lgamma_numpy,
-    "chlo.lgamma",
+    "lgamma", FLOAT, lgamma_numpy, "chlo.lgamma",
     lambda g, ans, x: _mul(g, _digamma(x)),
     "The logarithm of the absolute value of the gamma function.",
 )
 digamma, digamma_p = unary(
-    "digamma",
-    FLOAT,
-    digamma_numpy,
-    "chlo.digamma",
+    "digamma", FLOAT, digamma_numpy, "chlo.digamma",
     lambda g, ans, x: _mul(g, _polygamma(const(x, 1), x)),
     "The logarithmic derivative of the gamma function.",
 )
-
 
 def _polygamma_by_order(g: Any, ans: Any, m: Any, x: Any) -> Any:
     raise ValueError("polygamma gradient with respect to m is not supported. Pass m as a constant.")
 
 
 polygamma, polygamma_p = binary(
-    "polygamma",
-    FLOAT,
-    polygamma_numpy,
-    "chlo.polygamma",
+    "polygamma", FLOAT, polygamma_numpy, "chlo.polygamma",
     [_polygamma_by_order, lambda g, ans, m, x: _mul(*alike(g, _polygamma(_add(m, const(m, 1)), x)))],
     "The derivative of order ``x`` of the digamma function, at ``y``.",
 )
 _digamma: Rule = digamma_p.bind
 _polygamma: Rule = polygamma_p.bind
 erf, erf_p = unary(
-    "erf",
-    FLOAT,
-    scipy_special("erf"),
-    "chlo.erf",
+    "erf", FLOAT, scipy_special("erf"), "chlo.erf",
     lambda g, ans, x: _mul(const(x, 2.0 / float(np.sqrt(np.pi))), _mul(g, _exp(_neg(_square(x))))),
     "The error function.",
 )
 erfc, erfc_p = unary(
-    "erfc",
-    FLOAT,
-    scipy_special("erfc"),
-    "chlo.erfc",
+    "erfc", FLOAT, scipy_special("erfc"), "chlo.erfc",
     lambda g, ans, x: _mul(const(x, -2.0 / float(np.sqrt(np.pi))), _mul(g, _exp(_neg(_square(x))))),
     "One minus the error function, also where that is tiny.",
 )
 erf_inv, erf_inv_p = unary(
-    "erf_inv",
-    FLOAT,
-    erf_inv_numpy,
-    "chlo.erf_inv",
+    "erf_inv", FLOAT, erf_inv_numpy, "chlo.erf_inv",
     lambda g, ans, x: _mul(const(x, float(np.sqrt(np.pi)) / 2.0), _mul(g, _exp(_square(ans)))),
     "The inverse of the error function.",
 )
