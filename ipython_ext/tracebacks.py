@@ -42,7 +42,7 @@ class Tracebacks:
         self.shell = shell
         self.all_frames = all_frames
         self.rename = rename
-        # IPython has only one handler: an earlier one of the user's still runs first
+        # IPython keeps only one handler. A handler that the user set earlier still runs first
         self.before = (shell.custom_exceptions, shell.CustomTB)
         self.kinds = (Exception, KeyboardInterrupt)
 

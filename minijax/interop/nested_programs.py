@@ -150,7 +150,7 @@ def import_checkpoint(eqn: Any, site: Site) -> Equations:
 
 
 def policy_of(theirs: Any) -> Any:
-    """Convert JAX's checkpoint policy: by name if it is JAX's own, else as a wrapper of the user's."""
+    """Convert JAX's checkpoint policy: by name if it is JAX's own, else by wrapping the user's function."""
     if theirs is None:
         return None
     ours = getattr(ad_checkpoint, type(theirs).__name__, None)

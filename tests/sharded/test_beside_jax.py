@@ -16,7 +16,7 @@ def test_programs_of_sharded_arrays_are_converted_and_parsed() -> None:
     found = printed("-m", "tests.sharded.carried", quickly=True)
     assert found
     for differing in found.values():
-        differing.pop("text", None)  # tests.oracle.texts compares texts; this test compares conversions
+        differing.pop("text", None)  # the matrix compares texts; this test compares conversions
     assert {name: differing for name, differing in found.items() if differing} == {}
 
 
