@@ -36,9 +36,9 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitAnd: ast.BitOr,
     ast.BitOr: ast.BitAnd,
 }
-# No result of a program depends on these.
+# Keyword arguments that change no result of a program.
 SILENT_KEYWORDS = {"strict", "maxsize", "stacklevel", "frozen", "slots"}
-# Exchanging the arguments of these fails at once, which says nothing about the tests.
+# Calls of these functions fail immediately when their arguments are exchanged. That does not test the tests.
 FIXED_ORDER = {"isinstance", "issubclass", "getattr", "hasattr", "setattr", "map", "filter", "cast", "TypeVar"}
 
 
@@ -57,7 +57,7 @@ class Mutant:
         return f"{self.old}  ->  {self.new}"
 
     def applied(self, text: str) -> str:
-        """The file's ``text`` with this change."""
+        """The file's ``text`` with this change made."""
         whole = text.encode()
         return (whole[: self.start] + self.code.encode() + whole[self.end :]).decode()
 
@@ -119,7 +119,7 @@ def is_left_out(node: ast.AST, name: str) -> bool:
 
 
 def is_text(node: ast.AST) -> bool:
-    """Whether a node is a string: before Python 3.12 the parts of an f-string have no positions."""
+    """Whether a node holds text: an f-string, a docstring, ``__all__``, a pattern, or the arguments of an error."""
     match node:
         case ast.JoinedStr() | ast.Expr(value=ast.Constant()):
             return True

@@ -18,7 +18,8 @@ COMPILED_QUICKLY = (
 def printed(*arguments: str, devices: int = 8, quickly: bool = False) -> Any:
     """The JSON printed by ``python ARGUMENTS`` in a process with ``devices`` CPU devices and a limit of ten minutes.
 
-    ``quickly`` compiles its programs with those flags. If it fails, AssertionError shows the end of its output.
+    ``quickly`` compiles its programs with the flags above. If the process fails, AssertionError shows the end of its
+    output.
     """
     flags = {"XLA_FLAGS": COMPILED_QUICKLY} if quickly else {}
     done = subprocess.run(

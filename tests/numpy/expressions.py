@@ -54,7 +54,7 @@ def operands() -> dict[str, np.ndarray]:
     }
 
 
-# Indices that are constants of the program.
+# Arrays that index expressions use. They stay NumPy arrays, so a program has them as constants.
 MASK = np.array([True, False, True])
 CONSTANTS = {"np": np, "MASK": MASK, "MASKS": np.arange(12).reshape(3, 4) % 3 == 0, "TWO": np.int32([[0, 2], [1, -3]])}
 
@@ -69,7 +69,7 @@ def expressions() -> list[str]:
 
 
 def calls() -> list[str]:
-    """Calls of each function of ``minijax.numpy.ufuncs``, in and out of its domain; bitwise ones at integers."""
+    """Calls of each function of ``minijax.numpy.ufuncs``. Arguments may lie outside its domain; bits need integers."""
     found = []
     for name in ufuncs.__all__:
         bits = "bitwise" in name or "shift" in name or name == "invert"
@@ -79,7 +79,7 @@ def calls() -> list[str]:
 
 
 def evaluate(expression: str, library: Any, arrays: dict[str, Any]) -> Any:
-    """The value of ``expression`` with ``library``'s ``numpy`` and ``nn``, and the arrays."""
+    """The value of ``expression`` for ``library``'s ``numpy`` and ``nn`` and these ``arrays``."""
     return eval(expression, {"jnp": library.numpy, "nn": library.nn, **CONSTANTS, **arrays})
 
 

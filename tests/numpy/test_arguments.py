@@ -34,20 +34,20 @@ for name in ("numpy", "nn", "lax"):
 
 
 class OnlyArray:
-    """Only NumPy can convert it."""
+    """An object that only ``__array__`` converts to an array."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.arange(3, dtype=np.float32)
 
 
 class WithAval:
-    """Has an attribute of arrays and tracers, but is neither."""
+    """An object with the attribute ``aval`` that is neither an array nor a tracer."""
 
     aval = 5
 
 
 class Subclass(np.ndarray):
-    """A NumPy array of another class."""
+    """A subclass of NumPy's array."""
 
 
 class Number(enum.IntEnum):
@@ -60,7 +60,7 @@ def read_only() -> np.ndarray:
     return out
 
 
-# The arrays of the entry points, besides their argument.
+# The arrays that entries use besides ``a``, the argument under test.
 ARRAYS = {
     "F": np.array([0.5, -2.0, 1.25], np.float32),
     "I": np.array([3, -4, 7], np.int32),
@@ -69,7 +69,7 @@ ARRAYS = {
     "C": np.array([1 + 2j, -0.5 - 1j, 0.25j], np.complex64),
 }
 
-# Created again for each test: JAX caches the type of a NumPy array across modes.
+# Functions, so that each test creates its own arrays: JAX caches the type of a NumPy array across modes.
 KINDS: dict[str, Callable[[], Any]] = {
     "not contiguous": lambda: np.arange(6.0)[::2],
     "reversed": lambda: np.arange(3)[::-1],
@@ -121,19 +121,19 @@ KINDS: dict[str, Callable[[], Any]] = {
 
 ENTRIES = (Path(__file__).parent / "arguments.txt").read_text(encoding="utf-8")
 
-# (entry, kind) -> (JAX's result, minijax's result), where they differ.
+# (entry, kind) -> (JAX's result, minijax's result), only where the results differ.
 Deviations = dict[tuple[str, str], tuple[str, str]]
 
 
 def each(kinds: str, found: str, theirs: str, ours: str) -> Deviations:
-    """``theirs`` and ``ours`` for each of these entries and kinds."""
+    """The results ``theirs`` (JAX's) and ``ours`` for each of these entries and kinds."""
     return {(entry, kind): (theirs, ours) for entry in entries(found) for kind in kinds.split(" | ")}
 
 
 def deviations() -> Deviations:
-    """The differences between minijax and JAX, by reason."""
+    """The accepted differences between minijax and JAX, grouped by reason."""
     return {
-        # both raise, but from different checks
+        # both raise, but different checks fail
         **each("longdouble scalar | timedelta", "jnp.add(a, 1) | jnp.where(True, a, 0) | F + a | a + F | F * a | F == a"
                " | F < a | jnp.clip(F, a) | jnp.outer(F, a)", "ValueError", "TypeError"),
         **each("timedelta", "jnp.sum(a)", "ValueError", "TypeError"),
@@ -142,14 +142,14 @@ def deviations() -> Deviations:
         **each("None", "lax.convert_element_type(a, 'float32') | lax.full((2,), a)", "ValueError", "TypeError"),
         **each("no dimension | integer of no dimension | NumPy bool | JAX's weak scalar",
                "lax.scan(lambda c, x: (c, x), 0.0, a)", "IndexError", "ValueError"),
-        # JAX silently drops the mask
+        # JAX silently drops the mask; minijax raises
         **each("masked", "jnp.asarray([a])", "FLOAT[1, 3]", "ValueError"),
         **each("masked", "jnp.array([a, a])", "FLOAT[2, 3]", "ValueError"),
-        # JAX raises when it compiles
+        # JAX raises only when it compiles
         **each("complex", "jnp.argmax(a)", "INT[]", "TypeError"),
-        # JAX keeps the rank of a matrix, which cannot have another; minijax converts it to an array first
+        # JAX calls the matrix's own ``reshape``, which keeps two axes; minijax converts it to an array first
         **each("matrix", "jnp.reshape(a, (-1,))", "FLOAT[1, 4]", "FLOAT[4]"),
-        # JAX fails on an assertion
+        # JAX fails with an AssertionError
         **each("NumPy bool", "F[a]", "AssertionError", "float32[1, 3]"),
     }  # fmt: skip
 
@@ -164,14 +164,14 @@ def namespace(ns: Any, **more: Any) -> dict[str, Any]:
 
 
 def error_kind(error: Exception) -> str:
-    """The most specific public type: a builtin exception or one of ``jax.errors``."""
+    """The name of the error's most specific public class: a builtin exception or one of ``jax.errors``."""
     return next(
         cls.__name__ for cls in type(error).__mro__ if cls.__module__ == "builtins" or hasattr(jax.errors, cls.__name__)
     )
 
 
 def outcome(run: Callable[[], Any], leaves: Callable[[Any], list[Any]]) -> str:
-    """The types of the results, or of the error."""
+    """The types of the results, or the name of the error's class."""
     try:
         out = leaves(run())
     except Exception as error:
@@ -193,7 +193,9 @@ def evaluated(entry: str, names: dict[str, Any]) -> str:
 
 
 def differences(answers: dict[tuple[str, str], tuple[str, ...]], known: Deviations, mode: str) -> Iterator[str]:
-    """One line for each entry where the results (JAX's, minijax's) are not those of the table."""
+    """One line for each entry whose results differ from those of JAX, or from those in ``known`` if it has the
+    entry.
+    """
     for (entry, kind), (theirs, *ours) in answers.items():
         wanted = known.get((entry, kind), (theirs, theirs))
         wanted = [text.replace("FLOAT", f"float{mode}").replace("INT", f"int{mode}") for text in wanted]
@@ -211,7 +213,7 @@ def quiet() -> Iterator[None]:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_argument(kind: str, mode: str) -> None:
-    """Accepted with the same types and values, or refused with the same type of error."""
+    """Both libraries accept it with the same types and values, or raise the same class of error."""
     names = {"a": KINDS[kind]()}
     with x64_mode(mode):
         answers = {
@@ -234,19 +236,19 @@ def test_a_masked_scalar_is_refused() -> None:
         minijax.numpy.array(np.ma.masked_array(1.0, True))
 
 
-# Expressions with Python integers: each takes every value, directly and under vmap and jvp of its arrays.
+# Expressions with a Python integer ``n``. Each is tested with every value of ``INTEGERS``, also under vmap and jvp.
 OF_INTEGERS = (Path(__file__).parent / "integers.txt").read_text(encoding="utf-8")
-# JAX silently wraps a large integer to the range of its type: the wrong element, or a wrong number.
+# JAX silently wraps a large integer to the range of its type, and so uses a wrong element or a wrong number.
 WRAPS_IN_JAX = ("jnp.power(n, 2)", "I.at[n].set(1)", "I.at[n].get(mode='clip')", "I.sum(initial=n)")
 INTEGERS = (2**31, -(2**31) - 1, 2**40, 300, -1, 2**63, 10**400)
-# JAX adds the size to a negative index in an array first, which brings it in range.
+# JAX adds the size of the axis to a negative index in an array before it checks, so this index is in range.
 BY_THE_WAY: Deviations = {
     ("jnp.ones((2, 3))[n, [0]]", str(-(2**31) - 1)): ("FLOAT[1]", "OverflowError"),
 }
 
 
 def batched(ns: Any, entry: str, n: int) -> str:
-    """Under vmap of the arrays, if every entry has one."""
+    """The outcome of the expression under a vmap that maps all arrays."""
     space = namespace(ns, n=n)
     arrays = {name: ns.numpy.stack([space[name]] * 2) for name in ARRAYS}
     program = ns.vmap(lambda given: eval(entry, {**space, **given}))
@@ -254,7 +256,7 @@ def batched(ns: Any, entry: str, n: int) -> str:
 
 
 def differentiated(ns: Any, entry: str, n: int) -> str:
-    """Under jvp of the float array."""
+    """The outcome of the expression under a jvp with respect to the float array ``F``."""
     space = namespace(ns, n=n)
     program = lambda f: ns.jvp(lambda f: eval(entry, {**space, "F": f}), (f,), (f,))  # noqa: E731
     return outcome(lambda: ns.eval_shape(program, space["F"]), ns.tree_util.tree_leaves)
@@ -263,7 +265,7 @@ def differentiated(ns: Any, entry: str, n: int) -> str:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("n", INTEGERS, ids=lambda n: str(n)[:22])
 def test_integers_of_any_size(n: int, mode: str) -> None:
-    """An integer that its type cannot hold is an OverflowError where JAX raises one."""
+    """If an integer does not fit its type, minijax raises an OverflowError wherever JAX does."""
     names = {"n": n}
     with x64_mode(mode):
         answers: dict[tuple[str, str], tuple[str, ...]] = {
@@ -286,14 +288,14 @@ def test_integers_that_jax_wraps() -> None:
         assert {staged(minijax, entry, {"n": 2**40}), evaluated(entry, {"n": 2**40})} == {"OverflowError"}, entry
 
 
-# these use only types, or return the argument
+# these expressions use only the type of ``a``, or return ``a`` itself
 ASKS_FOR_NO_VALUE = """
 jnp.full(3, a) | jnp.zeros_like(a) | jnp.full_like(a, 2) | F == a | F[a] | lax.cond(True, lambda x: x, lambda x: x, a)
 """
 
 
 def test_a_type_is_no_value() -> None:
-    """TypeError for computing with a ``ShapeDtypeStruct``, evaluated and compiled, as in JAX."""
+    """As in JAX, computing with a ``ShapeDtypeStruct`` raises a TypeError, evaluated and compiled."""
     names = {"a": minijax.ShapeDtypeStruct((3,), np.float32)}
     for entry in [e for e in entries(ENTRIES) if e not in entries(ASKS_FOR_NO_VALUE)]:
         space = namespace(minijax, **names)

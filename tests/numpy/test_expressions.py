@@ -17,14 +17,14 @@ from .expressions import evaluate, expressions, names_in, operands
 
 importlib.import_module("minijax.nn")
 
-# XLA's older emitter is quicker, but has no fusions of complex numbers.
+# XLA's older emitter compiles faster, but cannot fuse operations on complex numbers.
 OPTIONS = {**QUICKLY, "xla_cpu_use_fusion_emitters": True}
 COMPLEX = {e for e in expressions() if "c" in names_in(e) or any(word in e for word in ("complex", "fft", "1j"))}
 
 
 @cache
 def expected(mode: str) -> dict[str, Any]:
-    """JAX's values of all expressions: two programs, because compiling dominates."""
+    """JAX's values of all expressions, from only two programs, because compiling takes most of the time."""
     answers: dict[str, Any] = {}
     with x64_mode(mode):
         for chosen, options in ((set(expressions()) - COMPLEX, QUICKLY), (COMPLEX, OPTIONS)):
@@ -43,12 +43,12 @@ def arguments(mode: str) -> dict[str, Any]:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("expression", expressions())
 def test_value(expression: str, mode: str) -> None:
-    """The evaluated result has JAX's dtype and weak type."""
+    """The evaluated result has JAX's value, dtype and weak type."""
     with x64_mode(mode):
         assert_same(evaluate(expression, minijax, arguments(mode)), expected(mode)[expression])
 
 
-# JAX's program has unused equations, or another order.
+# JAX's programs for these have unused equations, or equations in another order.
 OTHER_TEXTS = ("x ** i", "x.clip(-1.0, 1.0)", "jnp.isinf(c)", "jnp.power(x, i[0])")
 BRANCH_FOR_TPU = ("jnp.diag(k)",)
 
@@ -56,7 +56,7 @@ BRANCH_FOR_TPU = ("jnp.diag(k)",)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("expression", [e for e in expressions() if e not in BRANCH_FOR_TPU])
 def test_jaxpr(expression: str, mode: str) -> None:
-    """Prints as JAX's; otherwise the same live equations, with JAX's internal jits inlined."""
+    """The jaxpr prints as JAX's. Those in ``OTHER_TEXTS`` have the same live equations, with JAX's jits inlined."""
     arrays = {name: operands()[name] for name in names_in(expression)}
     with x64_mode(mode):
         ours, theirs = (
@@ -72,7 +72,7 @@ def test_jaxpr(expression: str, mode: str) -> None:
 @pytest.mark.parametrize("trim", ["fb", "F", "b", ""])
 @pytest.mark.parametrize("axis", [None, 0, -1, (0, 1)])
 def test_trim_zeros(trim: str, axis: Any) -> None:
-    """The value of x decides the result's shape, so this is neither staged nor in the table."""
+    """The shape of the result depends on the value of x, so the table, which stages programs, has no row for this."""
 
     def trimmed(library: Any, x: Any) -> Any:
         return library.value_and_grad(lambda x: (library.numpy.trim_zeros(x, trim, axis) ** 2).sum())(x)

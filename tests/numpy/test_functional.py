@@ -21,7 +21,8 @@ TREE = {"a": X, "b": np.ones(2, np.int32), "c": 1.0}
 
 
 def outcome(text: str, mine: bool) -> tuple[str, str]:
-    """The result or error of an expression of numpy ``n``, flatten_util ``u``, ``x`` and ``tree``."""
+    """(class name, message) of the error, or ('', result), of an expression of ``n`` (numpy), ``u`` (flatten_util),
+    ``x`` and ``tree``."""
     scope = {"n": jnp if mine else rnp, "u": flatten_util if mine else theirs_flatten, "x": X, "tree": TREE, "np": np}
     try:
         found = eval(text, scope)

@@ -44,7 +44,7 @@ def test_an_abstract_tracer_is_no_python_value(name: str) -> None:
 
 
 def test_a_tracer_over_a_concrete_value_converts() -> None:
-    """In the derivative of an eager function, Python may branch on values, as in JAX."""
+    """While ``grad`` of an eager function runs, Python may branch on values, as in JAX."""
 
     def f(x: Any) -> Any:
         assert int(x) == 2 and bool(x > 1)
@@ -143,11 +143,11 @@ def test_strict_promotion(case: str) -> None:
         try:
             found = PROMOTED[case](ns)
         except ValueError as error:
-            what, _, _ = str(error).partition("=strict")  # the order of the types may vary
+            what, _, _ = str(error).partition("=strict")  # the types may be listed in another order
             return type(error).__name__, sorted(re.findall(r"\w+", what))
         return str(getattr(found, "dtype", found)), np.asarray(getattr(found, "dtype", None) and found).tolist()
 
-    usual = outcome(minijax)  # the cached lenient result must not serve the strict call
+    usual = outcome(minijax)  # a strict call must not get the result that this call caches
     assert usual == outcome(jax)
     with minijax.numpy_dtype_promotion("strict"), jax.numpy_dtype_promotion("strict"):
         assert outcome(minijax) == outcome(jax)

@@ -1,9 +1,9 @@
 """Calls of the non-elementwise primitives of ``ops``: the lines of ``rows.txt``, as rows.
 
-A line is an expression of ``lax``, ``jnp``, ``np``, the functions ``named`` and arrays. ``{a|b}`` stands for each of
-the texts, ``{*}`` for each dtype of ``EVERY``, ``\\1`` for the choice of the first braces. A name like ``f32_2_3`` is
-an array of this dtype and shape; with ``y`` it is reversed, with ``z`` doubled; others are in ``ARRAYS``. A line that
-ends in ``!d`` is not differentiated; one that ends in ``!v`` is not vmapped.
+A line is an expression of ``lax``, ``jnp``, ``np``, the functions ``named`` and arrays. ``{a|b}`` makes one row for
+each of the texts, ``{*}`` one for each dtype of ``EVERY``; ``\\1`` repeats the text chosen for the first braces. The
+name ``f32_2_3`` is a float32 array of shape (2, 3); with ``y`` behind it the array is reversed, with ``z`` doubled.
+``ARRAYS`` has the other names. A line that ends in ``!d`` is not differentiated; one with ``!v`` is not vmapped.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ ARRAY = re.compile(rf"(?<![\w.'])(?:({'|'.join(DTYPES)})((?:_\d+)*)([yz]?)|{'|'.
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """``function(ns, *args)``, and whether to differentiate and vmap it."""
+    """``function(ns, *args)``. ``derivative``, ``vmap``: whether to test its derivatives and its vmaps."""
 
     name: str
     function: Callable[..., Any]
@@ -74,7 +74,7 @@ class Row:
 
 
 def values(*shape: int, dtype: Any = np.float32) -> np.ndarray:
-    """Irregular values, of either sign where the dtype has them, small enough for every dtype."""
+    """Irregular values, positive and negative if the dtype allows, small enough for every dtype."""
     size = int(np.prod(shape))
     if np.dtype(dtype) == bool:
         return (np.arange(size) * 5 % 3 == 0).reshape(shape)
@@ -88,17 +88,17 @@ def values(*shape: int, dtype: Any = np.float32) -> np.ndarray:
 
 
 def is_float(x: Any) -> bool:
-    """Whether ``x`` is differentiated."""
+    """Whether ``x`` is a floating point array, which is differentiated."""
     return np.asarray(x).dtype.kind == "f" or np.asarray(x).dtype == bfloat16
 
 
 def cotangent(x: Any) -> np.ndarray:
-    """A cotangent of the type of the result ``x``."""
+    """A cotangent of the same type as the result ``x``."""
     return values(*x.shape, dtype=x.dtype)
 
 
 def array(found: re.Match[str]) -> Any:
-    """The array for a name."""
+    """The array that a name in an expression stands for."""
     dtype, shape, how = found.groups()
     if dtype is None:
         return ARRAYS[found[0]]
@@ -107,7 +107,7 @@ def array(found: re.Match[str]) -> Any:
 
 
 def named(ns: Any) -> dict[str, Any]:
-    """The names that an expression uses, except arrays."""
+    """The names that expressions use, except arrays, with their values."""
     lax = ns.lax
 
     def gather(x: Any, i: Any, sizes: Any, *numbers: Any, mode: str = "fill", **options: Any) -> Any:
@@ -132,7 +132,7 @@ def named(ns: Any) -> dict[str, Any]:
 
 
 def expressions(path: Path = Path(__file__).parent / "rows.txt") -> Iterator[tuple[str, str]]:
-    """The expressions of each line of a file, with their marks."""
+    """(expression, marks) of each line of a file, with its braces expanded."""
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             continue
@@ -156,13 +156,13 @@ ROWS = {expression: row(expression, marks) for expression, marks in expressions(
 
 
 def batched(x: Any, axis: int) -> np.ndarray:
-    """``BATCH`` variations of ``x`` side by side along ``axis``."""
+    """``BATCH`` variations of ``x``, stacked along the new ``axis``."""
     x = np.asarray(x)
     return np.stack([x, np.roll(x, 1)], axis) if x.size > 1 else np.stack([x, x], axis)
 
 
 def mappings(row: Row) -> Iterator[tuple[Any, ...]]:
-    """The ``in_axes`` to try: all first axes, each operand alone, and last axes with first ones."""
+    """The ``in_axes`` to try: axis 0 of all operands, of each operand alone, of all others; last axes mixed with 0."""
     n = len(row.args)
     yield (0,) * n
     if any(np.asarray(x).dtype not in (np.float32, np.int32, bool) for x in row.args):

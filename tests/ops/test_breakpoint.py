@@ -18,7 +18,7 @@ Type = Callable[..., None]
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch) -> Type:
-    """Lines to type; after the last one the terminal ends."""
+    """A function that sets the lines to type. After the last line the prompt reads the end of the input."""
     lines: list[str] = []
 
     def read(prompt: str) -> str:
@@ -51,7 +51,7 @@ def outer(x, extra=None):
 @pytest.mark.parametrize("transform", [lambda f: f, minijax.jit], ids=["eager", "jit"])
 def test_the_prompt_has_the_values_of_the_run(transform: Any, typed: Type, capsys: Any) -> None:
     function = transform(outer)
-    function(2.0)  # another run: the earlier values are deleted
+    function(2.0)  # the values of this run must not be shown at the next breakpoint
     capsys.readouterr()
     typed("w", "p z", "k", "v = w + 1", "p v", "u", "a", "p nothing", "u", "d", "pp [y]", "l", "h", "c")
     expected = np.sin(np.float32(1)) * 2 + 1
@@ -71,7 +71,7 @@ def test_the_prompt_has_the_values_of_the_run(transform: Any, typed: Type, capsy
 
 
 def test_lines_see_and_change_the_names_of_the_frame(typed: Type, capsys: Any, monkeypatch: Any) -> None:
-    """Also inside functions, and where a global has the same name."""
+    """A line may use a name of the frame inside a comprehension or function, even if a global has the same name."""
     monkeypatch.setitem(globals(), "k", "the global one")
     typed("[k for _ in range(2)]", "p [k * t for t in (3, 4)]", "k = 7", "k", "def g(t): return t * k", "g(2)", "c")
     inner(1.0, 2.0)
@@ -141,7 +141,7 @@ def test_in_ipython_its_commands_run_in_the_frame(typed: Type, capsys: Any) -> N
 
 
 def test_a_variable_that_holds_itself_is_shown_whole():
-    from minijax.api import breakpoints  # the tests above check line numbers
+    from minijax.api import breakpoints  # imported here, because the tests above check line numbers
 
     itself: list[object] = []
     itself.append(itself)

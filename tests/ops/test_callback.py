@@ -62,7 +62,7 @@ def test_vmap_methods_are_jaxs(method: str) -> None:
         out = wrap(ns.vmap(f, in_axes=(0, None)))(np.ones((2, 3), np.float32), np.float32(2.0))
         return np.asarray(out), sorted(set(seen))
 
-    if method == "legacy_vectorized":  # the unmapped operand stays unbatched
+    if method == "legacy_vectorized":  # an operand that is not mapped keeps its shape
         expected = run(jax, lambda f: f)
         assert str(run(minijax, lambda f: f)) == str(expected)
         return
@@ -114,14 +114,14 @@ def test_errors_and_interrupts_in_callbacks_are_raised_once(
 
     f = wrap(f)
     x = make(1.0)
-    for _ in range(3):  # the third call of a jitted function takes the shortest path
+    for _ in range(3):  # from its third call on, a jitted function takes the shortest path
         np.asarray(f(x))
     expected = minijax.errors.JaxRuntimeError if error is OSError else error
     with pytest.raises(expected, match="mine"):
         np.asarray(f(x))
     assert len(calls) == 4
     calls.clear()
-    assert float(f(x)) == float(x) + (kind == "debug")  # the session goes on
+    assert float(f(x)) == float(x) + (kind == "debug")  # later calls work again
 
 
 def test_results_of_an_interrupted_program_raise() -> None:
@@ -200,7 +200,7 @@ def test_print_happens_before_the_call_returns(capfd: Any) -> None:
 
     only_an_effect(5.0)
     assert capfd.readouterr().out == "5.0\n"
-    only_an_effect(6.0)  # the cached program
+    only_an_effect(6.0)  # this call runs the cached program
     assert capfd.readouterr().out == "6.0\n"
 
 
@@ -227,7 +227,7 @@ def test_callbacks_may_use_minijax_and_take_strings() -> None:
     seen: list[Any] = []
 
     def host(x: Any, label: str, *, unit: str) -> None:
-        seen.append((label, float(jnp.sin(x)), unit))  # evaluated, even if it runs while a jit is being staged
+        seen.append((label, float(jnp.sin(x)), unit))  # sin is evaluated even while a jit is staged
 
     minijax.jit(lambda x: debug.callback(host, x, "first", unit="m"))(0.0)
     debug.callback(host, 0.0, "second", unit="s")

@@ -33,7 +33,7 @@ def name_of(ns: Any) -> Any:
 
 
 def policy_of(ns: Any, policy: Any) -> Any:
-    """A policy by name, or ``(name, *arguments)``."""
+    """The policy for a name or for ``(name, *arguments)``; None and functions are returned unchanged."""
     if isinstance(policy, tuple):
         return getattr(ns.checkpoint_policies, policy[0])(*policy[1:])
     return policy if policy is None or callable(policy) else getattr(ns.checkpoint_policies, policy)
@@ -149,7 +149,7 @@ def barrier(ns: Any, x: Any, y: Any) -> Any:
     return (a * b["y"]).sum()
 
 
-# JAX keeps a call for the known part of a jit or scan, even if it only forwards inputs or is empty.
+# In these JAX keeps a call for the known part of a jit or scan, even if the call only forwards inputs or is empty.
 OTHER = {"result_of_jit_used_again", "forwards_and_repeats", "integers_and_booleans", "of_cond"}
 OTHER.add("of_scan_that_saves_a_name")
 REVERSE = ("grad", "vmap_of_grad", "grad_of_vmap", "grad_of_grad", "jvp_of_grad")
@@ -161,7 +161,7 @@ def test_same_values(name: str) -> None:
     check_values(CASES[name])
 
 
-# in JAX the inner call returns the residual that it receives
+# "nested_with_policies" is left out: in JAX its inner call returns a residual that the call itself receives
 @pytest.mark.parametrize("name", sorted(CASES.keys() - {"nested_with_policies"}))
 def test_same_programs(name: str) -> None:
     check_programs(CASES[name], other=REVERSE if name in OTHER else ())
@@ -193,12 +193,12 @@ def test_the_backward_pass_recomputes() -> None:
     plain = minijax.make_jaxpr(minijax.grad(sines))(1.0).jaxpr
     again = minijax.make_jaxpr(minijax.grad(minijax.checkpoint(sines)))(1.0).jaxpr
     assert (count(plain, "sin"), count(plain, "cos")) == (3, 3)
-    # the forward pass computes only the sines; the backward pass computes two of them again, and the cosines
+    # the forward pass computes the three sines; the backward pass computes two of them again, and the three cosines
     (backward,) = remat_eqns(minijax.checkpoint(sines), 1.0)
     inside = backward.params["jaxpr"].jaxpr
     assert (count(inside, "sin"), count(inside, "cos")) == (2, 3)
     assert (count(again, "sin"), count(again, "cos")) == (5, 3)
-    # its operands are the arguments and the cotangent: nothing else was saved
+    # the operands of the backward pass are the argument and the cotangent, so nothing else was saved
     assert len(backward.invars) == 2 and backward.params["differentiated"] is True
 
 
@@ -267,7 +267,7 @@ def test_a_barrier_only_around_the_operands_asked_for() -> None:
 
 
 def temporaries(ns: Any, wrap: Any, length: int) -> float:
-    """Temporary memory of the compiled gradient, in units of one carry."""
+    """Temporary memory of the compiled gradient, in multiples of the size of one carry."""
     body = wrap(lambda w, c: ns.numpy.sin(ns.numpy.sin(ns.numpy.sin(c * w)) * w))
 
     def f(w: Any, x: Any) -> Any:
@@ -281,7 +281,7 @@ def temporaries(ns: Any, wrap: Any, length: int) -> float:
 def test_memory_grows_with_the_residuals_and_remat_reduces_it() -> None:
     plain = {n: temporaries(minijax, lambda f: f, n) for n in (16, 32)}
     saved = {n: temporaries(minijax, minijax.checkpoint, n) for n in (16, 32)}
-    # per step: c and the three cosines or their arguments, compared with c alone
+    # each step saves five arrays (c, the other factor of w, three cosines or their arguments); with checkpoint only c
     assert round((plain[32] - plain[16]) / 16) == 5
     assert round((saved[32] - saved[16]) / 16) == 1
     assert saved[32] < plain[32] / 3

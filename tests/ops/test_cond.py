@@ -1,7 +1,7 @@
-"""``cond`` and ``switch`` against JAX: printed jaxprs and types; and promises of minijax's rules.
+"""``cond`` and ``switch`` against JAX: printed jaxprs, types, and properties that only minijax's rules have.
 
-``tests.oracle.control_flow`` has programs under every transformation, with JAX's values and jaxprs; this file has
-those that it lacks.
+``tests.oracle.control_flow`` compares values and jaxprs of programs under every transformation; this file has programs
+that it lacks.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def array_constants(ns: Any) -> Callable[..., Any]:
     return lambda x: ns.lax.cond(x > 0, lambda z: c * z, lambda z: d - z + c, x)
 
 
-# name -> (function from a namespace to the program, its arguments)
+# name -> (function of a namespace that returns the program, the program's arguments)
 FORMS: dict[str, tuple[Callable[[Any], Callable[..., Any]], tuple[Any, ...]]] = {
     "python_bool": (lambda ns: lambda: ns.lax.cond(True, lambda: 3, lambda: 4), ()),
     "numpy_bool": (lambda ns: lambda: ns.lax.cond(np.bool_(False), lambda: 3, lambda: 4), ()),
@@ -174,7 +174,7 @@ def constant_branches(ns: Any, i: Any, x: Any, m: Any) -> Any:
 
 
 def different_closures(ns: Any, p: Any, a: Any, b: Any) -> Any:
-    """Each branch closes over another traced value, one over a value computed from it."""
+    """Each branch closes over another traced value: one over ``a`` and ``c = sin(b)``, the other over ``b``."""
     c = ns.numpy.sin(b)
     return ns.lax.cond(p > 0, lambda: (a * c).sum(), lambda: ns.numpy.cos(b).sum())
 
@@ -194,7 +194,7 @@ CASES = {
         Case("float_predicate", float_predicate, (np.asarray(0.5), floats(3))),
     )
 }
-# where a branch has no tangent, JAX saves a zero for it, though nothing reads it
+# in these JAX saves an unused zero for a branch without a tangent
 OTHER = {"residuals_of_several_types": ("grad_of_grad",), "float_predicate": ("grad_of_grad",)}
 OTHER["constant_branches"] = ("grad", "vmap_of_grad")
 
@@ -211,7 +211,7 @@ def test_no_nan_from_branches_not_taken() -> None:
 
 
 def test_one_branch_is_run() -> None:
-    """Both branches are traced, once; only the chosen one has its effect."""
+    """Both branches are traced, once each; only the chosen branch runs its callback."""
     traced: list[str] = []
     happened: list[float] = []
 
@@ -268,7 +268,7 @@ def conds(jaxpr: Any) -> list[Any]:
 
 @only_minijax
 def test_the_same_functions_are_the_same_program() -> None:
-    """Staged, derived and compiled once for any number of calls."""
+    """However often it is called, a cond of the same functions is staged, differentiated and compiled once."""
 
     def double(x: Any) -> Any:
         return x * 2.0
@@ -289,7 +289,7 @@ def test_the_same_functions_are_the_same_program() -> None:
 
 @only_minijax
 def test_residuals_of_one_type_share_their_place() -> None:
-    """For each type, the number of residuals is the maximum over the branches, not the sum."""
+    """The number of residuals of each type is the maximum over the branches, not the sum."""
     from minijax.ir.typecheck import typecheck_jaxpr
 
     ns = subject.numpy
@@ -307,7 +307,7 @@ def test_residuals_of_one_type_share_their_place() -> None:
         typecheck_jaxpr(jaxpr)
         forward, backward = conds(jaxpr)
         for branch in (*forward.params["branches"], *backward.params["branches"]):
-            # each residual has one placeholder, also where the branch has the residual
+            # a branch makes one placeholder for each residual, even for residuals that it computes
             rest = normalise(branch)
             assert len(rest.ops) == len(rest.without_dead_code().ops), "an equation that nobody reads"
         return Counter(v.aval.str_short() for v in forward.outvars[1:])
@@ -382,7 +382,7 @@ def test_lowered_to_case() -> None:
 @only_minijax
 @pytest.mark.parametrize("policy", [None, "everything_saveable", "dots_saveable", "save_only_these_names"])
 def test_checkpoint_looks_into_branches(policy: str | None) -> None:
-    """Values inside a branch that the policy saves are residuals; no policy changes the gradient."""
+    """The policy decides which values inside a branch are saved as residuals; no policy changes the gradient."""
     policies = subject.checkpoint_policies
     chosen = None if policy is None else getattr(policies, policy)
     if policy == "save_only_these_names":

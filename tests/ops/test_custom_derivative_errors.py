@@ -1,6 +1,4 @@
-"""Misuse of derivative rules: errors of ``custom_jvp``, ``custom_vjp`` and their helpers have JAX's words and
-types.
-"""
+"""Wrong uses of ``custom_jvp``, ``custom_vjp`` and their helpers raise JAX's types of error, with JAX's words."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ ONE = np.float32(1.25)
 
 
 def jvp_with(rule: Callable[..., Any], jitted: bool = False) -> Callable[[Any], Any]:
-    """Differentiate ``sin`` by ``rule(ns, f, primals, tangents)``."""
+    """A program that differentiates ``sin`` with the jvp rule ``rule(ns, f, primals, tangents)``."""
 
     def attempt(ns: Any) -> Any:
         @ns.custom_jvp
@@ -57,7 +55,9 @@ def forward(ns: Any, x: Any, y: Any) -> Any:
 
 
 def closing_over(ns: Any, make: Callable[..., Any], active: bool, wrap: str = "") -> Any:
-    """Differentiate a custom function with respect to a closed-over value."""
+    """Differentiate the function ``make(ns, y)``, whose rule closes over ``y``; ``active``: at ``y``, not at a
+    constant.
+    """
 
     def outer(y):
         return make(ns, y)(y if active else 2.0)
@@ -95,7 +95,7 @@ def symbolic_of_wrong_shape(ns: Any) -> Any:
 
 CLOSED = "Detected differentiation of a custom_vjp function with respect to a closed-over value. That isn't supported"
 FORWARD_MODE = "can't apply forward-mode autodiff (jvp) to a custom_vjp function."
-# ways to differentiate the forward-mode derivative of a custom_vjp function once more
+# the ways to differentiate again a forward-mode derivative ``g`` of a custom_vjp function
 SECOND_ORDER: dict[str, Callable[[Any, Any], Any]] = {
     "grad": lambda n, g: n.grad(g)(ONE),
     "grad of jit": lambda n, g: n.grad(n.jit(g))(ONE),
@@ -157,7 +157,7 @@ def test_refused_in_jax_words(name: str) -> None:
 
 
 def test_closing_over_in_a_staged_custom_jvp_is_refused_too() -> None:
-    """JAX fails here with "No constant handler"; a derivative would be wrong."""
+    """JAX fails here with the message "No constant handler". A derivative that ignored ``y`` would be wrong."""
     with pytest.raises(errors.UnexpectedTracerError, match="custom_jvp function with respect to a closed-over value"):
         closing_over(minijax, scaled_jvp, False, "jit")
     assert issubclass(CustomVJPException, Exception)

@@ -1,7 +1,7 @@
 """``custom_jvp``, ``custom_vjp`` and their helpers: programs against JAX's values and jaxprs, printing, and
-promises of minijax alone (closures under vmap, nothing kept alive, observed rules).
+properties that only minijax has (closures under vmap, memory, observed rules).
 
-Most rules here are wrong on purpose, by a factor, so the tests detect whether the rule was used.
+Most rules here are wrong by a factor on purpose, so a test fails if a rule is not used.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def nothing_left_on_the_stack() -> Any:
 
 
 def rules(ns: Any) -> Any:
-    """Import ``ns.custom_derivatives``."""
+    """The module ``custom_derivatives`` of the library ``ns``."""
     return importlib.import_module(f"{ns.__name__}.custom_derivatives")
 
 
@@ -65,7 +65,9 @@ def sine_jvp(ns: Any, factor: float = 2.0) -> Callable[..., Any]:
 
 
 def sine_vjp(ns: Any, factor: float = 2.0, call_itself: bool = False) -> Callable[..., Any]:
-    """If the forward pass calls the function, it has no forward mode, and so no second derivative by ``jvp``."""
+    """``call_itself``: the forward pass calls ``h`` itself, so ``h`` has neither forward mode nor second
+    derivatives.
+    """
     jnp = ns.numpy
 
     @ns.custom_vjp
@@ -102,7 +104,7 @@ def scaled_vjp(ns: Any, y: Any) -> Callable[..., Any]:
 
 
 def of_tree(ns: Any) -> Callable[..., Any]:
-    """Trees in, trees out, an argument without a rule, a default, a float0 tangent."""
+    """Arguments and results are trees; one argument has no rule, one has a default, one has a float0 tangent."""
     jnp = ns.numpy
 
     @ns.custom_jvp
@@ -190,7 +192,7 @@ def gradient_of(ns: Any) -> Callable[..., Any]:
 
 
 def converted(ns: Any) -> Callable[..., Any]:
-    """A higher-order function; its argument closes over a differentiated value."""
+    """A higher-order function with a rule, applied to a function that closes over a differentiated value."""
 
     @functools.partial(ns.custom_vjp, nondiff_argnums=(0,))
     def run(fun, x, *args):
@@ -218,7 +220,7 @@ def mapped_inside(ns: Any, make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def closing_over_mapped(ns: Any, make: Callable[..., Any]) -> Callable[..., Any]:
-    """The function and its rule close over values that two enclosing vmaps map."""
+    """The function and its rule close over the mapped values of two nested vmaps."""
     ys = ns.numpy.arange(3.0)
 
     def inner(x):
@@ -286,7 +288,7 @@ def with_rule(f: Any) -> Any:
 
 
 def scan_of_one_call(ns: Any) -> Callable[..., Any]:
-    """The body is one call of a function with a rule; so is the known part of the body."""
+    """The body of the scan is one call of a function with a rule. So is the body's known part."""
     f = with_rule(ns.custom_jvp(lambda x: x * x))
     return lambda x: ns.lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0]
 
@@ -355,7 +357,9 @@ def test_staged_once_and_its_rule_once() -> None:
 
 
 def test_second_derivatives_through_scan() -> None:
-    """As in JAX, a custom_vjp function keeps its rule when scan is partially evaluated; a custom_jvp one loses it."""
+    """As in JAX, partial evaluation of a scan keeps the rule of a custom_vjp function and drops that of a
+    custom_jvp.
+    """
 
     def second(ns: Any, f: Callable[..., Any], scan: bool) -> Any:
         def fun(x):
@@ -375,7 +379,7 @@ def test_second_derivatives_through_scan() -> None:
 
 @pytest.mark.parametrize("make", [sine_jvp, sine_vjp])
 def test_pruned_results_keep_the_rule(make: Callable[..., Any]) -> None:
-    """Dead-code elimination drops one result of the call; the rule still differentiates the others."""
+    """Dead-code elimination drops one result of the call; the rule still gives the derivative of the others."""
     two = two_results(make is sine_vjp)
 
     def body(c, a):
@@ -410,7 +414,7 @@ def two_results(reverse: bool) -> Callable[..., Any]:
 @pytest.mark.parametrize("make", [sine_jvp, sine_vjp])
 @pytest.mark.parametrize("used", [(True, False), (False, True), (True, True)])
 def test_dead_code_elimination(make: Callable[..., Any], used: tuple[bool, ...]) -> None:
-    """The pruned equation is well typed, and evaluates and differentiates as before."""
+    """The pruned equation is well typed, and has the same values and derivatives as before."""
     from minijax.interpreters.partial_eval import dce_jaxpr
     from minijax.ir.evaluate import eval_closed
     from minijax.ir.jaxpr import ClosedJaxpr
@@ -430,7 +434,7 @@ def test_dead_code_elimination(make: Callable[..., Any], used: tuple[bool, ...])
 
 
 def test_a_backward_pass_may_close_over_mapped_values() -> None:
-    """The backward pass runs after that vmap ended; in JAX its tracers have escaped then."""
+    """The backward pass runs after the vmap over ``y`` has ended. JAX reports a leaked tracer here."""
 
     def scaled(y):
         f = minijax.custom_vjp(lambda x: x * y)
@@ -533,7 +537,7 @@ STAGED = {
 
 @pytest.mark.parametrize("transformed", STAGED.values(), ids=STAGED)
 def test_python_residuals_stay_python_values(transformed: Any) -> None:
-    """Residuals that are Python booleans stay booleans, as libraries expect, even if the forward pass was staged."""
+    """Python booleans and numbers in the residuals stay Python values, even if the forward pass was staged."""
     found: dict[str, list[Any]] = {}
     for ns in (minijax, jax):
         f = ns.custom_vjp(lambda x: x * 2)
@@ -541,7 +545,7 @@ def test_python_residuals_stay_python_values(transformed: Any) -> None:
 
         def backward(residuals: Any, ct: Any, seen: list[Any] = seen) -> Any:
             seen.append([(type(each).__name__, float(each)) for each in residuals[:-1]])
-            assert hasattr(residuals[-1], "shape")  # NumPy's becomes an array
+            assert hasattr(residuals[-1], "shape")  # the NumPy boolean becomes an array
             return (ct * 6,)
 
         f.defvjp(lambda x: (x * 2, (False, 3, 2.5, True, np.bool_(True))), backward)

@@ -23,7 +23,7 @@ INTEGERS = np.arange(3, dtype=np.int32)
 
 
 def deleted(ns: Any) -> Any:
-    """A deleted array; deleting it twice raises no error."""
+    """A deleted array. Deleting it a second time raises no error."""
     x = ns.numpy.arange(3.0)
     assert not x.is_deleted()
     x.delete()
@@ -70,13 +70,13 @@ def test_refused_calls_match_jax(line: str) -> None:
 
 
 def test_reshape_keeps_the_number_of_elements() -> None:
-    """minijax checks this, with the words of JAX's rule; JAX 0.10 leaves it to XLA."""
+    """minijax checks this itself, in the words of JAX's rule; JAX 0.10 leaves the check to XLA."""
     with pytest.raises(TypeError, match="reshape total size must be unchanged, got new_sizes"):
         minijax.lax.reshape(VECTOR, (2, 2))
 
 
 def test_shapes_must_be_known() -> None:
-    """A traced size is not a shape, and the message suggests static_argnums."""
+    """A traced size is no valid shape. The message suggests static_argnums."""
     with pytest.raises(TypeError, match="Shapes must be 1D sequences of concrete values of integer type"):
         minijax.jit(lambda n: minijax.lax.full((n,), 0.0))(3)
     with pytest.raises(TypeError, match="static_argnums"):
@@ -99,7 +99,7 @@ def test_reduce_by_a_function_that_does_not_fit() -> None:
 
 @pytest.mark.parametrize("algorithm", ["TF32_TF32_F32", "F16_F16_F32"])
 def test_algorithms_of_accelerators_are_refused(algorithm: str) -> None:
-    """When the product is compiled, as in JAX; minijax also when it is evaluated."""
+    """Both libraries raise when they compile the product; minijax also raises when it evaluates it."""
     for ns, evaluate in ((jax, jax.jit), (minijax, minijax.jit), (minijax, lambda f: f)):
         product = evaluate(lambda x, ns=ns: ns.lax.dot(x, x.T, precision=algorithm))
         with pytest.raises(ValueError, match=f"The precision '{algorithm}' is not supported by dot_general on CPU"):
@@ -127,7 +127,7 @@ def use_of_a_deleted_array() -> None:
     ],
 )
 def test_errors_have_no_internal_context(mistake: Any) -> None:
-    with pytest.raises(Exception) as caught:  # noqa: PT011  (whichever)
+    with pytest.raises(Exception) as caught:  # noqa: PT011  (any error)
         mistake()
     assert caught.value.__context__ is None or caught.value.__suppress_context__
 

@@ -29,7 +29,7 @@ def stack_is_empty() -> Any:
 
 
 def cramer(ns: Any, matvec: Any, b: Any) -> Any:
-    """Solve two equations with the columns that ``matvec`` gives."""
+    """Solve two equations by Cramer's rule; ``matvec`` gives the columns of the matrix."""
     one, two = ns.numpy.array([1.0, 0.0], "float32"), ns.numpy.array([0.0, 1.0], "float32")
     p, q = matvec(one), matvec(two)
     det = p[0] * q[1] - q[0] * p[1]
@@ -37,7 +37,7 @@ def cramer(ns: Any, matvec: Any, b: Any) -> Any:
 
 
 def by_diagonal(ns: Any, matvec: Any, b: Any) -> Any:
-    """Not a real solver; it avoids array constants, which JAX orders differently among the operands."""
+    """Correct only for diagonal matrices. It needs no array constants, which JAX orders differently among operands."""
     return b / matvec(ns.numpy.ones_like(b))
 
 
@@ -84,7 +84,7 @@ def trees(ns: Any, a: Any, b: Any) -> Any:
 
 @case(A, B, second=False)
 def a_loop_and_auxiliary_output(ns: Any, a: Any, b: Any) -> Any:
-    """The length of the loop depends on the data, so it has no reverse mode."""
+    """The length of the loop depends on the data, so the program has no reverse mode."""
 
     def solve(matvec: Any, b: Any) -> Any:
         def step(state: Any) -> Any:
@@ -128,10 +128,10 @@ def test_same_values(name: str) -> None:
     check_values(CASES[name])
 
 
-# JAX orders array constants differently among the operands
+# JAX orders array constants differently among the operands, so this case is left out
 @pytest.mark.parametrize("name", sorted(CASES.keys() - {"a_constant_matrix"}))
 def test_same_programs(name: str) -> None:
-    """JAX shares the common code of both solves in a mapped gradient."""
+    """For a mapped gradient only the meanings agree, since JAX shares the common code of both solves."""
     check_programs(CASES[name], other=("vmap_of_grad",))
 
 

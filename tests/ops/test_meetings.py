@@ -30,13 +30,13 @@ def outcome(run: Callable[[Any], Any], ns: Any) -> Any:
     try:
         return run(ns)
     except (AttributeError, NameError):
-        raise  # an error in this file
+        raise  # these come from a mistake in this file
     except Exception as error:
         return type(error).__name__
 
 
 def assert_outcomes_are_jaxs(run: Callable[[Any], Any]) -> None:
-    """Check for equal results or equal errors; minijax may also work where JAX raises NotImplementedError."""
+    """Check for equal results or equal classes of error; minijax may work where JAX raises NotImplementedError."""
     ours, theirs = outcome(run, subject), outcome(run, oracle)
     if not isinstance(theirs, str):
         assert not isinstance(ours, str), ours
@@ -54,7 +54,7 @@ def then(_: Any, value: Any) -> Any:
     return value
 
 
-# name -> function of (namespace, function with an effect on a value, array)
+# name -> program, a function of (namespace, function with an effect on a value, array)
 LOOPS: dict[str, Program] = {
     "scan": lambda ns, effect, x: ns.lax.scan(lambda c, y: then(effect(c), (ns.numpy.sin(c) * y, c)), x, XS),
     "scan with a constant": lambda ns, effect, x: ns.lax.scan(
@@ -106,7 +106,7 @@ def pulled_back(ns: Any, f: Program) -> Any:
 
 
 def effects(ns: Any, loop: Program, way: str, kind: str) -> tuple[list[Any], Any]:
-    """The values that the effects received, and the result. JAX guarantees an order only for ordered effects."""
+    """The values that the effects received, and the result. Values of unordered effects are sorted."""
     seen: list[Any] = []
 
     def host(value: Any) -> None:
@@ -127,8 +127,8 @@ def effects(ns: Any, loop: Program, way: str, kind: str) -> tuple[list[Any], Any
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
 def test_effects_of_loops_happen_as_often_as_in_jax(loop: Program, way: str, kind: str) -> None:
-    """Or as often as in JAX's plain call: JAX hoists effects of constants out of a differentiated scan, drops those of
-    io_callback there, and drops unordered ones in the condition of a jitted loop.
+    """If not as often, then as often as in a plain call in JAX: in a differentiated scan JAX hoists effects of
+    constants and drops those of io_callback, and it drops unordered effects in the condition of a jitted loop.
     """
     (ours, out), (theirs, expected) = (effects(ns, loop, way, kind) for ns in (subject, oracle))
     if isinstance(out, str):
@@ -147,7 +147,7 @@ A = floats(3, 3, dtype=np.float32)
 
 
 def scan_of_consts_and_xs(ns: Any, w: Any, c: Any, xs: Any, ys: Any) -> Any:
-    """Linear in ``c`` and ``ys``, which come after operands that are not transposed."""
+    """This scan is linear in ``c`` and ``ys``. The operands before each of these are not transposed."""
 
     def body(c: Any, each: Any) -> Any:
         x, y = each
@@ -208,7 +208,7 @@ LINEAR += [checkpointed, concatenated]
 
 
 def transposed(ns: Any, f: Program, *argnums: int) -> Any:
-    """The transpose of ``f`` in the arguments ``argnums`` at a cotangent of irregular values."""
+    """The result of transposing ``f`` in the arguments ``argnums``, at a cotangent of irregular values."""
     args = [A, X, XS, XS * 2]
 
     def of_linear(*given: Any) -> Any:
@@ -411,7 +411,7 @@ def placed(ns: Any, *axes: str | None) -> tuple[Any, Any, Any]:
     return mesh, ns.device_put(ROWS, split), ns.device_put(ROWS[::-1], whole)
 
 
-# name -> function of (namespace, function of two operands, the operands)
+# name -> way to call ``f``, a function of (namespace, f, two operands)
 SHARDED_WAYS: dict[str, Callable[..., Any]] = {
     "eager": lambda ns, f, x, y: f(x, y),
     "jit": lambda ns, f, x, y: ns.jit(f)(x, y),

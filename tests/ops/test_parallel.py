@@ -25,18 +25,18 @@ N = 4  # instances along the axis 'i'
 
 
 class Row(NamedTuple):
-    """``function(ns, x)`` of one example; ``shape`` of the example; how to compare with JAX's jaxpr."""
+    """A function of a namespace and one example. ``shape``, ``dtype``: those of the example."""
 
     function: Callable[[Any, Any], Any]
     shape: tuple[int, ...] = (N, 3)
     differentiable: bool = True
-    # False where JAX uses other primitives (its jnp.take)
+    # False if JAX uses other primitives, for example in its jnp.take
     same_jaxpr: bool = True
     dtype: Any = np.float32
 
 
 def nested(ns: Any, x: Any) -> Any:
-    """Reductions along two axes; the inner one is vmapped here."""
+    """A reduction along two axes. The vmap over the inner axis is part of the program."""
     return ns.vmap(lambda row: row + ns.lax.psum(ns.numpy.sin(row), ("i", "j")), axis_name="j")(x)
 
 
@@ -57,7 +57,7 @@ def exchange(split: int, concat: int, tiled: bool = False) -> Callable[[Any, Any
 
 
 def exchange_of_two(ns: Any, x: Any) -> Any:
-    """all_to_all along two axes at once; the inner one is mapped here over the leading dimension of ``x``."""
+    """all_to_all along two axes together. The vmap over the inner axis is part of the program."""
     return ns.vmap(lambda row: ns.lax.all_to_all(row, ("i", "j"), 0, 0, tiled=True), axis_name="j")(x)
 
 
@@ -66,7 +66,7 @@ def exchange_of_two_apart(ns: Any, x: Any) -> Any:
 
 
 def of_one_axis_inside_another(ns: Any, x: Any) -> Any:
-    """Each collective over the outer axis, batched by an inner vmap."""
+    """Each collective along the outer axis, in a vmap over another axis."""
 
     def inner(row: Any) -> Any:
         return (
@@ -117,9 +117,9 @@ ROWS = {
     ),
 }
 
-# Where JAX 0.10.2 fails, other results of minijax are the reference: JAX's transpose of all_to_all forgets that
-# the dimensions were already arranged, and its untiled psum_scatter counts a batch axis behind the scattered axis up
-# instead of down (see ``test_psum_scatter_with_the_batch_axis_behind``).
+# JAX 0.10.2 gets these wrong, so other results of minijax are the reference. JAX's transpose of all_to_all forgets that
+# the dimensions are already arranged. (Its untiled psum_scatter adds 1 to a batch axis behind the scattered axis, where
+# it should subtract 1: see ``test_psum_scatter_with_the_batch_axis_behind``.)
 BROKEN_IN_JAX = {("all_to_all 0 1", "vmap of grad"), ("all_to_all 1 0", "vmap of grad")}
 
 
@@ -209,7 +209,7 @@ def test_as_jax(name: str, context: str) -> None:
     closed = minijax.make_jaxpr(ours)(x)
     typecheck_jaxpr(closed)
     if (name, context) in BROKEN_IN_JAX:
-        # the gradients of the instances' losses in their own slices are the gradient of the sum of losses
+        # if each instance takes the gradient of its own loss, all together have the gradient of the summed losses
         assert_close(ours(x), CONTEXTS["grad"](minijax, row)[0](x))
         return
     same(ours(x), expected(name)[context])
@@ -223,7 +223,7 @@ def test_as_jax(name: str, context: str) -> None:
 
 
 def test_psum_scatter_with_the_batch_axis_behind() -> None:
-    """A batch gives the same as its examples one by one."""
+    """A batch of examples gives the same results as the examples one by one."""
     x = np.random.default_rng(0).uniform(size=(N, N, 2, 5)).astype(np.float32)
 
     def scatter(v: Any) -> Any:
@@ -235,7 +235,7 @@ def test_psum_scatter_with_the_batch_axis_behind() -> None:
 
 
 def test_pbroadcast() -> None:
-    """JAX's vmap of pbroadcast fails, so its documented equivalent is the reference."""
+    """JAX's vmap of pbroadcast fails, so the reference is the equivalent program in JAX's documentation."""
     x = argument(Row(nested))
 
     def masked(v: Any) -> Any:
@@ -255,7 +255,7 @@ def test_pbroadcast() -> None:
 
 
 def test_partial_permutations_fill_with_zeros() -> None:
-    """As JAX documents; its vmap refuses them."""
+    """JAX documents this, but its vmap raises an error for partial permutations."""
     x = np.arange(1.0, 1 + N, dtype=np.float32)
     found = minijax.vmap(lambda v: minijax.lax.ppermute(v, "i", [(0, 2), (3, 0)]), axis_name="i")(x)
     np.testing.assert_array_equal(np.asarray(found), [4.0, 0.0, 1.0, 0.0])
@@ -267,7 +267,7 @@ def test_partial_permutations_fill_with_zeros() -> None:
 
 @pytest.mark.parametrize("construct", ["cond", "while", "scan", "custom_jvp", "custom_vjp", "checkpoint", "jit"])
 def test_constructs_without_mapped_operands_see_the_axis(construct: str) -> None:
-    """No operand is batched, but the code inside uses the axis."""
+    """The operands of the construct are not batched, but the code inside it uses the axis."""
 
     def make(ns: Any) -> Any:
         lax = ns.lax

@@ -24,7 +24,7 @@ sizes = st.integers(0, 4)
 
 @st.composite
 def products(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, Any, str]:
-    """Two operands, dimension numbers, and the same product as an einsum."""
+    """(left operand, right operand, dimension numbers, the same product as a subscript text of einsum)."""
     letters = iter("abcdefghijk")
     kinds = draw(st.lists(st.sampled_from(["batch", "contract", "left", "right"]), max_size=5))
     named = [(kind, next(letters), draw(sizes)) for kind in kinds]
@@ -59,7 +59,10 @@ def test_dot_general_is_einsum(product: Any) -> None:
 
 
 def padded(x: np.ndarray, value: float, config: list[tuple[int, int, int]]) -> np.ndarray | None:
-    """The definition of ``pad``: spread out, then add or remove at either end. None if impossible."""
+    """``pad`` by its definition: space the elements out, then add or remove elements at both ends.
+
+    Return None if an axis would have a negative size.
+    """
     for axis, (low, high, interior) in enumerate(config):
         n = x.shape[axis]
         shape = list(x.shape)
@@ -80,7 +83,7 @@ def padded(x: np.ndarray, value: float, config: list[tuple[int, int, int]]) -> n
 @given(st.lists(st.tuples(sizes, st.integers(-3, 3), st.integers(-3, 3), st.integers(0, 2)), max_size=2))
 @settings(max_examples=200)
 def test_pad_is_its_definition(axes: Any) -> None:
-    """Low, high and interior padding of either sign."""
+    """The low, high and interior padding may be positive or negative."""
     x = values(*[n for n, *_ in axes])
     config = [(low, high, interior) for _, low, high, interior in axes]
     wanted = padded(x, 7.0, config)
@@ -92,7 +95,7 @@ def test_pad_is_its_definition(axes: Any) -> None:
 
 
 def test_missing_derivative_rules_raise() -> None:
-    """As in JAX: a missing derivative rule is not zero."""
+    """As in JAX, a missing derivative rule is an error, not a zero derivative."""
     with pytest.raises(NotImplementedError, match="Differentiation rule for 'nextafter' not implemented"):
         minijax.grad(lambda x: lax.nextafter(x, 2.0))(1.0)
     with pytest.raises(NotImplementedError, match="Differentiation rule for 'nextafter' not implemented"):
@@ -117,7 +120,7 @@ def test_cumlogsumexp_of_other_numbers() -> None:
 
 @pytest.mark.parametrize("name", ["reduce_max", "reduce_min", "cummax", "cummin"])
 def test_extrema_of_zeros_and_of_complex_numbers(name: str) -> None:
-    """0 exceeds -0 in any position; complex numbers compare by real parts, then imaginary parts."""
+    """0 is greater than -0 in any position. Complex numbers are compared by real part, then by imaginary part."""
     x = np.array([[0.0, -0.0], [-0.0, 0.0], [-0.0, -0.0], [-3, -0.0], [3, -0.0]], np.float32)
     z = np.array([[1 + 2j, 1 + 3j], [-3 + 0.1j, 2j], [1 - 1j, 1 - 2j]], np.complex64)
 
@@ -133,7 +136,7 @@ def test_extrema_of_zeros_and_of_complex_numbers(name: str) -> None:
 
 
 def test_a_result_does_not_follow_its_argument() -> None:
-    """Results may be views of operands, so an operand from outside is copied first."""
+    """A result may be a view of an operand, so an operand that comes from the caller is copied first."""
     x = np.arange(6.0, dtype=np.float32)
     taken = [lax.slice(x, (1,), (4,)), lax.reshape(x, (2, 3)), lax.rev(x, (0,)), *lax.split(x, (2, 4))]
     before = [np.array(y) for y in taken]
@@ -161,7 +164,7 @@ def test_results_have_exactly_the_abstract_dtype() -> None:
 
 
 LONG = 40_000
-# name -> a reduction of LONG terms: a function of a library, x of shape (LONG, 2), y of (2, LONG), z of (3, LONG/3, 4)
+# name -> a reduction of LONG terms, as a function of (library, x, y, z). Shapes: (LONG, 2), (2, LONG), (3, LONG/3, 4)
 REDUCTIONS: dict[str, Any] = {
     "sum axis 0": lambda ns, x, y, z: ns.numpy.sum(x, 0),
     "sum axis 1": lambda ns, x, y, z: ns.numpy.sum(y, 1),
@@ -201,9 +204,9 @@ OF_FLOATS: dict[str, Any] = {
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])
 def test_long_reductions_are_as_exact_as_in_jax(dtype: Any) -> None:
-    """Along each axis: NumPy adds terms one by one except along the last axis, which loses digits with every term."""
+    """NumPy adds terms one by one along all axes but the last, and so loses digits; minijax must not."""
     rng = np.random.default_rng(1)
-    # nearly equal terms all round in one direction, the worst case
+    # nearly equal terms are the worst case, because all sums round in the same direction
     x, y, z = ((0.1 + 1e-3 * rng.random(shape)).astype(dtype) for shape in ((LONG, 2), (2, LONG), (3, LONG // 3, 4)))
     table = REDUCTIONS if dtype is np.complex64 else {**REDUCTIONS, **OF_FLOATS}
     theirs = jax.jit(lambda *args: [f(jax, *args) for f in table.values()], compiler_options=QUICKLY)(x, y, z)
@@ -241,7 +244,7 @@ def test_small_floats_are_added_in_float32(axis: int, dtype: Any) -> None:
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=3), st.data())
 @settings(max_examples=60)
 def test_sums_in_pieces_are_sums(shape: list[int], data: st.DataObject) -> None:
-    """For all lengths, axes and strides: no term is left out or added twice."""
+    """For all lengths, axes and strides, each term is added exactly once."""
     while np.prod(shape) > 200_000:
         shape = [n // 2 + 1 for n in shape]
     axes = data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))
@@ -262,7 +265,7 @@ def test_tangents_of_integers_are_float0() -> None:
 
 
 def test_stop_gradient_of_nested_differentiation() -> None:
-    """It stops all enclosing differentiations, not only the innermost."""
+    """``stop_gradient`` stops all enclosing differentiations, not only the innermost."""
     f = minijax.grad(minijax.grad(lambda x: lax.stop_gradient(x) * x * x))
     assert float(f(3.0)) == 6.0
     assert float(minijax.vmap(f)(np.array([3.0], np.float32))[0]) == 6.0

@@ -76,7 +76,7 @@ def programs(lib, np_):
 
 
 def whiles(lib, np_):
-    """A while loop has no reverse mode."""
+    """A while loop with a reference. It has no reverse mode."""
 
     def fun(x):
         r = lib.new_ref(x)
@@ -147,12 +147,12 @@ def test_derivatives_are_jaxs():
     np.testing.assert_allclose(minijax.grad(ours)(x), jax.jit(jax.grad(theirs))(x), rtol=1e-6)
     check(minijax.jvp(ours, (x,), (x,)), jax.jvp(theirs, (x,), (x,)))
     plain = minijax.grad(minijax.grad(lambda x: x * x * (1 + jnp.sin(x))))
-    for _ in range(5):  # until the derived rules are cached
+    for _ in range(5):  # repeated until the derived rules are cached
         np.testing.assert_allclose(minijax.grad(minijax.grad(ours))(x), plain(x), rtol=1e-5)
     np.testing.assert_allclose(minijax.grad(minijax.checkpoint(ours))(x), minijax.grad(ours)(x), rtol=1e-6)
 
 
-# Indices of a matrix of 3 rows and 4 columns: lone slices, and indices out of bounds.
+# Indices of a matrix with 3 rows and 4 columns: a single slice, and indices out of bounds.
 INDICES = {
     "slice from a value": lambda lib: lib.ds(np.int32(1), 2),
     "before the first": lambda lib: -5,
@@ -246,7 +246,7 @@ def test_outer_references_are_written():
     assert repr(r) == "Ref([3. , 4.5, 7. ], dtype=float32)"
     assert [float(x) for x in r] == [3, 4.5, 7]
     other = minijax.new_ref(X)
-    # the condition reads values that the body writes, which JAX refuses
+    # the loop's condition reads a reference that the body writes, which JAX does not allow
     double = lambda c: (other.__setitem__(0, other[0] * 2), c + 1)[1]  # noqa: E731
     assert minijax.lax.while_loop(lambda c: other[0] < 5, double, 0) == 4
 
@@ -278,7 +278,7 @@ def test_printed_programs_are_parsed(ours, theirs):
     closed = minijax.make_jaxpr(ours)(X)
     for width in (80, 30):
         assert str(parse_jaxpr(closed.pretty_print(width=width))) == str(closed)
-    if ours.__name__ in ("basic", "loops"):  # the printed program does not show steps and constants of the others
+    if ours.__name__ in ("basic", "loops"):  # the texts of the other programs lack constants, or the steps of slices
         read = minijax.extend.core.jaxpr_as_fun(parse_jaxpr(str(closed), closed.consts))
         check(read(X), minijax.tree.leaves(ours(X)))
 
@@ -332,7 +332,9 @@ def test_frozen_references_are_refused():
 
 
 def test_cotangents_of_a_swap_are_mapped_along_different_axes():
-    """JAX's vmap treats the second as mapped along the first axis; these are the values of single calls."""
+    """JAX's vmap maps the second cotangent along the first axis, so the reference is one call of JAX for each
+    element.
+    """
 
     def swapped(ns, x, y):
         ref = ns.new_ref(x)

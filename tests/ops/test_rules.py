@@ -30,7 +30,7 @@ def complex_numbers_may_lose_their_imaginary_parts() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", ROWS)
 def test_same_jaxprs(name: str) -> None:
-    """The same equations in the same order, all well typed."""
+    """Each transformation has JAX's equations in JAX's order, and its program is well typed."""
     ours, theirs = transformations(minijax, ROWS[name]), transformations(jax, ROWS[name])
     assert list(ours) == list(theirs)
     for kind, (function, args) in ours.items():
@@ -44,9 +44,9 @@ def test_same_jaxprs(name: str) -> None:
 
 @pytest.mark.parametrize("name", ROWS)
 def test_same_values(name: str) -> None:
-    """Evaluated by NumPy and compiled by XLA: JAX's values, dtypes and weak types.
+    """Evaluated by NumPy and compiled by XLA, each row has JAX's values, dtypes and weak types.
 
-    One vmap is enough: the test above shows that all have JAX's equations, and compiling takes most of the time.
+    Only the first vmap runs: the test above compares the equations of all, and compiling takes most of the time.
     """
     ours, theirs = (some(transformations(ns, ROWS[name])) for ns in (minijax, jax))
     wanted, compiled = everything(jax, theirs), everything(minijax, ours)
@@ -56,12 +56,12 @@ def test_same_values(name: str) -> None:
 
 
 def some(made: dict[str, Any]) -> dict[str, Any]:
-    """``made`` without the vmaps after the first."""
+    """The transformations in ``made`` without all vmaps but the first."""
     later = [kind for kind in made if kind.startswith("vmap")][1:]
     return {kind: each for kind, each in made.items() if kind not in later}
 
 
 def everything(ns: Any, made: dict[str, Any]) -> Any:
-    """All transformations of a row, compiled as one program."""
+    """The results of all transformations of a row, compiled as one program."""
     program = ns.jit(lambda given: {kind: function(*given[kind]) for kind, (function, _) in made.items()})
     return program({kind: args for kind, (_, args) in made.items()})

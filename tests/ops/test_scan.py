@@ -29,7 +29,7 @@ N = 5
 
 
 def invariant(ns: Any, w: Any, xs: Any) -> Any:
-    """A step with loop-invariant work: its residuals need not be stacked."""
+    """Part of the step is loop-invariant, so the residuals of that part need not be stacked."""
 
     def cell(c: Any, x: Any) -> Any:
         scale = ns.numpy.sin(w) * 2.0
@@ -39,7 +39,7 @@ def invariant(ns: Any, w: Any, xs: Any) -> Any:
 
 
 def swapping(ns: Any, a: Any, b: Any, xs: Any) -> Any:
-    """The carried values swap at each step: the rules must iterate to find all active carries."""
+    """Two carried values swap at each step, so the rules need several iterations to find all active carries."""
 
     def cell(carry: Any, x: Any) -> Any:
         a, b, fixed = carry
@@ -101,7 +101,7 @@ UNARY = (jnp.sin, jnp.tanh, lambda x: x * 0.5, lambda x: x, lambda x: jnp.zeros_
 
 @st.composite
 def bodies(draw: Any) -> Any:
-    """A random body ``(w, (a, b), x) -> ((a', b'), y)``: each result is an expression of some inputs."""
+    """A random body ``(w, (a, b), x) -> ((a', b'), y)``. Each of the results is an expression of some inputs."""
 
     def expression() -> Callable[..., Any]:
         left, right, inner = draw(st.integers(0, 3)), draw(st.integers(0, 3)), draw(st.integers(0, len(UNARY) - 1))
@@ -120,7 +120,7 @@ def bodies(draw: Any) -> Any:
 @given(bodies(), st.booleans())
 @hypothesis.settings(max_examples=40)
 def test_any_body_is_a_python_loop(body: Any, reverse: bool) -> None:
-    """Values, tangents and cotangents, single and batched, without XLA."""
+    """Values, tangents and cotangents, single and batched, equal those of a Python loop. XLA does not run."""
 
     def by_scan(w: Any, c: Any, xs: Any) -> Any:
         return minijax.lax.scan(body(w), c, xs, reverse=reverse)
@@ -162,7 +162,7 @@ def scans(closed: Any) -> list[Any]:
 
 
 def test_loop_invariant_residuals_are_not_stacked() -> None:
-    """Loop-invariant residuals are computed once, slices of xs are not copied, carried values are stacked."""
+    """Residuals that are loop-invariant are computed once; slices of xs are not copied; carried values are stacked."""
 
     def loss(w: Any, xs: Any) -> Any:
         return minijax.lax.scan(lambda c, x: (jnp.sin(w) * c * x, None), 1.0, xs)[0]
@@ -194,7 +194,7 @@ def test_unused_results_and_carried_values_are_pruned() -> None:
 
 
 def test_transposing_a_loop_that_is_linear_in_part() -> None:
-    """The counter runs forward first; the rest runs backwards."""
+    """The transposed program first runs the counter forwards, then the linear part backwards."""
 
     def f(x: Any) -> Any:
         def cell(carry: Any, _: Any) -> Any:
@@ -209,7 +209,7 @@ def test_transposing_a_loop_that_is_linear_in_part() -> None:
 
 
 def test_loop_invariant_values_are_forwarded() -> None:
-    """A constant carry becomes an operand of every step, and a result that is an input is forwarded."""
+    """A carry that never changes becomes a constant operand, and a result that equals an input is forwarded."""
     closed = minijax.make_jaxpr(
         lambda w, xs: minijax.lax.scan(lambda c, x: ((c[0] + x, c[1]), (x, c[1])), (0.0, w), xs)
     )(1.0, X)
@@ -284,7 +284,7 @@ def test_without_jit_the_body_runs_in_python() -> None:
 
 
 def test_extended_dtypes_and_overflow() -> None:
-    """Where NumPy would warn, the result silently is inf or wraps around, as on a device."""
+    """Where NumPy would warn, minijax silently returns inf or wraps around, as on a device."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         carry, ys = minijax.lax.scan(lambda c, x: (c * x, c), jnp.bfloat16(1.5), jnp.full(3, 2, jnp.bfloat16))

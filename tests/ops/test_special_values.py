@@ -21,9 +21,9 @@ from ..oracle.subject import QUICKLY
 from .table import bfloat16
 
 DTYPES = (np.float32, np.float16, bfloat16, np.complex64, np.int32, np.int8, np.uint8, bool)
-# primitives whose function in lax has another name
+# primitives whose function in lax has a different name
 FUNCTIONS = {"not": "bitwise_not", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}
-# relative error that XLA's own values have
+# the relative errors of XLA's values
 ROUNDING = {"float32": 4e-6, "float16": 2e-3, "bfloat16": 1.6e-2, "complex64": 2e-5}
 # XLA is less exact than evaluation. It computes powers of two by exp of a rounded product, and lgamma and polygamma by
 # series that lose digits near lgamma's zeros and at high orders. Where a part of a complex quotient or square cancels,
@@ -36,13 +36,13 @@ INEXACT_IN_XLA = {
     ("div", "complex64"): 2e-5,
     ("square", "complex64"): 2e-5,
 }
-# Complex primitives that agree everywhere. The others are compared at moderate operands of all signs of zeros: in a
-# formula of several steps the order of the steps decides what infinities, nan and overflow become.
+# Complex primitives that agree at all operands. The others are compared only at ``moderate`` operands: their formulas
+# have several steps, whose order decides where infinities, nan and overflow appear.
 COMPLEX_EVERYWHERE = ("abs", "complex", "conj", "eq", "max", "min", "ne", "neg", "real", "imag", "add", "sub", "sign")
-# Complex primitives that are not compared: XLA's formula uses an angle or a logarithm, so a zero part becomes
-# a rounding error of the other part, and 0 to a power nan.
+# Complex primitives that are not compared. XLA's formulas use an angle or a logarithm, which turn a zero part into
+# a rounding error of the other part, and 0 to a power into nan.
 COMPLEX_BY_ANGLES = ("atan2", "pow", "rsqrt")
-SMALL = 1e-5  # the scale at which the absolute error of such a series matters
+SMALL = 1e-5  # absolute error to allow for primitives in INEXACT_IN_XLA
 
 
 def elementwise_names() -> list[str]:
@@ -73,7 +73,7 @@ def specials(dtype: Any) -> np.ndarray:
 
 
 def pairs(dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs of special values; for complex dtypes, of every fifth."""
+    """All pairs of special values. For complex dtypes, only every fifth special value."""
     values = specials(dtype)[:: 5 if np.dtype(dtype).kind == "c" else 1]
     x, y = np.meshgrid(values, values)
     return x.ravel(), y.ravel()
@@ -117,14 +117,14 @@ def compiled(ns: Any, table: Any, **options: Any) -> dict[str, np.ndarray]:
 
 
 def differences(found: np.ndarray, wanted: np.ndarray, rtol: float, atol: float) -> np.ndarray:
-    """Where two arrays differ: zeros by their signs, nan equals nan, others up to rounding."""
+    """Where two arrays differ: zeros are compared by sign, nan equals nan, and other values may differ by rounding."""
     if dtypes.is_complex(found.dtype):
         return differences(found.real, wanted.real, rtol, atol) | differences(found.imag, wanted.imag, rtol, atol)
     if not dtypes.is_float(found.dtype):
         return found != wanted
     least = 256 * float(ml_dtypes.finfo(found.dtype).tiny)
     a, b = found.astype(np.float64), wanted.astype(np.float64)
-    # XLA treats these as zero
+    # XLA flushes numbers below ``least`` to zero
     a, b = (np.where(np.abs(x) < least, np.copysign(0, x), x) for x in (a, b))
     with np.errstate(invalid="ignore"):
         finite, distance = np.isfinite(a) & np.isfinite(b), np.abs(a - b)
@@ -138,7 +138,7 @@ def _inexact(name: str, dtype: str) -> float:
 
 
 def complaints(name: str, args: Any, found: np.ndarray, wanted: np.ndarray, exact: bool) -> list[str]:
-    """The differences from JAX in one row; ``exact``: both by the same compiler."""
+    """The differences from JAX in one row. ``exact``: XLA compiled both programs, so only rounding may differ."""
     assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
     loose = 0.0 if exact else _inexact(name.split()[0], str(found.dtype))
     rtol = max(ROUNDING.get(str(found.dtype), 0.0), loose)
@@ -149,7 +149,7 @@ def complaints(name: str, args: Any, found: np.ndarray, wanted: np.ndarray, exac
 
 
 def moderate(name: str, args: Any) -> np.ndarray:
-    """Where complex operands are far from overflow, and no division is by zero."""
+    """Which operands are to be compared: those far from overflow, without a division by zero."""
     kept = np.all([np.isfinite(x) & (np.abs(x) < 1e3) for x in args], axis=0)
     return kept & (args[0] != 0) if name.startswith("integer_pow -") else kept
 

@@ -24,14 +24,14 @@ row = into(CASES, reverse=False)
 
 @row(floats(3), ints(3, low=1, high=4))
 def counted_by_an_argument(ns, x, n):
-    """A batched condition under vmap: the elements stop at different iterations."""
+    """Under vmap the condition is batched: elements stop at different iterations."""
     limit = n[0]
     return ns.lax.while_loop(lambda c: c[0] < limit, lambda c: (c[0] + 1, ns.numpy.sin(c[1]) * 1.5), (0, x))
 
 
 @row(floats(2), floats(2), floats(2))
 def rotation(ns, x, y, z):
-    """Tangents and batch axes reach one carry after another: three iterations to the fixpoint."""
+    """Tangents and batch axes spread from carry to carry: the rules need three iterations to the fixpoint."""
 
     def body(c):
         i, a, b, d = c
@@ -42,7 +42,7 @@ def rotation(ns, x, y, z):
 
 @row(floats(2), floats(2))
 def constants_in_the_carry(ns, x, y):
-    """Unchanged carries: the condition reads one of them."""
+    """Some carries never change; the condition reads one of them."""
 
     def body(c):
         return {"i": c["i"] + 1, "limit": c["limit"], "by": c["by"], "x": c["x"] * c["by"]}
@@ -53,7 +53,7 @@ def constants_in_the_carry(ns, x, y):
 
 @row(floats(2), ints(3))
 def closed_over_arrays(ns, x, k):
-    """Constants of both functions, of every kind, and carries of every kind."""
+    """Condition and body have constants of several types, and the carries have several types."""
     table, limit = ns.numpy.arange(3.0), ns.numpy.array([2])
 
     def body(c):
@@ -71,13 +71,13 @@ def jit_in_the_body(ns, x):
 
 @row(floats(2))
 def promoted_carry(ns, x):
-    """Python numbers take the wider types of the body's results."""
+    """The Python numbers of the initial carry are converted to the wider types of the body's results."""
     return ns.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1.5, x[0] + c[1]), (0, 1))
 
 
 @row(floats(3), reverse=True, second=False)
 def while_in_scan(ns, x):
-    """The gradient does not depend on the loop, so reverse mode skips it."""
+    """The gradient does not depend on the while loop, so reverse mode works."""
 
     def body(c, y):
         n = ns.lax.while_loop(lambda k: k < 3, lambda k: k + 1, 0)
@@ -88,7 +88,7 @@ def while_in_scan(ns, x):
 
 @pytest.mark.parametrize("name", CASES)
 def test_same_programs(name: str) -> None:
-    # JAX stages a function with two calls once, and prints it first
+    # JAX stages a function that is called twice only once, and prints it first
     check_programs(CASES[name], other=names(CASES[name]) if name == "jit_in_the_body" else ())
 
 
@@ -101,7 +101,7 @@ def test_same_values(name: str) -> None:
 
 
 def bounds(ns: Any) -> list[Any]:
-    """Loops with all kinds of bounds."""
+    """Loops with every kind of bound."""
     np32, lax, jnp = np.int32, ns.lax, ns.numpy
 
     def body(i, c):
@@ -130,7 +130,7 @@ def test_bounds() -> None:
 
 
 def test_without_jit() -> None:
-    """Under ``disable_jit`` the body is Python code on values; a traced condition stages the primitive."""
+    """Under ``disable_jit`` the body runs as Python code on values; if the condition is traced, the loop is staged."""
 
     def run(ns: Any) -> list[Any]:
         seen = []
@@ -150,7 +150,7 @@ def test_without_jit() -> None:
 
 @pytest.mark.skipif(not OURS, reason="about how minijax evaluates")
 def test_interpreted_then_compiled() -> None:
-    """A long loop switches to a compiled program, and later starts compiled: same types, same numbers."""
+    """A long loop switches to a compiled program; its next run starts compiled. Types and numbers stay the same."""
     from minijax.interpreters.program import WHILE_WORTH_COMPILING
     from minijax.ops.while_loop import Loop, while_p
 
@@ -253,7 +253,7 @@ def test_io_callbacks_of_finished_elements() -> None:
 
 
 def test_ordered_prints(capfd: pytest.CaptureFixture[str]) -> None:
-    """Under ``jit``, in the order of the program: before, in each iteration, after."""
+    """Under ``jit``, prints keep the order of the program: before the loop, in each iteration, after the loop."""
 
     def run(ns: Any) -> str:
         def show(n: Any) -> Any:

@@ -43,7 +43,7 @@ from .transforms import build
 # import the module: the package has an object with this name
 settings = importlib.import_module("minijax.config")
 
-# Their texts contain addresses of Python functions.
+# Constructs whose texts contain addresses of Python functions.
 LEFT_OUT = ("debug_callback", "pure_callback")
 
 COLUMNS = ("StableHLO", "optimised HLO", "flops")
@@ -53,7 +53,7 @@ NO_INSTRUCTION = ("parameter", "constant")
 
 @dataclass(frozen=True)
 class Program:
-    """A program in both libraries: ``(function, arguments)`` of each."""
+    """A program in both libraries: ``ours`` and ``theirs`` are (function, arguments)."""
 
     name: str
     ours: tuple[Callable[..., Any], tuple[Any, ...]]
@@ -62,7 +62,9 @@ class Program:
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference in one column: counts (minijax's minus JAX's), or no counts."""
+    """A difference in one column. ``counts``: minijax's count minus JAX's of each operation; empty for other
+    columns.
+    """
 
     program: str
     column: str
@@ -90,7 +92,7 @@ def all_programs() -> Iterator[Program]:
 
 
 def inner_jaxprs(jaxpr: Any, of: Sequence[str] | None = None) -> Iterator[Any]:
-    """All inner jaxprs of a jaxpr of either library; with ``of``, only those in equations of these primitives."""
+    """All inner jaxprs of a jaxpr of either library; with ``of``, only those in equations of the primitives named."""
     for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         for value in eqn.params.values():
             for each in value if isinstance(value, tuple) else (value,):
@@ -150,12 +152,12 @@ def _less(ours: Counter[str], theirs: Counter[str]) -> Counter[str]:
     return counts
 
 
-# A module's name and attributes, and JAX's result names. All programs here run on one device.
+# A module's name and attributes (all programs here run on one device), and JAX's names of results.
 _NAMES = re.compile(r'\Amodule @\S+ attributes \{[^}]*\}| \{jax\.result_info = "[^"]*"\}')
 
 
 def canonical(text: str, context: Any) -> str:
-    """The text of a module without its name and names of results and functions, after CSE."""
+    """The text of a module after CSE, without the names of the module, its functions and its results."""
     with context:
         module = bindings.ir().Module.parse(_NAMES.sub(lambda found: "module" * found[0].startswith("module"), text))
         PassManager.parse("builtin.module(symbol-dce,cse)").run(module.operation)
@@ -167,7 +169,7 @@ def canonical(text: str, context: Any) -> str:
 
 
 class Compiler:
-    """Instructions and flops of modules; compiles equal modules once, or with ``each`` every time."""
+    """(Instructions, flops) of a module. Equal modules are compiled once; with ``each``, every module is compiled."""
 
     def __init__(self, context: Any, each: bool) -> None:
         self.context = context
@@ -190,7 +192,7 @@ class Compiler:
 
 
 def compare_lowered(program: Program, compiler: Compiler | None) -> Iterator[Difference]:
-    """The differences between the lowered programs, and with ``compiler`` also between the optimised ones."""
+    """The differences between the lowered programs; with a ``compiler``, also between the optimised programs."""
     (f, a), (g, b) = program.ours, program.theirs
     ours, theirs = minijax.jit(f).lower(*a), jax.jit(g).lower(*b)
     with bindings.make_context() as context:

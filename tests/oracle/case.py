@@ -1,4 +1,4 @@
-"""A row of the table is a ``Case``: a function of a namespace, its arguments, and ways to derive variations.
+"""A row of the table is a ``Case``: a function of a namespace, its arguments, and the transformations it supports.
 
 Arguments are float64 and int64 NumPy arrays unless a row says otherwise, so in 32-bit mode each call
 also shows that wide inputs are narrowed as in JAX.
@@ -37,10 +37,10 @@ def bools(*shape: int) -> np.ndarray:
 class Case:
     """One row: ``function(ns, *args)``, and which transformations it supports.
 
-    ``grads=False``: not differentiated at all; ``reverse=False``: no floating point result, so only forward
-    mode; ``forward=False``: its rule is for reverse mode only; ``second=False``: JAX has no second derivative;
-    ``vmap=False``: JAX cannot batch it. ``scale`` widens the tolerance, for functions that
-    libraries approximate differently; ``coarse`` is the dtype that sets the tolerance, for rows in half precision.
+    ``grads=False``: never differentiated. ``reverse=False``: only forward mode, since no result is floating point.
+    ``forward=False``: only reverse mode, since its rule is a vjp. ``second=False``: JAX has no second derivative.
+    ``vmap=False``: JAX cannot batch it. ``scale`` multiplies the tolerance, for functions that the libraries
+    approximate differently. ``coarse``: the dtype that sets the tolerance, for rows in half precision.
     """
 
     name: str
@@ -55,13 +55,13 @@ class Case:
     coarse: str | None = None
 
     def argnums(self) -> tuple[int, ...]:
-        """The positions of the differentiated arguments: those with only floating point leaves."""
+        """The positions of the differentiated arguments: their leaves are all floating point."""
         if not self.grads:
             return ()
         return tuple(i for i, arg in enumerate(self.args) if all(map(is_float, jax.tree.leaves(arg))))
 
     def in_axes(self) -> tuple[Any, ...]:
-        """0 for every array, None for Python scalars."""
+        """The ``in_axes`` of vmap: 0 for every array, None for Python scalars."""
         return tuple(jax.tree.map(lambda leaf: 0 if isinstance(leaf, np.ndarray) else None, arg) for arg in self.args)
 
     def batched(self) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ Built = dict[str, tuple[Any, tuple[Any, ...]]]
 
 
 def run_jitted(ns: Any, built: Built) -> dict[str, Any]:
-    """All transformations in one program, because compiling dominates these tests."""
+    """The results of all transformations, from one program, because compiling takes most of the time of these tests."""
 
     def everything(args: dict[str, Any]) -> dict[str, Any]:
         return {name: function(*args[name]) for name, (function, _) in built.items()}
@@ -29,7 +29,7 @@ def run_jitted(ns: Any, built: Built) -> dict[str, Any]:
 
 
 def on_arrays(args: Any) -> Any:
-    """``args`` with the subject's arrays in place of NumPy's, whose operators are not under test."""
+    """``args`` as arrays of the subject. NumPy's own operators are not under test."""
     convert = lambda leaf: subject.numpy.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf  # noqa: E731
     return oracle.tree_util.tree_map(lambda leaf: leaf if _is_float0(leaf) else convert(leaf), args)
 
@@ -39,9 +39,9 @@ def _is_float0(leaf: Any) -> bool:
 
 
 def check_values(case: Case, mode: str = "32", scale: float = 1.0) -> None:
-    """Evaluated, compiled, and with ``jit`` inside one transformation, the subject's values equal JAX's.
+    """The subject's values equal JAX's: evaluated, compiled, and with ``jit`` inside one transformation.
 
-    XLA's time is the limit: in 64-bit mode second derivatives are not compiled.
+    To save time, second derivatives are not compiled in 64-bit mode.
     """
     with x64_mode(mode):
         ours, inner = build(subject, case), build(subject, case, inner_jit=True)
@@ -61,13 +61,13 @@ def check_values(case: Case, mode: str = "32", scale: float = 1.0) -> None:
 
 
 def check_programs(case: Case, mode: str = "32", other: Collection[str] = ()) -> None:
-    """The programs are well typed and print as JAX's; for transformations in ``other`` only the meanings agree."""
+    """The programs are well typed and print as JAX's. For transformations in ``other``, only the meanings agree."""
     with x64_mode(mode):
         ours, theirs, wrong = build(subject, case), build(oracle, case), []
         for t in ours:
             program, expected = (ns.make_jaxpr(f)(*args) for ns, (f, args) in ((subject, ours[t]), (oracle, theirs[t])))
             typecheck_jaxpr(program)
-            # minijax's linearized loops share variables, which print alike
+            # minijax's linearized loops share variables, so their texts differ
             shown = meaning if t in other or t == "linearize" else printed
             if shown(program) != shown(expected):
                 wrong.append(f"{t}:\n{program}\nJAX:\n{expected}")

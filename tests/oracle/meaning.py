@@ -13,7 +13,7 @@ from typing import Any
 
 from .normalise import CALLS, acts, show_params, show_type, show_value
 
-Term = tuple[str, ...]  # the summands of a sum; only ``add_any`` has several
+Term = tuple[str, ...]  # one text for each summand; only the result of ``add_any`` has several
 
 
 def digest(*parts: Any) -> str:
@@ -55,7 +55,7 @@ def equation(eqn: Any, operands: list[Term]) -> list[Term]:
         raise NotImplementedError(f"{name}: what a program does in what order is not told by terms")
     if name == "add_any":
         return [tuple(sorted(operands[0] + operands[1]))]
-    if name == "empty2":  # unused; where a derivative goes through it, JAX writes the zero that it represents
+    if name == "empty2":  # if a derivative reads the placeholder, JAX writes the zero that it represents
         return [(digest("literal", show_value(eqn.params["dtype"].type(0)), show_type(eqn.outvars[0].aval)),)]
     if name == "cond":
         return cond(params["branches"], *operands)
@@ -71,18 +71,17 @@ def equation(eqn: Any, operands: list[Term]) -> list[Term]:
 
 
 def carried(label: str, initial: list[Term]) -> list[Term]:
-    """Terms for the carried values inside the body: the initial value identifies each."""
+    """Terms for the carried values inside a loop's body: the term of the initial value identifies each."""
     return [(digest(label, term),) for term in initial]
 
 
-# the result of a cond -> its index, and its term in each branch
+# the term of a cond's result -> the term of the cond's index, and the term of the result in each branch
 _chosen: dict[Term, tuple[Term, tuple[Term, ...]]] = {}
 
 
 def cond(branches: Any, index: Term, *operands: Term) -> list[Term]:
-    """A branch that reads the result of an earlier cond with the same index uses that branch's term.
-
-    So terms do not depend on which residuals of the branches share a place.
+    """The terms of a cond's results. A branch that reads a result of an earlier cond with the same index gets the term
+    of the earlier cond's same branch, so terms do not depend on which residuals of the branches share a variable.
     """
     outs = []
     for k, branch in enumerate(branches):

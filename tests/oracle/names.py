@@ -1,12 +1,12 @@
-"""Which comparison with JAX covers each public name: numpy, lax, nn, random, scipy, ops, image and their submodules.
+"""Which comparison with JAX covers each public name of numpy, lax, nn, random, scipy, ops, image and their submodules.
 
-    python -m tests.oracle.names           number of names per comparison and module; names in none
+    python -m tests.oracle.names           how many names each comparison covers in each module; names that none covers
     python -m tests.oracle.names --list    every name with its comparison
 
-The comparisons: ``random_calls`` (random calls), a table (the text files; this module compares ``names.txt``),
-``primitives``, ``values`` (constants, types and objects with fields, compared here), ``JAX's code`` (run unchanged),
-``borrowed`` (JAX's function, imported), a module (its names are listed separately). The exit status is 1 if a name is
-in none.
+The comparisons: ``random_calls`` (random calls); a table (the text files; this module compares ``names.txt``);
+``primitives``; ``values`` (constants, types and objects with fields, compared here); ``JAX's code`` (run unchanged);
+``borrowed`` (JAX's function, imported); a module (its names are listed separately). The exit status is 1 if no
+comparison covers a name.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from .primitives import ROWS
 
 TESTS = Path(__file__).parent.parent
 CALLS = [expression for expression, _ in expressions(TESTS / "oracle" / "names.txt")]
-# types in annotations, and a name that JAX cannot compile for several CPU devices
+# types that only annotations use, and a function that JAX cannot compile for several CPU devices
 NOT_CALLED = {f"lax.{name}" for name in ("ConvGeneralDilatedDimensionNumbers", "DotDimensionNumbers", "PrecisionLike")}
 NOT_CALLED.add("lax.pbroadcast")
 
 
 def called() -> set[str]:
-    """The names in the tables."""
+    """The names that the tables use."""
     texts = [text for text, _ in expressions(TESTS / "ops" / "rows.txt")] + CALLS
     texts += [(TESTS / path).read_text(encoding="utf-8") for path in ("numpy/expressions.txt", "oracle/random.txt")]
     text = "\n".join(texts).replace("jnp.", "numpy.")
@@ -102,7 +102,7 @@ def comparison(module: str, name: str, drawn: set[str], called: set[str]) -> str
 
 
 def unlike(mine: Any, yours: Any) -> str:
-    """The difference between two constants, element types, or classes with members or fields."""
+    """How two constants, element types or classes (their members or fields) differ; '' if they are equal."""
     if isinstance(yours, (int, float, complex, type(None))):
         return "" if repr(mine) == repr(yours) else f"{mine!r}, {yours!r}"
     try:

@@ -2,11 +2,11 @@
 
 Normalising removes differences that are not errors:
 
-* ``jit`` equations (JAX's own library is full of them) are inlined, at every depth, as is ``closed_call``;
-* parameters that exist only for JAX's sharding, and parameters that are ``None``;
-* unused placeholders (``empty2``): JAX makes one for every residual of a branch, needed or not;
-* the names of variables: they are numbered in order of appearance;
-* the place of constants: a constvar is written as its value.
+* ``jit`` equations (JAX's own library is full of them) and ``closed_call`` are inlined, at every depth;
+* parameters that exist only for JAX's sharding, and parameters that are ``None``, are dropped;
+* unused placeholders (``empty2``) are dropped: JAX makes one for every residual of a branch, needed or not;
+* variables are numbered in order of appearance;
+* a constvar is replaced by its value.
 
 It keeps, in order: primitives, parameters, operands, literals, and the dtype, shape and weak type of
 every variable. Only attributes are used (``.eqns``, ``.invars``, ``.aval``, ``.val``,
@@ -26,16 +26,16 @@ import numpy as np
 
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
 PLACE_PARAMS = {"memory_space", "unreduced", "reduced", "accuracy", "out_type"}
-# internal parameters of JAX without a counterpart
+# parameters that only JAX has
 INTERNAL_PARAMS = {"out_trees", "out_avals", "partitioned"}
 
 
 def printed(jaxpr: Any) -> str:
-    """The text of a jaxpr without its layout."""
+    """The text of a jaxpr without line breaks and indentation."""
     return re.sub(r"(?<=\[) | (?=\])", "", re.sub(r"\s+", " ", str(jaxpr)))
 
 
-# primitives that act on references or on the world
+# primitives that act on references or on the host
 ACTING = ("swap", "addupdate", "freeze", "free_ref", "io_callback", "debug_callback", "debug_print")
 
 
@@ -65,7 +65,7 @@ def show_value(value: Any) -> str:
 
 
 def show_index(tree: Any) -> Any:
-    """Convert JAX's index tree of a reference to minijax's form: (start, size, step), None for arrays."""
+    """Convert JAX's index tree of a reference to minijax's form: (start, size, step) of a slice, None for an array."""
     found = re.search(r"NDIndexer\[\(PyTreeDef\((.*)\), \(", str(tree))
     items = re.findall(r"Slice\[(\(.*?\))\]|(\*)", found[1]) if found else []
     return tuple(None if star else ast.literal_eval(of) for of, star in items)
@@ -88,17 +88,17 @@ def show_params(params: dict[str, Any]) -> list[tuple[str, str]]:
 def show_param(value: Any) -> str:
     """A parameter: dtypes by name, subjaxprs normalised, NumPy integers as integers."""
     if hasattr(value, "debug_info") and not hasattr(value, "eqns") and not hasattr(value, "jaxpr"):
-        return value.debug_info.func_name  # a rule of a custom derivative
+        return value.debug_info.func_name  # a rule of a custom derivative: its function's name
     if type(value).__name__ == "Backward":
-        return str(value[0])  # such a rule, and its arguments
+        return str(value[0])  # a rule with its arguments
     if hasattr(value, "eqns") or hasattr(value, "jaxpr"):
         return "{" + "; ".join(normalise(value).lines) + "}"
     if hasattr(value, "key_shape"):
-        return str(value)  # the implementation of random keys
+        return str(value)  # an implementation of random keys
     if hasattr(value, "axis_names"):
-        return str(value)  # a mesh; JAX's is callable
+        return str(value)  # a mesh; JAX's is callable, so this comes first
     if callable(value) and not isinstance(value, type):
-        return "function"  # each library wraps a user's function in its own way
+        return "function"  # a user's function, which each library wraps in its own way
     if isinstance(value, (np.dtype, type)) and not isinstance(value, bool):
         try:
             return np.dtype(value).name
@@ -115,7 +115,7 @@ def show_param(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Op:
-    """One equation after inlining; operands are texts or ``(op index, result index)``, -1 for arguments."""
+    """One equation. ``operands``: texts, or (op index, result index); -1 is the op index of arguments."""
 
     head: str
     operands: tuple[Any, ...]
@@ -158,7 +158,7 @@ class Program:
         return self._with_only(live)
 
     def without_placeholders(self) -> Program:
-        """The same program without unused ``empty2`` and broadcasts of it."""
+        """The same program without unused placeholders: ``empty2`` and broadcasts of it."""
         kept: set[int] = set()
         read = {o[0] for o in self.results if not isinstance(o, str)}
         for index in reversed(range(len(self.ops))):
@@ -181,7 +181,7 @@ class Program:
         return Program(self.arguments, ops, list(map(move, self.results)), self.calls)
 
     def graph(self) -> tuple[Counter[str], list[str]]:
-        """The live equations as a multiset of terms, and the results: the program without its order.
+        """The program without its order: the live equations as a multiset of terms, and the results.
 
         A chain of ``add_any`` counts as one sum of all its terms, because the order of additions
         also varies.

@@ -1,7 +1,7 @@
 """Random calls of every primitive: functions of a namespace (minijax or JAX) and arrays, drawn from a seed.
 
-``ROWS`` has a function for each primitive that draws parameters, shapes (scalar, empty, of one element, broadcasting or
-unsuitable) and dtypes. Invalid calls are drawn too: both libraries must raise the same class of error.
+``ROWS`` has a function for each primitive. It draws parameters, shapes (scalar, empty, of one element, broadcasting or
+unsuitable) and dtypes. Some calls are invalid: both libraries must raise the same class of error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EVERY = "fffffiiuubc"
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """``function(ns, *args)`` and its primitive; the arguments are NumPy arrays and Python numbers."""
+    """A call ``function(ns, *args)`` of a primitive; the arguments are NumPy arrays and Python numbers."""
 
     primitive: str
     text: str
@@ -80,13 +80,15 @@ class Draw:
         return tuple(self.size() for _ in range(self.one(range(least, most + 1), weights)))
 
     def dtype(self, kinds: str, odd: float = 0.06) -> str:
-        """One of the kinds of dtypes that the primitive accepts, or seldom any other."""
+        """A dtype of one of the ``kinds`` that the primitive accepts; with probability ``odd``, of any kind."""
         names, weights = KINDS[self.one(EVERY if self.chance(odd) else kinds)]
         name = self.one(names, weights)
         return name if self.wide or name not in WIDE else names[0]
 
     def array(self, shape: Shape, dtype: str, low: float = -3.0, high: float = 3.0, plain: bool = False) -> np.ndarray:
-        """Irregular values between ``low`` and ``high``; unless ``plain``, sometimes small integers, zeros and NaNs."""
+        """Irregular values between ``low`` and ``high``. Unless ``plain``, some are small integers, zeros, nan or
+        inf.
+        """
         x = self.random.uniform(low, high, shape)
         special = 1.0 if plain else self.random.random()
         if special < 0.15 and low < 0:
@@ -124,7 +126,7 @@ ROWS: dict[str, Row] = {}
 
 
 def row(*names: str) -> Callable[[Row], Row]:
-    """Decorator: the function draws calls of these primitives."""
+    """Decorator: the function draws calls of the primitives ``names``."""
 
     def register(function: Row) -> Row:
         for name in names:
@@ -136,7 +138,7 @@ def row(*names: str) -> Callable[[Row], Row]:
 
 
 def draw_call(primitive: str, seed: int, number: int) -> Call:
-    """The call with this number: the same for the same seed."""
+    """Call number ``number`` of a primitive: the same seed always gives the same call."""
     for attempt in itertools.count():
         draw = Draw(seed, zlib.crc32(primitive.encode()), number, attempt)
         call = ROWS[primitive](draw, primitive)
@@ -176,7 +178,7 @@ BINARY = {
 
 
 def together(draw: Draw, kinds: str, count: int, positive: bool = False) -> list[Any]:
-    """Operands of one dtype and shape, or of shapes that broadcast, or numbers, or invalid ones."""
+    """Operands of the same dtype and shape, or of shapes that broadcast, or numbers, or invalid operands."""
     shape, dtype = draw.shape(), draw.dtype(kinds)
     how = draw.one(("alike", "ones", "number", "scalar", "shapes", "dtypes"), (12, 4, 2, 2, 1, 1))
     shapes = [shape] * count
@@ -482,7 +484,7 @@ def scattered(draw: Draw, name: str) -> Call | None:
 
     updates = draw.array(shape, str(x.dtype))
     if name == "scatter":
-        # two updates of one element have no defined order
+        # if two updates hit the same element, the result depends on their order: so all updates are equal
         updates = np.full_like(updates, 1)
     return of(scatter, x, where, updates, text=f"{numbers} {sizes} {mode} unique={unique}")
 

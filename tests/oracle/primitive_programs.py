@@ -1,6 +1,6 @@
 """Random calls of primitives that contain programs, act on references, communicate between devices, or call Python.
 
-Bodies are random: a few operations between arrays of one shape. Importing this module adds rows to
+Bodies are random: a few operations on arrays of one shape. Importing this module adds rows to
 ``primitive_calls``.
 """
 
@@ -32,7 +32,7 @@ STEPS: dict[str, Callable[..., Any]] = {
 
 
 def body(draw: Draw, inputs: int, outputs: int) -> tuple[Callable[..., list[Any]], str]:
-    """A random function ``(ns, *arrays) -> list`` on arrays of one type, and its description."""
+    """A random function ``(ns, *arrays) -> list`` on arrays of one type, and a text that describes it."""
     steps = [
         (draw.one(tuple(STEPS)), draw.int(0, inputs + i - 1), draw.int(0, inputs + i - 1))
         for i in range(draw.int(0, 4))
@@ -49,7 +49,7 @@ def body(draw: Draw, inputs: int, outputs: int) -> tuple[Callable[..., list[Any]
 
 
 def arrays(draw: Draw, count: int, lead: tuple[int, ...] = ()) -> list[np.ndarray]:
-    """Floating point arrays of one type, mostly with small numbers."""
+    """Floating point arrays of one type, with values between -1 and 1 or a few special values."""
     shape, dtype = draw.shape(0, 2), draw.one(("float32", "float16", "bfloat16"), (6, 1, 1))
     dtype = "float64" if draw.wide and draw.flag() else dtype
     return [draw.array(shape, dtype, -1.0, 1.0) for _ in range(count)]
@@ -117,7 +117,7 @@ def barrier(draw: Draw, name: str) -> Call:
 
 @row("cond", "empty2")
 def branches(draw: Draw, name: str) -> Call:
-    """Partial evaluation creates ``empty2`` for a branch that lacks a residual of another branch."""
+    """``cond``; and ``empty2``, which partial evaluation creates for a branch that lacks another branch's residual."""
     count, outputs = draw.int(1, 3), draw.int(1, 2)
     drawn = [body(draw, count, outputs) for _ in range(draw.int(1, 3) if name == "cond" else 2)]
     boolean = len(drawn) == 2 and draw.flag()
@@ -182,7 +182,7 @@ def looped(draw: Draw, name: str) -> Call:
 
 @row("custom_jvp_call", "custom_vjp_call", "custom_lin")
 def with_a_rule(draw: Draw, name: str) -> Call:
-    """Linearization of a custom_vjp function creates ``custom_lin``."""
+    """Custom rules; and ``custom_lin``, which linearization of a custom_vjp function creates."""
     count = draw.int(1, 2)
     run, text = body(draw, count, 1)
     rule, other = body(draw, count + 1, 1)
@@ -256,7 +256,7 @@ def called_back(draw: Draw, name: str) -> Call:
 
 
 def index(draw: Draw, shape: Sequence[int], ns: Any = None) -> Any:
-    """An index of a few axes: numbers, slices and arrays without duplicates, so that every write has one value."""
+    """An index of a few axes: numbers, slices and arrays. No element is written twice."""
     if draw.chance(0.3) or not shape:
         return ...
     found: list[Any] = []
@@ -311,7 +311,7 @@ COLLECTIVES = "psum pmax pmin ppermute all_gather all_to_all reduce_scatter axis
 
 @row(*COLLECTIVES)
 def along_a_name(draw: Draw, name: str) -> Call:
-    """Inside a vmap with a named axis; its size is that of the operand's first axis."""
+    """A collective inside a vmap with a named axis, whose size is that of the operand's first axis."""
     size = draw.int(1, 3)
     shape = [draw.size() for _ in range(draw.int(0, 2))]
     axis, other = draw.axis(len(shape)), draw.axis(len(shape))
@@ -362,7 +362,7 @@ def pmapped(draw: Draw) -> Call:
 
 @row("shard_map", "pvary", "psum_invariant", "all_gather_invariant")
 def over_a_mesh(draw: Draw, name: str) -> Call:
-    """Results of each device from its shard and a replicated operand, and a sum over the devices."""
+    """Each device computes from its shard and a replicated operand, and the results are summed over the devices."""
     if name == "shard_map" and draw.flag():
         return pmapped(draw)
     count = draw.int(1, 2)
@@ -386,7 +386,7 @@ def over_a_mesh(draw: Draw, name: str) -> Call:
     "all_gather_reduced",
 )  # fmt: skip
 def sums_over_a_mesh(draw: Draw, name: str) -> Call:
-    """Sums over the devices with unreduced types."""
+    """Sums over the devices, with unreduced and reduced types."""
     count = draw.int(1, 2)
     x = draw.array((count * draw.int(1, 2), draw.int(1, 3)), "float32", -1.0, 1.0)
     w = draw.array((), "float32", 0.5, 2.0)
@@ -422,7 +422,7 @@ def to_be_divided(draw: Draw, name: str) -> Call:
 
 @row("reshard")
 def to_be_divided_otherwise(draw: Draw, name: str) -> Call:
-    """Reshard along an explicit axis and back. For one device, JAX compiles this only if no mesh is set."""
+    """Reshard along an explicit axis and back. With a single device, JAX compiles this only if no mesh is set."""
     count = 1
     x = draw.array((2 * count, count * draw.size()), "float32", -1.0, 1.0)
 

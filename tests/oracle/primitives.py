@@ -6,9 +6,9 @@
     python -m tests.oracle.primitives sort --call 17          one call, with all differences
     python -m tests.oracle.primitives --staged                only programs, types and errors: compiles nothing
 
-Each call is compared by its value, jvp, vjp, second derivatives (forward over reverse, reverse over reverse,
-forward over forward), vmap along every axis of every operand with random output axes, and vmap of jvp and vjp;
-all evaluated, and all compiled by ``jit``. The comparison covers values, dtypes, shapes, weak types, the printed
+Each call is compared by its value, jvp, vjp, second derivatives (forward over reverse, reverse over reverse, forward
+over forward), vmap along every axis of every operand with random output axes, and vmap of jvp and vjp. Each of these
+is evaluated, and compiled by ``jit``. The comparison covers values, dtypes, shapes, weak types, the printed
 program (``normalise``), and the class of JAX's errors. The output is the differences, and the number of comparisons of
 each kind. The exit status is 1 for a difference without a reason (``REASONS``), or a primitive that no call used.
 """
@@ -46,7 +46,7 @@ from .subject import as_numpy, assert_same, compiled_quickly, describe, x64_mode
 
 CHECKS = ("value", "jvp", "vjp", "second", "vmap", "vmap of derivatives")
 
-# Pattern of primitives (any if ""), pattern of the report -> why they may differ.
+# (pattern of primitives, '' for any; pattern of the report) -> why they may differ.
 REASONS: dict[tuple[str, str], str] = {
     ("bitcast_convert_type", "bool or complex values"): "of an argument with two faults another is told",
     ("bitcast_convert_type", "JAX alone raises IndexError"): "JAX's rule for vmap takes an axis that is not there",
@@ -66,7 +66,7 @@ REASONS: dict[tuple[str, str], str] = {
     ("random_seed", "minijax alone .*must be an integer"): "JAX stages a seed that is none, and compiles none",
     (
         "new_ref|get|swap|addupdate|freeze|free_ref",
-        # axes that are not all equal
+        # the pattern matches if the axes are not all equal
         r"^vmap (?!\D*(\d+)(\D+\1)*\D+ of vjp)\(.*\) of vjp, (evaluated|compiled): Not equal",
     ): "JAX writes what is mapped along another axis than the reference as it is: its loop gives our values",
     ("eq_to", "minijax alone .*does not accept dtype complex"): "JAX stages what it cannot compile",
@@ -87,7 +87,7 @@ REASONS: dict[tuple[str, str], str] = {
 
 VERDICTS = ("equal", "in another order", "of one meaning", "with a reason", "other")
 
-# Pattern of primitives, pattern of the report on two programs -> why they may differ. Their values are compared.
+# (pattern of primitives; pattern of the report on two programs) -> why they may differ. Their values are compared.
 PROGRAM_REASONS: dict[tuple[str, str], str] = {
     (
         "shard_map|pvary|psum_invariant|all_gather_invariant|preduced|unreduced_.*|.*_cast_p|all_gather_reduced",
@@ -121,7 +121,7 @@ PROGRAM_REASONS: dict[tuple[str, str], str] = {
 
 
 class Variation(NamedTuple):
-    """One transformation of a call: its check, its name, a function of the library, arguments."""
+    """One transformation of a call: the check it belongs to, its name, a function of the library, its arguments."""
 
     check: str
     label: str
@@ -131,7 +131,7 @@ class Variation(NamedTuple):
 
 @dataclass
 class Report:
-    """The results of comparisons: counts by kind, and differences."""
+    """The results of comparisons. ``others``: different programs, with the difference and the accepted reason or ''."""
 
     compared: Counter[str] = field(default_factory=Counter)
     calls: int = 0
@@ -172,7 +172,7 @@ def axes_of(draw: Draw, args: Sequence[Any]) -> Iterator[tuple[int | None, ...]]
 
 
 def variations(call: Call, draw: Draw, outs: Sequence[Any]) -> Iterator[Variation]:
-    """All transformations to compare for a call whose results have these types (JAX's)."""
+    """All transformations to compare for a call. ``outs``: the types of its results in JAX."""
     args = call.args
 
     def bare(ns: Any) -> Callable[..., Any]:
@@ -251,12 +251,12 @@ def attempt(function: Callable[[], Any]) -> tuple[Any, Exception | None]:
         warnings.simplefilter("ignore")
         try:
             return function(), None
-        except Exception as error:  # noqa: BLE001  (errors are compared)
+        except Exception as error:  # noqa: BLE001  (the caller compares errors)
             return None, error
 
 
 def refusals(ours: Exception | None, theirs: Exception | None) -> str:
-    """The difference between two errors, '' if none."""
+    """The difference between two errors; '' if they agree."""
     if ours is None or theirs is None:
         raised = ours or theirs
         return (
@@ -288,7 +288,7 @@ def compare(call: Call, number: int, seed: int, report: Report, values: bool) ->
 def differing(call: Call, number: int, draw: Draw, report: Report, values: bool) -> Iterator[str]:
     outs, refused = attempt(lambda: jax.eval_shape(lambda *xs: call.function(jax, *xs), *call.args))
     if refused is None and any(min(out.shape, default=0) < 0 for out in jax.tree_util.tree_leaves(outs)):
-        return  # JAX's Hessenberg form of no rows has a result of -1 elements
+        return  # JAX's Hessenberg form of an empty matrix has a negative size
     asked = variations(call, draw, jax.tree_util.tree_leaves(outs))
     staged: list[Variation] = []
     for each in asked if refused is None else [next(asked)]:
@@ -309,7 +309,7 @@ def differing(call: Call, number: int, draw: Draw, report: Report, values: bool)
 
 
 def programs(call: Call, number: int, each: Variation, ours: Any, theirs: Any, report: Report) -> Iterator[str]:
-    """The difference between two programs: ill typed, other results, other equations."""
+    """The differences between two programs: an ill-typed one, other types of results, or other equations."""
     _, bad = attempt(lambda: typecheck_jaxpr(ours))
     if bad is not None:
         yield f"{each.label}: ill typed: {bad}"
@@ -328,7 +328,7 @@ def programs(call: Call, number: int, each: Variation, ours: Any, theirs: Any, r
 
 
 def how_alike(ours: Any, theirs: Any) -> tuple[str, str]:
-    """How two programs are alike; if in no way, also how they differ."""
+    """One of ``VERDICTS`` on two programs, and the text of the difference if the verdict is "other"."""
     if str(ours) == str(theirs):
         return "equal", ""
     x, y = (normalise(program).without_dead_code() for program in (ours, theirs))
@@ -347,7 +347,7 @@ def how_alike(ours: Any, theirs: Any) -> tuple[str, str]:
 
 
 class Seen(Observer):
-    """Counts the operations of each primitive at every interpreter."""
+    """Counts the operations of each primitive in every interpreter."""
 
     def __init__(self) -> None:
         self.count: Counter[str] = Counter()
@@ -357,7 +357,7 @@ class Seen(Observer):
 
 
 def other_values(staged: Sequence[Variation], report: Report) -> Iterator[str]:
-    """The differences when evaluated, and when compiled as one program."""
+    """The differences in values: evaluated, and compiled as one program."""
     given = [each.args for each in staged]
     expected = compiled(jax, staged, given)
     together = compiled(minijax, staged, given)
@@ -381,7 +381,7 @@ def other_values(staged: Sequence[Variation], report: Report) -> Iterator[str]:
 
 
 def compiled(ns: Any, staged: Sequence[Variation], given: Any) -> list[tuple[Any, Exception | None]]:
-    """Results or errors under ``jit``, as one program if that compiles, else one by one."""
+    """(result, error) of each transformation under ``jit``: as one program, or one by one if that raises."""
 
     def everything(given: Any) -> Any:
         return [each.function(ns)(*xs) for each, xs in zip(staged, given, strict=True)]
@@ -397,7 +397,7 @@ def compiled(ns: Any, staged: Sequence[Variation], given: Any) -> list[tuple[Any
 
 
 def unlike(found: Any, wanted: Any, each: Variation, weak: bool) -> str:
-    """The difference between minijax's and JAX's results, '' if none; eager results need no weak types."""
+    """The difference between minijax's and JAX's results; '' if none. Weak types of eager results may differ."""
     mine, expected = minijax.tree_util.tree_leaves(found), jax.tree_util.tree_leaves(wanted)
     if len(mine) != len(expected):
         return f"{len(mine)} results instead of {len(expected)}"
@@ -414,7 +414,7 @@ def unlike(found: Any, wanted: Any, each: Variation, weak: bool) -> str:
 
 
 def reason(call: Call, diff: str, reasons: dict[tuple[str, str], str] = REASONS) -> str:
-    """The reason for a difference, '' if none is known."""
+    """The reason for a difference; '' if none is known."""
     for (name, pattern), why in reasons.items():
         if re.fullmatch(name or ".*", call.primitive) and re.search(pattern, diff):
             return why
@@ -424,7 +424,7 @@ def reason(call: Call, diff: str, reasons: dict[tuple[str, str], str] = REASONS)
 def run(
     names: Sequence[str], numbers: Sequence[int], seed: int, values: bool = True, seconds: float = 1e9
 ) -> dict[str, Report]:
-    """Reports by primitive of the calls with these numbers, within ``seconds``; prints the differences."""
+    """A report for each primitive on its calls with these numbers. Stop after ``seconds``. Print the differences."""
     reports, began = {name: Report() for name in names}, time.time()
     with compiled_quickly():
         for number in numbers:
@@ -453,7 +453,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--staged", action="store_true", help="compile and run nothing")
     parser.add_argument("--programs", action="store_true", help="list calls whose programs are not JAX's")
     asked = parser.parse_args(argv)
-    # filtering a traceback takes most of the time of an error
+    # filtering the traceback is most of the cost of an error
     jax.config.update("jax_traceback_filtering", "off")
     began, names, seen = time.time(), asked.names or list(ROWS), Seen()
     numbers = range(asked.count) if asked.call is None else [asked.call]

@@ -6,10 +6,10 @@
     python -m tests.oracle.random_calls --seed 7 --only 41,9  programs 41 and 9 of seed 7 again
 
 A program is a call with random arguments: Python numbers, NumPy arrays and arrays of the library, of all types and
-of shapes that often do not fit; axes, shapes, flags and element types by the names of parameters. It is eager, jitted,
-mapped or differentiated, and sometimes passes its result to a second function. The comparison covers the tree, shapes,
-element types, weak types and values of results, and the class of errors. JAX compiles nearly every program that runs,
-so most are only staged and compared without values (``--values 1`` runs all), and the rest is compiled without
+of shapes that often do not fit. Parameters called axis, shape, dtype and the like get fitting values. The call is
+eager, jitted, mapped or differentiated, and sometimes a second function is applied to its result. The comparison covers
+the tree, shapes, element types, weak types and values of results, and the class of errors. Compiling takes JAX long, so
+most programs are only staged and compared without values (``--values 1`` runs all); the rest is compiled without
 optimisations. The output is the number of programs that agreed, the first disagreement of each function, and how often
 each reason (``random_reasons``) excused a difference. The exit status is 1 if one disagreed without a reason.
 """
@@ -42,7 +42,7 @@ from tests.oracle.subject import QUICKLY, assert_same
 MODULES = ("numpy", "numpy.linalg", "numpy.fft", "lax", "lax.linalg", "nn", "random", "ops", "scipy.special")
 MODULES += ("scipy.stats", "scipy.signal", "scipy.ndimage", "scipy.integrate", "scipy.cluster.vq")
 MODULES += ("scipy.linalg", "scipy.fft", *(name for name in public_names() if name.startswith("scipy.stats.")))
-# They read, write or print, return no arrays, need devices, or take functions: other tests cover them.
+# Functions that read, write or print, return no arrays, need devices, or take functions: other tests cover them.
 LEFT_OUT = frozenset(
     "load save savez fromfile from_dlpack frombuffer fromstring fromiter frompyfunc ufunc vectorize"
     " set_printoptions printoptions array_repr array_str array2string einsum_path apply_along_axis apply_over_axes"
@@ -79,7 +79,7 @@ FLAGS = frozenset(
     " assume_unique invert sparse approximate return_sign left_side transpose_a conjugate_a unit_diagonal reverse"
     " sort density overwrite_input equal_nan include_initial".split()
 )
-# names of parameters -> values to draw from
+# names of parameters, separated by spaces -> values to draw from
 PLAIN: dict[str, tuple[Any, ...]] = {
     "axis dimension axis1 axis2 source destination dim": (0, -1, 1, 0, -2, None, (0, 1), 5),
     "axes permutation dimensions": ((0, 1), (1, 0), (0,), None, 1, (-1,)),
@@ -113,7 +113,9 @@ class Drawn(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A call: names of functions to apply in turn, arguments of the first, and the transformation."""
+    """A call of the function ``names[0]``; the other ``names`` are applied to its result. ``how``: the
+    transformation.
+    """
 
     names: tuple[str, ...]
     args: tuple[Drawn, ...]
@@ -137,7 +139,7 @@ def functions(wanted: tuple[str, ...]) -> list[str]:
     names = []
     for module in MODULES:
         ours, theirs = importlib.import_module(f"minijax.{module}"), importlib.import_module(f"jax.{module}")
-        dir(ours)  # load late names
+        dir(ours)  # loads the names that the module imports lazily
         for name in public_names()[module]:
             whole = f"{module}.{name}"
             mine = vars(ours).get(name)
@@ -156,7 +158,7 @@ def functions(wanted: tuple[str, ...]) -> list[str]:
 
 
 def _own(module: Any, name: str) -> Any:
-    """The value of a name that a module loads late; None if it is borrowed."""
+    """The value of a name that a module imports lazily; None if it is borrowed from JAX."""
     given = getattr(module, name, None)
     home = getattr(given, "__module__", "") or ""
     return None if "interop" in home else given
@@ -258,7 +260,7 @@ class Draw:
             if drawn is None:
                 continue
             if given is parameter.empty and parameter.name in OPERANDS and self.chance(0.6):
-                # operands of one type and shape, so that enough calls are valid
+                # the operands often have the same type and shape, so that enough calls are valid
                 alike = alike or self.array()
                 drawn = alike if self.chance(0.5) else drawn
             positional = kind is not parameter.KEYWORD_ONLY and given is parameter.empty
@@ -271,13 +273,13 @@ class Draw:
         return Program((name, *later), tuple(args), kwargs, how)
 
 
-# Functions of one array, applied to another function's result.
+# Functions of one array, to apply to another function's result.
 AFTER = ("numpy.sin", "numpy.sum", "numpy.cumsum", "numpy.negative", "numpy.ravel", "numpy.sort", "numpy.abs")
 
 
 @functools.cache
 def signature(name: str) -> list[inspect.Parameter]:
-    """Parameters of JAX's function."""
+    """The parameters of JAX's function."""
     try:
         return list(inspect.signature(found(jax, name)).parameters.values())
     except (TypeError, ValueError):
@@ -336,7 +338,7 @@ def outcome(ns: Any, program: Program, values: bool) -> tuple[Any, BaseException
 
 
 def difference(program: Program, values: bool = True) -> str:
-    """The difference between the libraries, '' if none; without ``values`` the programs are only staged."""
+    """The difference between the libraries; '' if none. Without ``values``, programs are only staged."""
     before = stack_depth()
     theirs, their_error = outcome(jax, program, values)
     ours, our_error = outcome(minijax, program, values)
@@ -374,7 +376,7 @@ def plain(ns: Any, tree: Any) -> Any:
 
 
 class Disagreement(NamedTuple):
-    """A program that disagreed: its number, function, text, difference, and the reason ('': none)."""
+    """A program on which the libraries disagreed. ``why``: the reason that excuses it, or ''."""
 
     number: int
     name: str
@@ -384,23 +386,23 @@ class Disagreement(NamedTuple):
 
 
 class Outcomes(NamedTuple):
-    """The outcomes of programs: how many of each kind ran, and the disagreements."""
+    """The outcomes of programs: how many of each kind agreed, and the disagreements."""
 
     hows: Counter[str]
     disagreements: list[Disagreement]
 
 
-# Programs drawn from one random stream, so that the number of processes does not change the programs.
+# The programs in a block come from one random stream, so the number of processes does not change the programs.
 BLOCK = 250
 
 
 def run_block(asked: tuple[Sequence[str], int, int, Sequence[int], float]) -> Outcomes:
-    """Compares some programs of a block by number, and values for a share of them.
+    """Compares the programs of a block that have these numbers; a share of them also by their values.
 
-    A program depends only on the seed and its number: earlier ones of the block are drawn, but do not run.
+    A program depends only on the seed and its number. The earlier programs of the block are drawn too, but do not run.
     """
     wanted, seed, block, numbers, share = asked
-    jax.config.update("jax_traceback_filtering", "off")  # filtering a traceback takes most of the time of an error
+    jax.config.update("jax_traceback_filtering", "off")  # filtering the traceback is most of the cost of an error
     names, draw, done = functions(tuple(wanted)), Draw((seed, block)), Outcomes(Counter(), [])
     for number in range(block * BLOCK, max(numbers) + 1):
         program, values = draw.program(names), draw.chance(share)
@@ -415,7 +417,7 @@ def run_block(asked: tuple[Sequence[str], int, int, Sequence[int], float]) -> Ou
 
 
 def outcomes(asked: argparse.Namespace) -> Iterator[Outcomes]:
-    """Outcomes of all blocks, in order. Processes are replaced often, because they keep their compiled programs."""
+    """The outcomes of all blocks, in order. Processes are replaced often, because they keep their compiled programs."""
     chosen = sorted(asked.only or range(asked.count))
     blocks = [
         (asked.names, asked.seed, block, list(numbers), asked.values)
@@ -465,7 +467,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    # The client reads them when it compiles the first program, which happens later, here and in the processes.
+    # XLA reads these flags when it compiles the first program, later, in this process and in those it starts.
     unoptimised = " ".join(f"--{option}={str(value).lower()}" for option, value in QUICKLY.items())
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {unoptimised}"
     sys.exit(main())

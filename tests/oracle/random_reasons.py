@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-# Errors about values that are not known: each library may raise another of them.
+# Errors about traced values: where one library raises one of them, the other may raise another.
 UNKNOWN = ("ConcretizationTypeError", "TracerArrayConversionError", "TracerBoolConversionError")
 UNKNOWN += ("TracerIntegerConversionError", "NonConcreteBooleanIndexError")
-# Errors for a bad argument.
+# Errors about unsuitable arguments.
 REFUSED = ("TypeError", "ValueError", "AxisError", "LinAlgError", "OverflowError", "IndexError", "ZeroDivisionError")
 REFUSED += ("NotImplementedError",)
-# Messages of Python, NumPy or JAX internals where a function does not check an argument and fails later.
+# Messages from the internals of Python, NumPy or JAX, raised when a function does not check an argument.
 BREAKS = re.compile(
     r"object has no attribute|safe_zip|safe_map|(tuple|list|assignment) index out of range|must have __hash__|to unpack"
     r"|is not iterable|not supported between instances|unsized object|unhashable|Non-hashable static arguments"
@@ -155,6 +155,6 @@ REASONS: tuple[tuple[str, str, str], ...] = (
 
 
 def reason(name: str, text: str, diff: str) -> str:
-    """The reason for a difference of this function and text, '' if there is none."""
+    """The reason for a difference of this function and text; '' if there is none."""
     whole = f"{text}: {diff}"
     return next((why for whose, how, why in REASONS if re.fullmatch(whose, name) and re.search(how, whole)), "")

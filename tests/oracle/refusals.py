@@ -1,8 +1,9 @@
 """Expressions that raise errors in both libraries, one per line of a text file, with the expected words.
 
-``expression ~ words``: the errors have the same class and both contain the words. ``expression ~~ pattern``: only our
-error must match the pattern. ``expression``: both texts begin alike. ``expression ~?``: JAX's error is of no use; ours
-is a TypeError or a ValueError. With ``staged`` JAX only stages the program, because it leaves some errors to XLA.
+``expression ~ words``: the errors have the same class and both contain the words. ``expression ~~ pattern``: only
+minijax's error must match the pattern. ``expression``: both messages begin alike. ``expression ~?``: JAX's error does
+not help the user; minijax raises a TypeError or a ValueError. With ``staged``, JAX only stages the program, because it
+leaves some errors to XLA.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def error_of(run: Callable[[], Any]) -> Exception:
 
 
 def check_refused(line: str, names: Callable[[Any], dict[str, Any]], staged: bool = False) -> None:
-    """``names`` returns the names that expressions use for a library, besides its modules and NumPy."""
+    """Check one line. ``names(ns)``: the names that expressions use for the library ``ns``, besides modules and
+    NumPy.
+    """
     expression, sign, words = re.fullmatch(r"(.*?)(?: (~[~?]?) ?(.*))?", line).groups()  # type: ignore[union-attr]
 
     def run(ns: Any) -> Any:

@@ -25,8 +25,7 @@ importlib.import_module(SUBJECT_NAME + ".numpy")
 importlib.import_module(SUBJECT_NAME + ".lax")
 MODES = ("32", "64")
 
-# Tests of values need no optimised programs: these options compile in one piece, in a fifth of the
-# time.
+# Tests of values need no optimised programs: these options cut the compile time to a fifth.
 QUICKLY = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
@@ -54,7 +53,7 @@ def compiled_quickly() -> Iterator[None]:
 
 
 class x64_mode:
-    """Context manager: both libraries in 64-bit mode (``mode == '64'``) or in 32-bit mode."""
+    """Context manager that puts both libraries in 64-bit mode if ``mode == '64'``, else in 32-bit mode."""
 
     def __init__(self, mode: str) -> None:
         self.contexts = [ns.enable_x64(mode == "64") for ns in dict.fromkeys((oracle, subject))]
@@ -84,12 +83,14 @@ def tolerance(dtype: Any) -> dict[str, float]:
 
 
 def as_numpy(leaf: Any) -> np.ndarray:
-    """The values; a Python number, which an eager function may return, has the dtype of its JAX array."""
+    """``leaf`` as a NumPy array; a Python number, which an eager function may return, gets the dtype of its JAX
+    array.
+    """
     return np.asarray(jax.numpy.asarray(leaf) if isinstance(leaf, (bool, int, float, complex)) else leaf)
 
 
 def describe(leaf: Any) -> str:
-    """'float32[3] weak' and the like, for any array or Python number."""
+    """The type of any array or Python number as text, for example 'float32[3] weak'."""
     array = as_numpy(leaf)
     weak = getattr(leaf, "weak_type", type(leaf) in (int, float, complex))
     name = "float0" if array.dtype == [("float0", "V")] else array.dtype.name
@@ -97,7 +98,7 @@ def describe(leaf: Any) -> str:
 
 
 def assert_same(ours: Any, theirs: Any, *, scale: float = 1.0, coarse: str | None = None) -> None:
-    """Equal trees, leaves of equal dtype, shape and weak type, values within ``scale`` × tolerance."""
+    """Check for equal trees: leaves of equal dtype, shape and weak type, and values within ``scale`` × tolerance."""
     our_leaves, our_tree = subject.tree_util.tree_flatten(ours)
     their_leaves, their_tree = oracle.tree_util.tree_flatten(theirs)
     assert str(our_tree) == str(their_tree), f"trees differ: {our_tree} against JAX's {their_tree}"
@@ -113,6 +114,7 @@ def assert_same(ours: Any, theirs: Any, *, scale: float = 1.0, coarse: str | Non
         if x.dtype.kind in "iub":
             np.testing.assert_array_equal(x, y)
         else:
-            # A small element may be the difference of large ones, and has their absolute error.
+            # A small element may be the difference of two large numbers, so its absolute error may be as large as
+            # theirs.
             limits["atol"] += limits["rtol"] * float(np.abs(y[np.isfinite(y)]).max(initial=0.0))
             np.testing.assert_allclose(x, y, **limits)

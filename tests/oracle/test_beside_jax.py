@@ -41,11 +41,11 @@ def test_constants_are_in_the_program_and_xla_folds_them(name: str) -> None:
 
 
 def sharding_params(closed: Any) -> dict[str, set[str]]:
-    """For each primitive in a jaxpr of either library, its sharding parameters."""
+    """primitive -> the names of its sharding parameters in a jaxpr of either library."""
     found: dict[str, set[str]] = {}
     for each in (closed.jaxpr, *beside_jax.inner_jaxprs(closed)):
         for eqn in each.eqns:
-            if eqn.primitive.name != "jit":  # minijax's jit has them only where they are set
+            if eqn.primitive.name != "jit":  # minijax's jit has sharding parameters only if they are set
                 found.setdefault(eqn.primitive.name, set()).update(key for key in eqn.params if "sharding" in key)
     return found
 
@@ -59,7 +59,7 @@ def test_primitives_have_the_sharding_parameters_of_jaxs() -> None:
         io_callback = importlib.import_module(f"{ns.__name__}.experimental").io_callback
         return lambda x: io_callback(np.sin, ns.pure_callback(np.cos, x, x), ns.lax.iota("int32", 3) * x)
 
-    # some of the compared programs, and two with primitives that those lack
+    # some of the compared programs, and two with primitives that these programs lack
     programs = SOME[::12] + [Program(f.__name__, (f(minijax), (X,)), (f(jax), (X,))) for f in (convolved, called)]
     ours: dict[str, set[str]] = {}
     theirs: dict[str, set[str]] = {}

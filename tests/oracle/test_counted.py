@@ -1,7 +1,7 @@
 """Summaries that count operations by cached programs, against summaries that run the rules.
 
-Functions of the table under differentiating transformations: equal recordings except for times, and for when a jaxpr
-was made among equal operations.
+Functions of the table run under differentiating transformations. Their two recordings must be equal, except for times
+and for the event at which a jaxpr was made.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TRANSFORMATIONS = ("grad", "jvp", "vmap_of_grad", "grad_of_grad")
 
 
 class Follower(observe.Observer):
-    """Observes every operation, so minijax runs the rules."""
+    """An observer of every operation: it makes minijax run the rules."""
 
     def bind_exit(self, primitive: Any, trace: Any, out: Any) -> None:
         pass
@@ -57,16 +57,16 @@ def summarized(function: Callable[..., Any], args: Any) -> dict[str, Any]:
 
 
 def plain(document: object) -> str:
-    """The text without NumPy integers: a cached program with equal parameters may have Python's."""
+    """The text with NumPy integers as Python's: a cached program may have equal parameters of either kind."""
     return " ".join(re.sub(r"np\.int64\((-?\d+)\)", r"\1", str(document)).split())
 
 
 def differing(case: Case, name: str) -> list[str]:
-    """The parts that differ between a counted call and an observed one."""
+    """The names of the parts that differ between the summary of a counted call and that of an observed call."""
     function, args = build(subject, case)[name]
-    for _ in range(5):  # rules are derived after a few calls with a signature
+    for _ in range(5):  # minijax derives the rules after a few calls with the same signature
         function(*args)
-    with Recorder():  # and counted on the first recorded call
+    with Recorder():  # the first recorded call counts the operations of the cached programs
         function(*args)
     counted = summarized(function, args)
     with observe.watching(Follower()):
@@ -100,7 +100,9 @@ def _counts(function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
 def test_counts_with_strong_tangents_of_weak_primals(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """``abs`` of weak complex numbers has a strong tangent, so the sum's conversion has no weak type to restore."""
+    """``abs`` of weak complex numbers has a strong tangent, so the conversion in ``sum`` has no weak type to
+    restore.
+    """
     monkeypatch.setattr(summary, "MOST_SAMPLED", 1)
     np = subject.numpy
 

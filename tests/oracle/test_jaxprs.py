@@ -13,16 +13,16 @@ from .normalise import printed
 from .subject import MODES, oracle, subject
 
 REVERSE = ("grad", "vmap_of_grad", "grad_of_vmap", "grad_of_grad", "jvp_of_grad")
-# Programs whose texts differ, and why: their meanings are compared.
+# Programs whose texts differ, with the reasons: only the meanings of these are compared.
 OTHER = {
-    # JAX calls the body of a scan in partial evaluation of a checkpoint of it
+    # partial evaluation of the checkpoint of a scan: JAX makes a call of the scan's body
     "checkpointed_scan": REVERSE,
     "jit_of_grad_of_checkpoint_of_scan": ("value", "vmap", "jvp", *REVERSE),
     # JAX hoists the known part of an inner call out of a scan even if it is empty
     "scan_with_integer_and_bool_carries": REVERSE,
     # JAX stages a repeated branch once, and prints the shared jaxpr first
     "nested_conds": ("value", "jvp"),
-    # JAX shares the common code of both solves
+    # JAX shares the common code of the two solves
     "linear_solve_by_iteration": ("vmap_of_grad",),
 }
 
@@ -43,7 +43,7 @@ def test_control_flow(name: str) -> None:
     [("jacfwd", 0), ("jacfwd", (0, 1, 2)), ("jacrev", 0), ("jacrev", (0, 1, 2)), ("hessian", 0), ("hessian", 1)],
 )
 def test_jacobians(transformation: str, argnums: Any) -> None:
-    """From leaves of three types to leaves of two; for hessian, only the first result."""
+    """Jacobians of a function of three types of arguments; for hessian, only its first result is differentiated."""
 
     def text(ns: Any) -> str:
         jnp = ns.numpy

@@ -69,13 +69,13 @@ def shown(ns: Any, tree: Any) -> list[Any]:
     return [leaf(x) for x in ns.tree.leaves(tree)]
 
 
-# The bits of rbg keys come from XLA's generator, which is borrowed; minijax itself derives keys from keys.
+# Programs that only derive keys. The bits of rbg keys come from XLA's generator, which minijax borrows from JAX.
 OF_RBG = [line for line in PROGRAMS if line.startswith(("(random.split(k), ", "(random.fold_in(k, 7)"))]
 
 
 @pytest.mark.parametrize(("kind", "line"), [("threefry2x32", line) for line in PROGRAMS] + [("rbg", x) for x in OF_RBG])
 def test_same_bits_and_programs(kind: str, line: str) -> None:
-    """The same values when evaluated, compiled and batched; the program equals JAX's and survives parsing."""
+    """Evaluated, compiled and batched, the values are JAX's. The program equals JAX's and can be parsed."""
     ours, theirs = (lambda k, ks, i, ns=ns: evaluated(ns, line, k=k, ks=ks, i=i) for ns in (subject, oracle))
     one, other = ((ns.random.key(42, impl=kind), keys(ns), ns.numpy.asarray(1)) for ns in (subject, oracle))
     many, others = (
@@ -91,7 +91,7 @@ def test_same_bits_and_programs(kind: str, line: str) -> None:
     assert str(parse_jaxpr(str(closed), consts=closed.consts)) == str(closed)
     equations, expected_equations = normalise(closed), normalise(reference)
     assert equations.graph() == expected_equations.graph()
-    # except where JAX's library jits a function itself, or derivatives of its branches leave unused results
+    # the texts differ if JAX's library jits a function itself, or derivatives of its branches leave unused results
     if equations.calls == expected_equations.calls and "empty2" not in str(reference):
         assert str(closed) == str(reference)
 
@@ -122,7 +122,7 @@ def test_other_kinds_are_borrowed_where_they_must_be(kind: str) -> None:
 @pytest.mark.parametrize("expression", lines_of(FOLDER / "keys.txt"))
 def test_same_answers(expression: str) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # jax.pmap
+        warnings.simplefilter("ignore", DeprecationWarning)  # raised by jax.pmap
         assert repr(evaluated(subject, expression)) == repr(evaluated(oracle, expression))
 
 

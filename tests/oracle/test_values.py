@@ -23,5 +23,5 @@ def test_functions(name: str, mode: str) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_control_flow(name: str) -> None:
-    """In 32-bit mode only: XLA needs a second for each of these programs."""
+    """Only 32-bit mode is tested: XLA needs a second to compile each of these programs."""
     check_values(PROGRAMS[name], scale=4)

@@ -14,8 +14,8 @@ import pytest
 
 from .subject import oracle, subject
 
-# Expressions marked "strong" are also pushed forward along a strong tangent. JAX's numpy functions are jitted, so a
-# strongly typed tangent of a number becomes weak in them; minijax's is weak from the start, also in lax.
+# Expressions marked "strong" are also differentiated by jvp along a strong tangent. JAX's numpy functions are jitted,
+# so in them a strongly typed tangent of a number becomes weak; minijax's is weak from the start, also in lax.
 EXPRESSIONS = """
 jnp.sin(x)  # strong
 jnp.ravel(x)  # strong
@@ -88,7 +88,7 @@ def evaluated(ns: Any, name: str, x: Any) -> Any:
 
 
 def types(leaves: list[Any]) -> list[Any]:
-    """The type of each leaf; of a number that was returned unchanged, the type of JAX's array."""
+    """The type of each leaf. A number that was returned unchanged has the type of its JAX array."""
     found = []
     for x in leaves:
         x = oracle.eval_shape(lambda y: y, x) if isinstance(x, (bool, int, float, complex)) else x
@@ -106,7 +106,7 @@ def answer(ask: Callable[..., list[Any]], ns: Any, name: str, make: Any, x: Any)
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_weak_types(name: str) -> None:
-    """The value at each kind of number, and every derivative at a float."""
+    """The types of the value at each kind of number, and of every derivative at a float, are JAX's."""
     wrong = []
     for derived, make in DERIVED.items():
         for x in (0.5, 2, True) if derived == "value" else (0.5,):
@@ -117,7 +117,7 @@ def test_weak_types(name: str) -> None:
 
 
 def check(wrong: list[str], what: str, name: str, make: Any, x: Any) -> None:
-    """Append to ``wrong`` if the subject's types are not JAX's."""
+    """Append a line to ``wrong`` if the subject's types are not JAX's."""
     ours, theirs = answer(_evaluated, subject, name, make, x), answer(_abstractly, oracle, name, make, x)
     if ours != theirs:
         wrong.append(f"{what}: {ours}, JAX: {theirs}")
