@@ -80,8 +80,8 @@ def get_mesh() -> Mesh:
 class set_mesh:  # noqa: N801, as JAX names it
     """Set the mesh of this thread, from now on or for a ``with`` block; None for no mesh.
 
-    Calls of jitted functions run on its devices. ValueError for another object, ``Manual`` axes, or inside a
-    transformation.
+    Jitted functions then run on the mesh's devices. ValueError for an object that is no mesh, for ``Manual`` axes, or
+    inside a transformation.
     """
 
     def __init__(self, mesh: Mesh | None) -> None:

@@ -30,7 +30,7 @@ __all__ = [
     "rule_matrix",
 ]
 
-# The step of finite differences, and the largest error of a derivative per element, by dtype: JAX's figures.
+# The step of finite differences, and by dtype the largest error of a derivative per element. JAX uses the same values.
 EPS = 1e-4
 GRADIENT_TOLERANCE = {
     "bfloat16": 1e-1,
@@ -47,7 +47,7 @@ def _limit(tolerance: Tolerance, dtype: np.dtype) -> float:
     if isinstance(tolerance, dict):
         tolerance = {np.dtype(k): v for k, v in tolerance.items()}.get(dtype)
     if tolerance is None:
-        # float8 and float4 types: one or two digits of a binary fraction
+        # for float8 and float4, which have at most three bits after the binary point
         return GRADIENT_TOLERANCE.get(dtype.name, 5e-1 if dtypes.is_inexact(dtype) else 0.0)
     return tolerance
 
@@ -68,7 +68,7 @@ def _check_close(what: str, found: Any, wanted: Any, atol: Tolerance, rtol: Tole
 
 
 def _direction(rng: np.random.Generator, x: Any) -> Any:
-    """A random tangent for the value ``x``; a Python number for a Python number."""
+    """A random tangent for the value ``x``. It is a Python number if ``x`` is a Python float or complex number."""
     aval = get_aval(x)
     if not dtypes.is_inexact(aval.dtype):
         return np.zeros(aval.shape, dtypes.float0)
@@ -142,7 +142,10 @@ def check_vjp(
     eps: float = EPS,
     err_msg: str = "",
 ) -> None:
-    """Compare ``f_vjp``, such as ``partial(vjp, f)``, with finite differences for a random direction and cotangent."""
+    """Compare ``f_vjp``, such as ``partial(vjp, f)``, with finite differences for a random direction and cotangent.
+
+    The arguments and errors are those of ``check_jvp``.
+    """
     args = tuple(args)
     rng = np.random.default_rng(0)
     value, pullback = f_vjp(*args)
@@ -171,8 +174,8 @@ def check_grads(
 ) -> None:
     """Compare the derivatives of ``f`` at ``args`` with finite differences, up to ``order``.
 
-    ``modes``: of 'fwd' (jvp), 'rev' (vjp) and 'lin' (linearize). ``atol``, ``rtol``: per element, or dicts by dtype.
-    ``eps``: the step. AssertionError, which names the mode and the order, for a wrong derivative.
+    ``modes``: a selection from 'fwd' (jvp), 'rev' (vjp) and 'lin' (linearize). ``atol``, ``rtol``: per element, or
+    dicts by dtype. ``eps``: the step. AssertionError, which names the mode and the order, for a wrong derivative.
     """
     unknown = set(modes) - {"fwd", "rev", "lin"}
     if unknown:

@@ -1,4 +1,4 @@
-"""Key paths: the steps from the root of a pytree to a leaf. The classes and their text are JAX's."""
+"""Key paths: the steps from the root of a pytree to a leaf. The classes and their texts are the same as in JAX."""
 
 from __future__ import annotations
 

@@ -54,7 +54,10 @@ def register_pytree_with_keys(
     unflatten_func: Callable[[Any, Any], Any],
     flatten_func: Callable[[Any], tuple[Iterable[Any], Any]] | None = None,
 ) -> None:
-    """Like :func:`register_pytree_node`; the main flatten function gives key entries too."""
+    """Like :func:`register_pytree_node`; ``flatten_with_keys`` gives ``(key entry, child)`` pairs and auxiliary data.
+
+    Without ``flatten_func``, pytrees are flattened by ``flatten_with_keys``, and the key entries are dropped.
+    """
 
     def flatten_without_keys(tree: Any) -> tuple[tuple[Any, ...], Any]:
         pairs, aux = flatten_with_keys(tree)
@@ -80,8 +83,9 @@ def register_dataclass(
     """Register a dataclass (or a class that behaves like one) by its fields; usable as a decorator.
 
     ``data_fields`` are children, ``meta_fields`` hashable auxiliary data. Without both, all fields are data except
-    those declared with ``field(metadata=dict(static=True))``. ``drop_fields`` are left out. TypeError if only one is
-    given, or none for a class that is not a dataclass. ValueError if they overlap or miss a field, or for a duplicate.
+    those declared with ``field(metadata=dict(static=True))``. ``drop_fields`` are left out. TypeError if only one of
+    ``data_fields`` and ``meta_fields`` is given, or neither for a class that is not a dataclass. ValueError if the two
+    overlap, if a field of the dataclass is in neither, or if the class is already registered.
     """
     # Imported here: the import takes 3 ms, and few programs need it.
     import dataclasses
@@ -131,7 +135,7 @@ def register_dataclass(
 
 
 def register_static(cls: _Class) -> _Class:
-    """Class decorator: instances (which must be hashable) are nodes without leaves, a part of the structure."""
+    """Class decorator: instances become nodes without leaves, part of the tree's structure. They must be hashable."""
 
     def flatten_static(x: Any) -> tuple[tuple[()], Any]:
         return (), x
@@ -144,7 +148,10 @@ def register_static(cls: _Class) -> _Class:
 
 
 class _SharedCallable:
-    """Wraps a ``functools.partial`` in a :class:`Partial`, which would else merge with it; equal to the partial."""
+    """Wraps a ``functools.partial`` inside a :class:`Partial`, so that Python does not merge the two into one.
+
+    It equals the wrapped partial, and has the same hash.
+    """
 
     def __init__(self, fun: Callable[..., Any]):
         self.fun = fun

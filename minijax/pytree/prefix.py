@@ -27,7 +27,7 @@ __all__ = ["tree_broadcast"]
 
 
 class _Placeholder:
-    """Leaves of a tree of which only the structure is known."""
+    """Stands for each leaf of a tree if only the structure of the tree is known."""
 
     def __repr__(self) -> str:
         return "*"
@@ -37,7 +37,7 @@ _PLACEHOLDER = _Placeholder()
 
 
 def _example(tree_or_def: Any) -> Tree:
-    """A tree for a structure; other objects are returned unchanged, as trees."""
+    """Return a structure as a tree of placeholders. Return any other object unchanged: it is a tree already."""
     if isinstance(tree_or_def, PyTreeDef):
         return tree_or_def.unflatten([_PLACEHOLDER] * tree_or_def.num_leaves)
     return tree_or_def
@@ -53,8 +53,8 @@ def prefix_leaves(
 ) -> list[Any]:
     """Broadcast the leaves of a prefix to the leaves of a full tree, or of its structure, as for ``in_axes``.
 
-    ``is_leaf``: leaves of the prefix. ``none_is_leaf``: None is a leaf, else a node. ``name`` is for errors.
-    ValueError, with the key path and both types, if it is not a prefix.
+    ``is_leaf`` says which nodes of the prefix are leaves. With ``none_is_leaf`` None is a leaf too; otherwise it is a
+    node. Errors call the prefix ``name``. ValueError, with the key path and both types, if it is not a prefix.
     """
     stop = _none_stops(is_leaf) if none_is_leaf else is_leaf
     treedef = full if isinstance(full, PyTreeDef) else tree_structure(full)
@@ -71,7 +71,7 @@ def _none_stops(is_leaf: IsLeaf | None) -> IsLeaf:
 
 
 def is_none(x: Any) -> bool:
-    """For ``is_leaf``: None is a leaf too."""
+    """An ``is_leaf`` function that makes None a leaf."""
     return x is None
 
 
@@ -89,7 +89,7 @@ def _spread(prefix: Tree, treedef: PyTreeDef, is_leaf: IsLeaf | None, out: list[
 
 
 def broadcast_prefix(prefix_tree: Tree, full_tree: Tree, is_leaf: IsLeaf | None = None) -> list[Any]:
-    """:func:`prefix_leaves` with None as a node, under JAX's name and with JAX's order of arguments."""
+    """:func:`prefix_leaves` with None as a node. The name and the order of arguments are the same as in JAX."""
     return prefix_leaves(
         prefix_tree, full_tree, is_leaf=is_leaf, none_is_leaf=False, name="broadcast_prefix prefix_tree"
     )
@@ -147,7 +147,7 @@ def _key_words(keys: list[Any]) -> str:
 
 
 def _only_on_one_side(first: list[Any], second: list[Any]) -> list[Any]:
-    """The keys that only one of the two lists contains, in their order."""
+    """The keys that only one of the two lists contains: first those of ``first``, then those of ``second``."""
     return [key for key in first if key not in second] + [key for key in second if key not in first]
 
 
@@ -184,7 +184,10 @@ def _count(children: Any) -> str:
 def explain_prefix_mismatch(
     prefix: Tree, full: Tree | PyTreeDef, name: str, is_leaf: IsLeaf | None = None
 ) -> str | None:
-    """Why ``prefix``, called ``name``, is no prefix of ``full`` (a tree or structure); None if it is one."""
+    """Explain why ``prefix``, called ``name``, is no prefix of ``full``, a tree or a structure.
+
+    Return None if it is one.
+    """
     return _explain((), prefix, _example(full), name, is_leaf)
 
 

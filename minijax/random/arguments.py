@@ -1,7 +1,7 @@
 """Keys, shapes and types as arguments of random functions, and the staging of these functions.
 
 Each function checks its static arguments in Python and calls an inner function under ``jit``. So eager calls compile
-once per signature, and a staged program names the function.
+once per signature, and the equation in a staged program names the inner function.
 """
 
 from __future__ import annotations
@@ -34,13 +34,16 @@ _WORDS = physical_aval(_KEY)
 
 
 def staged(fun: Callable[..., Any]) -> Any:
-    """Stage ``fun`` as a call with static non-array arguments; evaluation compiles it."""
+    """Wrap ``fun`` in ``jit``, with its non-array parameters static. A call by the user then compiles one program."""
     known = [name for name in _KNOWN if name in inspect.signature(fun).parameters]
     return inner_jit(fun, static_argnames=known, compiled=True)
 
 
 def one_key(name: str, key: Any) -> Any:
-    """The single key argument of function ``name``; untraced keys move to the device, for fast repeated calls."""
+    """Check that ``key``, an argument of function ``name``, is one key, and return it.
+
+    Outside of traces the key moves to the device, which makes repeated calls fast.
+    """
     evaluating = state.dynamic.level == 0
     if evaluating and type(key) is Array and key.aval is _WORDS and not observers:
         return device_array(to_buffer(key), _KEY)
@@ -51,7 +54,7 @@ def one_key(name: str, key: Any) -> Any:
 
 
 def placed(x: Any) -> Any:
-    """``x``; outside of traces a Python float becomes a cached scalar on the program's device."""
+    """Return ``x``. Outside of traces a Python float becomes an array on the program's device, cached by its value."""
     if type(x) is not float or state.dynamic.level or observers:
         return x
     return _placed(x, math.copysign(1, x), x64_enabled())
@@ -65,9 +68,10 @@ def _placed(x: float, _sign: float, _x64: bool) -> Array:
 
 
 def known_dtype(name: str, dtype: Any, kind: str) -> np.dtype:
-    """Check a sample ``dtype``; by default ``kind`` gives it. ValueError unless it is 'float', or 'float or complex'.
+    """Check the ``dtype`` of samples, or return the default for ``kind``: 'integer', 'float' or 'float or complex'.
 
-    The warning about missing 64 bits points to the user's line, above the caller and ``sampler``.
+    ValueError unless a given ``dtype`` is a float type, or a float or complex type, as ``kind`` says. ``stacklevel``
+    makes the warning about disabled 64-bit types point to the user's line, above the caller and ``sampler``.
     """
     if dtype is None:
         return (dtypes.default_int_dtype if kind == "integer" else dtypes.default_float_dtype)(x64_enabled())
@@ -80,7 +84,10 @@ def known_dtype(name: str, dtype: Any, kind: str) -> np.dtype:
 
 
 def shape_of_samples(name: str, shape: Any, *parameters: Any, exact: bool = True) -> tuple[int, ...]:
-    """The sample shape: ``shape``, or by default the parameters' broadcast shape. ValueError if they do not fit."""
+    """The shape of the samples: ``shape``, or by default the shape to which the parameters broadcast.
+
+    ValueError if the parameters do not broadcast together, or (with ``exact``) not to ``shape``.
+    """
     shapes = [p if isinstance(p, tuple) else () if type(p) is float else np.shape(p) for p in parameters]
     if not any(shapes):  # the most common case
         return () if shape is None else canonical_shape(shape)

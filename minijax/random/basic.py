@@ -49,7 +49,7 @@ def uniform(key: Any, shape: Sequence[int] = (), dtype: Any = None, minval: Any 
 
 @functools.lru_cache(maxsize=64)
 def _mantissa(dtype: np.dtype) -> tuple[int, int, int]:
-    """For a float type: the number of random bits drawn, the number dropped, and the bits of 1.0."""
+    """For a float type: the number of random bits to draw, how many of them to drop, and the bits of 1.0."""
     info = dtypes.finfo(dtype)
     # with fewer than 8 bits of mantissa, 8 random bits are enough
     drawn = 8 if info.nmant < 8 else info.bits
@@ -68,7 +68,7 @@ def _uniform(key: Any, shape: tuple[int, ...], dtype: np.dtype, minval: Any, max
     mantissa = lax.bitwise_or(lax.shift_right_logical(mantissa, typed_scalar(dropped, word)), typed_scalar(one, word))
     zero_to_one = lax.sub(lax.bitcast_convert_type(mantissa, dtype), typed_scalar(1, dtype))
     found = zero_to_one * (high - low) + low
-    # rounding may give less than the lower limit
+    # because of rounding, a number may be less than the lower limit
     return lax.max(low, lax.reshape(found, shape))
 
 
@@ -100,7 +100,7 @@ def randint(key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: Any
 def _randint(key: Any, shape: tuple[int, ...], minval: Any, maxval: Any, dtype: np.dtype) -> Any:
     info = dtypes.iinfo(dtype)
     minval, maxval = (x if dtypes.is_integer(get_aval(x).dtype) else astype(x, dtype) for x in (minval, maxval))
-    # maxval itself may be one beyond the type's maximum
+    # maxval may be one more than the type's maximum
     beyond = lax.gt(maxval, _limited(typed_scalar(int(info.max), dtype), get_aval(maxval).dtype))
     low, high = _limited(minval, dtype), _limited(maxval, dtype)
     low, high = to_rank(low, len(shape)), to_rank(high, len(shape))
@@ -122,7 +122,7 @@ def _limited(x: Any, dtype: np.dtype) -> Any:
 
 
 def _span(low: Any, high: Any, beyond: Any, word: np.dtype) -> Any:
-    """The number of integers in [low, high), at least 1; ``beyond``: add one to high."""
+    """The number of integers in [low, high), at least 1. Where ``beyond`` is True, the interval includes ``high``."""
     span = astype(lax.sub(high, low), word)
     shape = get_aval(span).shape
     span = lax.select(lax.le(high, low), lax.full(shape, 1, word), span)
@@ -132,7 +132,7 @@ def _span(low: Any, high: Any, beyond: Any, word: np.dtype) -> Any:
 
 
 def _offset(upper: Any, lower: Any, span: Any) -> Any:
-    """Join two random words to a number of twice as many bits, modulo ``span``."""
+    """Join two random words to a number with twice as many bits, and return it modulo ``span``."""
     word = get_aval(span).dtype
     half = typed_scalar(1 << (dtypes.bits(word) // 2), word)
     shifted = lax.rem(half, span)
@@ -167,7 +167,7 @@ def _bernoulli(key: Any, p: Any, shape: tuple[int, ...], mode: str) -> Any:
 
 @sampler
 def normal(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
-    """Standard normal numbers: mean 0 and variance 1, also for complex ones. ValueError for another type.
+    """Standard normal numbers, with mean 0 and variance 1 (complex ones too). ValueError for another type.
 
     Returns an array of ``shape``, float32 by default (float64 with x64). For mean m and standard deviation s write
     ``m + s * normal(key, shape)``.
@@ -193,7 +193,7 @@ def _normal(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
 
 @staged
 def _normal_real(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    # the inverse distribution function, of numbers above -1
+    # apply the inverse of the distribution function to uniform numbers in (-1, 1)
     least = typed_scalar(-1 + float(dtypes.finfo(dtype).epsneg), dtype)
     found = uniform(key, shape, dtype, least, typed_scalar(1, dtype))
     return lax.mul(typed_scalar(math.sqrt(2), dtype), lax.erf_inv(found))
@@ -219,7 +219,7 @@ def _gumbel(key: Any, shape: tuple[int, ...], dtype: np.dtype, mode: str) -> Any
     if mode == "low":
         return lax.neg(lax.log(lax.neg(lax.log(_uniform(key, shape, dtype, minval=tiny, maxval=1.0)))))
     high, low = _uniform(key, (2, *shape), dtype, minval=0.0, maxval=1.0)
-    # below 1/2 floats are denser than the drawn numbers: the second draw fills the gaps
+    # below 1/2 there are more floats than numbers that one draw can give: the second draw adds the low bits
     coarse = lax.ge(high, typed_scalar(0.5, dtype))
     finer = lax.add(lax.add(high, lax.mul(typed_scalar(info.eps, dtype), low)), tiny)
     found = choose(coarse, high, finer)
@@ -237,10 +237,10 @@ def categorical(
 ) -> Any:
     """Indices along ``axis`` with the probabilities ``softmax(logits, axis)``: integers of the default type.
 
-    The shape of ``logits`` without ``axis`` is the batch shape. ``shape`` is the result's: its last dimensions are the
-    batch broadcast, its first ones count samples of one distribution, which differ with ``replace=False``.
-    ``mode`` is as in ``gumbel``. Raises TypeError for a non-array, IndexError for a bad ``axis``, ValueError for
-    shapes that do not fit, and for more distinct samples than categories.
+    The shape of ``logits`` without ``axis`` is the batch shape. ``shape`` is the result's shape: its last dimensions
+    are the batch shape, broadcast, and its first dimensions count samples from one distribution. With ``replace=False``
+    these samples are all different. ``mode`` is as in ``gumbel``. Raises TypeError for a non-array, IndexError for a
+    bad ``axis``, ValueError for shapes that do not fit, and for more distinct samples than categories.
     """
     key = one_key("categorical", key)
     logits = ensure("categorical", logits)
@@ -262,7 +262,10 @@ def categorical(
 
 
 def _different(key: Any, logits: Any, axis: int, shape: tuple[int, ...], count: int, mode: str | None) -> Any:
-    """The ``count`` largest of the perturbed ``logits``: W. Kool, H. van Hoof and M. Welling (2019)."""
+    """Draw ``count`` different samples: the places of the largest of ``logits`` plus Gumbel noise.
+
+    Source: W. Kool, H. van Hoof and M. Welling (2019), "Stochastic beams and where to find them".
+    """
     own = logits.aval.shape
     logits = logits + gumbel(key, own, logits.aval.dtype, mode)
     if count > own[axis]:
@@ -307,7 +310,7 @@ _EXPONENT = 3
 
 @staged
 def _shuffle(key: Any, x: Any, axis: int) -> Any:
-    """Sort ``x`` by random words, often enough that ties are rarer than 1 in ``x.size``."""
+    """Sort ``x`` by random words, in enough rounds that the probability of a tie is at most 1 / ``x.size``."""
     aval = get_aval(x)
     rounds = math.ceil(_EXPONENT * math.log(max(1, aval.size)) / math.log(_WORDS))
     for _ in range(rounds):

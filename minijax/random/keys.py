@@ -1,4 +1,4 @@
-"""Random keys, and bits drawn with them. An array of keys has an element type of its own, ``key<fry>``."""
+"""Random keys, and functions that draw bits with them. Arrays of keys have their own element type, ``key<fry>``."""
 
 from __future__ import annotations
 
@@ -29,12 +29,15 @@ from minijax.ops.random.bits import (
 from minijax.ops.random.keys import random_unwrap_p, random_wrap_p
 from minijax.ops.shape import canonical_shape
 
-# Arguments of samplers that are no arrays; numbers among the others are resharded too, as in JAX.
+# Arguments of samplers that are never arrays. Of the other arguments, Python numbers are resharded too, as in JAX.
 _STATIC = ("shape", "dtype", "axis", "independent", "replace")
 
 
 def sampler(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the argument ``out_sharding`` to a sampler: the result's sharding; the compiler shards earlier operations."""
+    """Add the argument ``out_sharding`` to a sampler: the sharding of the result.
+
+    The compiler chooses how the values inside the sampler are sharded.
+    """
     signature = inspect.signature(fun)
     name = fun.__name__
 
@@ -78,7 +81,7 @@ _MODULE = "minijax.random"
 
 
 def _implementation(spec: Any) -> PRNGImpl:
-    """The implementation for ``spec``: None (the default), a name, a type of keys or an implementation."""
+    """The implementation for ``spec``: a name, a key type or an implementation. None means the default one."""
     if spec is None:
         spec = default_prng()
         if spec == THREEFRY.name:
@@ -99,14 +102,17 @@ def _implementation(spec: Any) -> PRNGImpl:
 
 
 def _chosen(name: str, impl: Any, dtype: Any) -> PRNGImpl:
-    """The implementation for a function's arguments ``impl`` and ``dtype``, at most one of which is given."""
+    """The implementation for the arguments ``impl`` and ``dtype`` of function ``name``. TypeError if both are given."""
     if impl is not None and dtype is not None:
         raise ValueError(f"Cannot specify both `impl` and `dtype` arguments to jax.random.{name}")
     return _implementation(dtype if impl is None else impl)
 
 
 def typed_keys(name: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
-    """Convert ``key`` (one, unless ``batched``) to typed keys; return whether it was raw words (``PRNGKey``)."""
+    """Convert ``key`` to typed keys; return whether it was an array of words, as ``PRNGKey`` makes them, too.
+
+    ValueError for more than one key unless ``batched``. TypeError if ``key`` is no key.
+    """
     if isinstance(key, AnyArray) and is_key(key.dtype):
         keys, raw = key, False
     elif isinstance(key, OPERANDS) or is_foreign(key):
@@ -157,7 +163,7 @@ def _seeded(name: str, seed: Any, impl: PRNGImpl) -> Any:
             f"{name} accepts a scalar seed, but was given an array of shape {np.shape(seed)} != (). Use jax.vmap for "
             "batching"
         )
-    if isinstance(seed, int):  # beyond 32 bits modulo 2**32, like every NumPy integer
+    if isinstance(seed, int):  # a Python integer of more than 32 bits counts modulo 2**32, like a NumPy integer
         seed = np.int64(seed)
     return random_seed_p.bind(asarray(seed), impl=impl)
 
@@ -175,7 +181,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
 
 
 def PRNGKey(seed: Any, *, impl: Any = None) -> Any:  # noqa: N802, as JAX names it
-    """The words of ``key(seed)`` as an array of uint32; random functions accept it too."""
+    """The words of ``key(seed)`` as an array of uint32. Random functions accept it in place of a key."""
     chosen = _implementation(impl)
     if chosen not in IMPLEMENTATIONS:
         return borrow(_MODULE, "PRNGKey")(seed, impl=chosen.name)
@@ -183,7 +189,7 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:  # noqa: N802, as JAX names 
 
 
 def _as_given(keys: Any, raw: bool) -> Any:
-    """``keys``, converted to words if the user passed words."""
+    """Return ``keys``, as words if the user passed words (``raw``)."""
     return random_unwrap_p.bind(keys) if raw else keys
 
 

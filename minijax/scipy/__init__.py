@@ -1,4 +1,4 @@
-"""``minijax.scipy``: SciPy's functions with JAX's names; each is borrowed from JAX when it is used."""
+"""``minijax.scipy``: SciPy's functions with JAX's names. Each is borrowed from JAX on first use."""
 
 from minijax.core.borrowing import borrowing, make_modules_below
 

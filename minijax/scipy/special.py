@@ -1,4 +1,4 @@
-"""``minijax.scipy.special``: special functions; those that are not here are borrowed from JAX when they are used."""
+"""``minijax.scipy.special``: special functions. Those that minijax lacks are borrowed from JAX on first use."""
 
 from minijax.core.borrowing import borrowing
 from minijax.nn.functions import logsumexp

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def find(name: str, cell: bool = False) -> Command:
-    """The command called ``name``. UsageError if it does not exist or lacks the form."""
+    """The command called ``name``. UsageError if it does not exist or, with ``cell``, has no form ``%%name``."""
     # imported late, to keep the start of a prompt fast
     from minijax.tools.commands import table
 

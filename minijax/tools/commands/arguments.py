@@ -1,4 +1,4 @@
-"""Arguments of commands: declared as data, parsed by one function. All errors have the same form.
+"""Arguments of commands. They are declared as data and parsed by one function, so all errors have the same form.
 
 ``%grad f(x) --argnums 0 --check``: a Python expression, and options that begin with two dashes. Inside brackets and
 strings nothing is an option, so ``f(x --y)`` is Python.
@@ -18,8 +18,8 @@ from minijax.tools.usage import UsageError
 class Param(Frozen):
     """One parameter of a command.
 
-    ``kind`` is 'text' (everything but options: an expression, words), 'program' (a text that ends the command's
-    options: later options belong to the program), 'flag' (an option without a value), 'int', 'ints' (``0`` or ``0,1``),
+    ``kind`` is 'text' (everything except options: an expression, words), 'program' (a file and its arguments: any
+    options after the file belong to it), 'flag' (an option without a value), 'int', 'ints' (``0`` or ``0,1``),
     'expression' (a Python value; the command evaluates it) or 'word' (quoted if it contains spaces).
     """
 
@@ -32,7 +32,7 @@ class Param(Frozen):
 
     @property
     def is_text(self) -> bool:
-        """Whether the parameter has no option name."""
+        """Whether the parameter is written without an option name."""
         return self.kind in ("text", "program")
 
     @property
@@ -97,7 +97,7 @@ def parse(name: str, params: tuple[Param, ...], line: str, cell: str | None = No
 
 
 def _program(line: str) -> tuple[str, str]:
-    """Split a line into the flags at its beginning and the program with its arguments."""
+    """Split a line into the options at its beginning and the rest, a program with its arguments."""
     options, rest = "", line.strip()
     while rest.startswith("--"):
         word, _, rest = rest.partition(" ")

@@ -1,6 +1,6 @@
-"""The call or the dictionary key in the text before the cursor: for its signature, and to complete keywords and keys.
+"""The call or the dictionary key at the cursor, for displaying the signature and completing keywords and keys.
 
-As in ``completion``, no user code runs: defaults of unknown types are shown as ``...``.
+As in ``completion``, no user code runs: the signature shows ``...`` for defaults of unknown types.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _KEYWORD = re.compile(r"\s*([^\W\d]\w*)\s*=(?!=)")
 _IN_KEY = re.compile(r"""([^\W\d][\w.]*)((?:\[(?:'[^']*'|"[^"]*"|\d+)\])*)\[(['"])([^'"\]]*)$""")
 _SUBSCRIPT = re.compile(r"""\[(?:'([^']*)'|"([^"]*)"|(\d+))\]""")
 _OPENING, _CLOSING = "([{", ")]}"
-# Types with Python's own ``repr``.
+# Types whose ``repr`` runs no user code.
 _PLAIN = (int, float, bool, str, complex, type(None))
 
 
 class OpenCall(NamedTuple):
-    """The innermost call with an open bracket: the function's name as typed, and its arguments so far.
+    """The innermost call whose bracket is still open: the function's name as typed, and the arguments so far.
 
     ``position`` counts the positional arguments before the cursor. ``named`` are the keywords so far. ``keyword`` is
     the keyword at the cursor, or ''.
@@ -36,7 +36,7 @@ class OpenCall(NamedTuple):
 
 
 def open_call(before: str) -> OpenCall | None:
-    """The call around the end of ``before``; None inside strings and comments, and if no name is called."""
+    """The unfinished call at the end of ``before``. None inside strings and comments, and if no name is called."""
     stack, inside = _open(before)
     if inside is not None or not stack or before[stack[-1]] != "(":
         return None
@@ -51,7 +51,7 @@ def open_call(before: str) -> OpenCall | None:
 
 
 def _open(before: str) -> tuple[list[int], int | None]:
-    """The positions of open brackets at the end of ``before``, and of the open string or comment, or None."""
+    """The positions of the open brackets in ``before``, and of its unfinished string or comment or None."""
     stack: list[int] = []
     i = 0
     while i < len(before):
@@ -109,7 +109,7 @@ def _arguments(inside: str) -> list[str]:
 
 
 def parameters(value: Any) -> list[inspect.Parameter]:
-    """The parameters of a function, a class or a transformed function, or []. Runs no user code."""
+    """The parameters of a function, a class or a transformed function; [] if they are unknown. Runs no user code."""
     for _ in range(20):
         wrapped = static_value(value, "__wrapped__")
         if wrapped is UNKNOWN:
@@ -124,7 +124,7 @@ def parameters(value: Any) -> list[inspect.Parameter]:
     if not known and _package(type(value)) not in ("minijax", "jax", "numpy"):
         return []
     given = static_value(value, "__signature__")
-    # ``inspect`` would call a callable signature
+    # if ``__signature__`` were callable, ``inspect`` would call it
     if given is not None and given is not UNKNOWN and type(given) is not inspect.Signature:
         return []
     try:
@@ -143,7 +143,7 @@ def _package(kind: type) -> str:
 
 
 def signature_parts(call: OpenCall, found: list[inspect.Parameter]) -> list[tuple[str, bool]]:
-    """``f(``, ``x``, ``, ``, ``axis=None``, ``)``: each with whether it is the parameter at the cursor."""
+    """The parts ``f(``, ``x``, ``, ``, ``axis=None``, ``)``, each with whether it is the parameter at the cursor."""
     current = _current(call, found)
     parts: list[tuple[str, bool]] = [(f"{call.function.rpartition('.')[2]}(", False)]
     kinds = inspect.Parameter
@@ -163,7 +163,7 @@ def signature_parts(call: OpenCall, found: list[inspect.Parameter]) -> list[tupl
 
 
 def fitting(parts: list[tuple[str, bool]], columns: int) -> list[tuple[str, bool]]:
-    """The ``parts`` of a signature that fit on one line, the one at the cursor included. … marks omitted parts."""
+    """The ``parts`` of a signature that fit on one line, with the one at the cursor. … marks omitted parts."""
     if sum(len(piece) for piece, _ in parts) <= columns or not parts:
         return parts
     at = next((i for i, (_, current) in enumerate(parts) if current), 0)
@@ -206,7 +206,7 @@ def _current(call: OpenCall, found: list[inspect.Parameter]) -> int:
 
 
 def keywords(call: OpenCall, found: list[inspect.Parameter]) -> list[str]:
-    """The keywords that the call does not have yet, as ``axis=``."""
+    """The keywords that the call does not have yet, each followed by ``=``."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return [
         f"{each.name}="
@@ -218,7 +218,7 @@ def keywords(call: OpenCall, found: list[inspect.Parameter]) -> list[str]:
 
 
 class OpenKey(NamedTuple):
-    """``params['l1']['w`` is ``name`` 'params', ``path`` ('l1',), ``quote`` and ``typed`` 'w'."""
+    """For ``params['l1']['w``: ``name`` 'params', ``path`` ('l1',), ``quote`` "'" and ``typed`` 'w'."""
 
     name: str
     path: tuple[str | int, ...]
@@ -227,7 +227,7 @@ class OpenKey(NamedTuple):
 
 
 def open_key(before: str) -> OpenKey | None:
-    """The unfinished key of a dictionary at the end of ``before``."""
+    """The unfinished dictionary key at the end of ``before``, or None."""
     found = _IN_KEY.search(before)
     if found is None:
         return None
@@ -241,7 +241,7 @@ def keys(value: Any, path: tuple[str | int, ...]) -> list[str]:
     """The string keys of ``value[path[0]][path[1]]...`` if that is a plain dictionary, else []."""
     for each in path:
         if type(value) is dict:
-            # a look-up could call ``__eq__`` of another key
+            # ``value[each]`` could call ``__eq__`` of a user's key
             found = [inner for key, inner in value.items() if type(key) is type(each) and key == each]
         else:
             is_place = type(value) in (list, tuple) and type(each) is int and each < len(value)

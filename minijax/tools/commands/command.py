@@ -42,6 +42,6 @@ class Command(Frozen):
         return self.help.strip().split("\n")[0]
 
     def __call__(self, session: Session, line: str, cell: str | None = None) -> Result:
-        """Parse and run."""
+        """Parse the arguments and run the command."""
         __tracebackhide__ = True
         return self.run(session, parse(self.name, self.params, line, cell))

@@ -1,4 +1,4 @@
-"""Commands that measure, and that compare with JAX: %time %compare."""
+"""Commands that measure programs and compare them with JAX: %time %compare."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _target(session: Session, command: str, args: Arguments) -> Target:
 
 
 def _staged(target: Target) -> ClosedJaxpr | Exception:
-    """The program's jaxpr, or the error of staging: some programs run but cannot be staged."""
+    """The program's jaxpr, or the error if the program cannot be staged: it may still run."""
     __tracebackhide__ = True
     try:
         return targets.stage(target)
@@ -89,7 +89,7 @@ def run_time(session: Session, args: Arguments) -> Result:
 
 
 def _step(side: Side, found: Figures) -> tuple[StepTime | None, str]:
-    """The parts of the time of a compiled call; or None and the reason."""
+    """How the time of a compiled call is spent, and ''. If this is unknown, None and the reason."""
     from minijax.tools.compare import measure
     from minijax.tools.metal import step_time
 
@@ -144,7 +144,7 @@ def run_compare(session: Session, args: Arguments) -> Result:
         their_side = measure.theirs(target)
         their_value = None if target.abstract else their_side.call()
         theirs: Any = their_value if is_jaxpr else their_side.jaxpr() if isinstance(closed, ClosedJaxpr) else None
-        # in a notebook, str of a JAX jaxpr has colour codes
+        # in a notebook, JAX adds colour codes to the text of a jaxpr
         their_text = "" if theirs is None else theirs.pretty_print(use_color=False)
     except Exception as error:  # JAX may raise any error for the program
         blocks.append(Row("jax", (line(("warning", measure.why_not(error))),)))

@@ -25,7 +25,7 @@ from minijax.tools.usage import UsageError
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
-# Maximum total time in seconds, and maximum number, of the timed later runs.
+# Limits of the runs that are timed after the first one: their total time in seconds, and their number.
 _TIMED_SECONDS = 0.05
 _TIMED_RUNS = 50
 # A program whose first run took longer than this, in seconds, is not timed again.
@@ -100,7 +100,7 @@ def run_hlo(session: Session, args: Arguments) -> Result:
     if args["links"] or args["line"] is not None or args["eqn"] is not None:
         blocks, value = _linked(args, lowered, compiled)
     elif compiled is not None:
-        # the value is XLA's own text; the answer shows the user's argument names
+        # the value is XLA's text unchanged; the displayed text has the names of the user's arguments
         names = arguments.parameter_names(compiled.program, targets.input_names(target))
         lines = (text if args["metadata"] else hlo.folded(text)).strip("\n").split("\n")
         blocks = [Code("\n".join(arguments.named(lines, names, True)), "hlo")]
@@ -117,7 +117,7 @@ def run_hlo(session: Session, args: Arguments) -> Result:
 
 
 def _fused(lowered: Any) -> list[Block]:
-    """The equations of each fusion, and their lines."""
+    """For each fusion, its equations and their source lines."""
     # imported late: only programs with fusions need these
     from minijax.tools.programs import link_views, links
 
@@ -140,7 +140,7 @@ def _partitioned(lowered: Any) -> Iterator[Block]:
 
 
 def _linked(args: Arguments, lowered: Any, compiled: Any) -> tuple[list[Block], Any]:
-    """The blocks for a linked program, or for one line or equation; and the linked programs."""
+    """Blocks that show the linked programs, or what became of one line or equation; and the linked programs."""
     # imported late: 700 lines that only these options need
     from minijax.tools.programs import link_views, links
 

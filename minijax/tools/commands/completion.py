@@ -118,9 +118,9 @@ def python_completions(session: Session, before: str) -> list[Completion]:
 
 
 def signature(session: Session, before: str, columns: int = 100_000) -> list[tuple[str, bool]]:
-    """The parts of the signature of the call around the cursor, each with whether it is at the cursor; or [].
+    """The parts of the signature of the call at the cursor, each with whether it is at the cursor. [] without a call.
 
-    Parts beyond ``columns`` are replaced by ….
+    A signature of more than ``columns`` characters has … in place of some parts.
     """
     session.complete_names()
     call = calls.open_call(before)
@@ -144,9 +144,9 @@ def _visible(names: Iterable[str], prefix: str, kind: str) -> list[Completion]:
 
 
 def _resolve(session: Session, path: list[str]) -> tuple[Any, str]:
-    """The value of a dotted name, and the name of the minijax module that it is, or ''.
+    """The value of a dotted name, and its name if it is a minijax module (else '').
 
-    A minijax module that is not imported yet stays so: its name is enough to list its contents.
+    A minijax module that is not imported yet is not imported here: its contents are listed by its name alone.
     """
     value = session.namespace.get(path[0], getattr(builtins, path[0], UNKNOWN))
     module = _own_module(value)

@@ -16,12 +16,12 @@ from minijax.tools.session.specs import DTYPES
 
 # Maximum number of files offered from one folder.
 MOST_FILES = 500
-# Shapes offered after a type; the user may type others.
+# Shapes offered after a type. The user may type others.
 _SHAPES = ("[]", "[3]", "[2,3]")
 
 
 def config_words(before: list[str]) -> Iterable[str]:
-    """The names of settings, then the values of the setting."""
+    """The names of settings. After the name of a setting, its values."""
     if not before:
         return (*CHOICES, *config.values, "save")
     if before[0] in CHOICES:
@@ -38,7 +38,7 @@ def primitive_words(before: list[str]) -> Iterable[str]:
 
 
 def tour_words(before: list[str]) -> Iterable[str]:
-    """A part, a move, or an exercise's number."""
+    """The parts and commands of the tour. After ``ex``, the numbers of the exercises."""
     if before[:1] in (["ex"], ["exercises"]):
         # imported late: few users need it
         from minijax.tools.exercises.catalogue import EXERCISES
@@ -48,7 +48,7 @@ def tour_words(before: list[str]) -> Iterable[str]:
     return () if before else ("1", "2", "3", "4", "5", "6", *moves)
 
 
-# command -> its possible words, given the words before; if there are none, Python is completed
+# command -> a function from the words before the cursor to the possible next words. Without any, Python is completed.
 WORDS: dict[str, Callable[[list[str]], Iterable[str]]] = {
     "gallery": lambda before: () if before else tuple(PAGES),
     "help": lambda before: () if before else tuple(COMMANDS),
@@ -64,7 +64,7 @@ FILES = ("cd", "export", "run", "--file")
 
 
 def spec_words(word: str) -> Iterable[str]:
-    """``z=f32[3]`` and similar, for an input whose ``=`` is typed."""
+    """Types such as ``z=f32[3]``, once the user has typed the name of an input and ``=``."""
     name, equals, _ = word.partition("=")
     return [f"{name}={kind}{shape}" for kind in DTYPES for shape in _SHAPES] if equals and name.isidentifier() else ()
 

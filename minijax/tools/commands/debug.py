@@ -18,7 +18,7 @@ from minijax.tools.usage import UsageError
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
-# Maximum number of variables and of frames listed without a debugger.
+# The most variables and the most frames to list if there is no debugger.
 MOST_VARIABLES, MOST_FRAMES = 30, 12
 
 
@@ -60,7 +60,7 @@ def _frames(error: BaseException, tb: TracebackType) -> Document:
 
 
 def _variables(frame: FrameType) -> list[tuple[str, object]]:
-    """The variables of a function; none for an input, whose variables are the session's."""
+    """The variables of a function's frame. For a frame of the prompt's input an empty list: they are the session's."""
     if frame.f_code.co_name == "<module>":
         return []
     return list(frame.f_locals.items())

@@ -74,8 +74,8 @@ def _kept(first: int, everything: bool, nothing: str) -> Document:
 
 
 def _of_jax(session: Session, asked: bool) -> Document:
-    """JAX's cache misses in the last line. If JAX had none, the line ``asked`` no cache of minijax, and the user's
-    names include JAX, a note that JAX traced nothing.
+    """JAX's cache misses in the last line. If there are none, a note that JAX traced nothing, or was not watched. There
+    is no note if minijax had cache accesses (``asked``), or if the user's names do not include JAX.
     """
     entries = jax_misses.since(session.jax.first)
     if entries or asked:
@@ -96,8 +96,8 @@ def _jax_document(entries: Sequence[jax_misses.JaxMiss]) -> Document:
 
 
 def _of_call(session: Session, expression: str, everything: bool) -> Result:
-    """Predict a cache hit or miss of a call of a jitted function, without calling it. Any other function is called, and
-    its cache misses are shown.
+    """Predict a cache hit or miss of a call of a jitted function, without calling it. If JAX jitted it, show its misses
+    so far. If it is not jitted, call it and show the cache misses inside it.
     """
     __tracebackhide__ = True
     node = parse_expression("why", specs.expression_text(expression), "a call such as f(x)")
@@ -187,7 +187,7 @@ def _refuse_tracers(command: str, target: targets.Target) -> None:
 
 
 def _names(session: Session) -> dict[int, str]:
-    """The user's names of values, by the id of the value."""
+    """id of a value -> the user's name for it."""
     return {id(x): name for name, x in session.namespace.items() if targets.is_value(x) and not name.startswith("_")}
 
 
@@ -255,8 +255,8 @@ def _leak_rows(leak: Leak) -> Iterator[Block]:
 
 
 def _searched(session: Session, command: str, text: str) -> targets.Target:
-    """The target of a search: the whole expression. If JAX would trace the expression as one program, only its call:
-    JAX would replace the arrays of models that are not arguments, such as Flax NNX models.
+    """What to search: the whole expression, or only its outermost call if JAX would trace the expression as one
+    program. Then JAX would replace arrays of models that are not arguments, such as Flax NNX models.
     """
     __tracebackhide__ = True
     whole = _whole(session, command, text)

@@ -1,4 +1,4 @@
-"""The guided tour: its position, the user's variables that it has replaced, and the display of a stop.
+"""The guided tour: it runs each stop, and saves and restores the user's variables that it replaces.
 
 The parts are data (``tour_parts``). Each stop runs a line in the user's session and shows the same as the prompt.
 The first stop that needs a name saves the user's value of that name; the end of the part restores it.
@@ -29,7 +29,7 @@ class Stop(Frozen):
     """One stop: a text, a line to run, and a text about its result.
 
     ``after`` may contain ``{expressions}`` of the user's names and of ``value``, the value of the line; their values
-    are filled in. ``fails`` says that the line is meant to raise an error.
+    are filled in. ``fails``: the line raises an error on purpose.
     """
 
     text: str
@@ -46,7 +46,7 @@ class Part(Frozen):
     stops: tuple[Stop, ...]
 
 
-# an expression in the text of a stop
+# an expression in braces in the text ``after`` of a stop
 _FIGURE = r"\{([^{}]+)\}"
 
 
@@ -61,10 +61,10 @@ class Tour:
         self.parts = parts
         self.part = 0
         self.stop = -1
-        # saves the user's values of the names that this part has used so far
+        # saves the user's values of the names that this part of the tour uses
         self.lent = LentNames(session.namespace)
         self.under_way = False
-        # the names announced to the user in this part
+        # the names for which this part has told the user that their values are replaced
         self.told: set[str] = set()
         self.first = True
 
@@ -72,7 +72,7 @@ class Tour:
     # -----------------------------------------------------------------------------------------------------
 
     def go(self, part: int, stop: int = 0) -> Result:
-        """Show a stop. Earlier stops of its part run first, hidden, unless the previous stop has just run."""
+        """Show a stop. Unless the previous stop has just run, run the earlier stops of its part first, unseen."""
         blocks: list[Block] = []
         stops = self.parts[part].stops
         borrowed: list[str] = []
@@ -110,7 +110,7 @@ class Tour:
         raise UsageError("this is where the tour begins; %tour next goes on")
 
     def again(self) -> Result:
-        """Show the last stop again, after running the earlier lines of its part again."""
+        """Run this part of the tour again up to the last stop shown, and show that stop again."""
         self._leave_part()
         return self.go(self.part, self.stop)
 
@@ -187,14 +187,14 @@ class Tour:
             yield text(message, role="muted", hanging=0)
 
     def filled(self, words: str, outcome: Outcome) -> str:
-        """The text after a stop's line, with computed values from the user's names and the value of the line."""
+        """The text ``words`` after a stop's line. Expressions in braces (see ``Stop``) are replaced by their values."""
         names = {**self.session.namespace, "value": None if outcome.value is NOTHING else outcome.value}
 
         def figure(match: re.Match[str]) -> str:
             try:
                 found = eval(match[1], names)
                 return preview.value_text(np.asarray(found) if isinstance(found, Array) else found)
-            except Exception:  # the user may have changed a name
+            except Exception:  # the user may have deleted or changed a name
                 return "?"
 
         return re.sub(_FIGURE, figure, words)
@@ -212,7 +212,7 @@ def used_names(stops: Iterable[Stop]) -> tuple[list[str], dict[str, Any]]:
 
 
 def _names_of(stop: Stop) -> tuple[dict[str, None], dict[str, None]]:
-    """The names that a stop's line assigns, and the names that it and its texts read, each once, in order."""
+    """The names that a stop's line assigns, and the names that its line and its texts read. Each name appears once."""
     own: dict[str, None] = {}
     read: dict[str, None] = {}
     code = stop.line

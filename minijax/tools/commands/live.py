@@ -39,7 +39,7 @@ def run_push(session: Session, args: Arguments) -> Result:
 
 
 def _value_blocks(session: Session, level: Level, result: Any) -> list[Block]:
-    """The result of closing a level, each part in its own row."""
+    """The blocks that show ``result``, the result of closing ``level``, with a row for each of its parts."""
 
     def row(label: str, value: Any) -> list[Block]:
         lines = session.value_document(value).blocks
@@ -126,7 +126,7 @@ def run_stack(session: Session, args: Arguments) -> Result:
         blocks += stack_blocks(session.live)
     else:
         blocks.append(Row("now", (panels.stack_line(repr(main) for main in state.stack),)))
-    # session.recordings may include full recordings of lines without transformations: skip those
+    # skip full recordings of lines without transformations, which session.recordings may include
     known = [*session.recordings, *([] if session.recording is None else [session.recording])]
     recording = next((each for each in reversed(known) if each.traced), None)
     if recording is not None and recording.scopes:

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from minijax.tools.values.moment import Ledger
 
 _EXPR = Param("expr", "text", "a call such as f(x), or an expression in your variables", required=True)
-# Maximum number of names suggested for an unknown one.
+# Maximum number of known names to list in an error about an unknown name.
 _MOST_NAMES = 8
-# Width of a value in columns.
+# Number of columns for printing a value.
 _ROOM = 60
 
 
@@ -59,7 +59,7 @@ def run_origin(session: Session, args: Arguments) -> Result:
 
 
 def _nameless(recording: Recording) -> Document:
-    """A note on missing names, or nothing."""
+    """A note about values without names, or an empty document."""
     from minijax.tools.recording.naming import naming_of
 
     missing = naming_of(recording).missing
@@ -67,8 +67,8 @@ def _nameless(recording: Recording) -> Document:
 
 
 class AskedOrigin(Frozen):
-    """The value of an expression, its recording, the lane of operations that led to the requested value, and the names
-    of the arguments that are not arrays."""
+    """The answer about an origin. ``lane`` holds the operations that led to the value asked for; ``unfollowed`` names
+    the arguments of the call that are not arrays."""
 
     value: Any
     recording: Recording
@@ -77,7 +77,7 @@ class AskedOrigin(Frozen):
 
 
 def origin_of(session: Session, command: str, expression: str, of: str | None, retrace: bool = False) -> AskedOrigin:
-    """Run and record an expression, and find the origin of its result or of the variable ``of``."""
+    """Run and record an expression, and find the origin of its result, or of the variable named ``of``."""
     __tracebackhide__ = True
     from minijax.tools.explain.origin import OriginLane
     from minijax.tools.values.origins import Origins
@@ -107,7 +107,7 @@ def origin_of(session: Session, command: str, expression: str, of: str | None, r
 
 
 def _with_arrays(session: Session, command: str, expression: str) -> targets.Target:
-    """The target of an expression, with arrays instead of Python floats and NumPy arrays."""
+    """The target of an expression, with its Python floats and NumPy arrays converted to arrays."""
     __tracebackhide__ = True
     target = targets.from_expression(session, command, expression).concrete(command)
     if any(isinstance(x, Tracer) for x in tree_leaves((target.args, target.kwargs))):
@@ -118,10 +118,10 @@ def _with_arrays(session: Session, command: str, expression: str) -> targets.Tar
 
 
 def _followed(x: Any, seen: set[int]) -> Any:
-    """An argument as a separate array, so that it can be followed. Integers and flags stay: Python may use them."""
+    """Convert a number or array to a separate array, so that it can be followed. Python may use integers: they stay."""
     if isinstance(x, (float, complex, np.ndarray, np.generic)):
         x = as_array(x)
-    # a literal has no origin, and an array passed twice is two arguments
+    # a literal has no origin, and an array that is passed as two arguments needs two origins
     if type(x) is LiteralArray or type(x) is Array and id(x) in seen:
         x = Array(x._value(), x.aval)
     seen.add(id(x))
@@ -134,7 +134,7 @@ def _result_names(value: Any) -> list[str]:
 
 
 def _variable(command: str, recording: Recording, name: str) -> int:
-    """The number of the last value of the variable ``name``."""
+    """The number of the last value of the variable ``name``. UsageError if there is none."""
     found = [life.tracer.id for life in recording.lives if life.name == name]
     if not found:
         names = list(dict.fromkeys(life.name for life in recording.lives if life.name))
@@ -144,7 +144,7 @@ def _variable(command: str, recording: Recording, name: str) -> int:
 
 
 def _held(name: str, names: list[str], recording: Recording) -> str:
-    """The end of an error about an unknown variable ``name``: the known variables."""
+    """The end of an error about an unknown variable ``name``, which lists the known variables."""
     cached = cached_hint(recording)
     if not names:
         return ", nor did any other" + ("." + cached if cached else ": there must be a variable with an array in it.")
@@ -153,7 +153,7 @@ def _held(name: str, names: list[str], recording: Recording) -> str:
 
 
 def cached_hint(recording: Recording) -> str:
-    """A hint for an unknown name if a trace came from a cache."""
+    """A hint for an unknown name, or '' if no trace came from a cache: such a trace has no names."""
     cached = any(isinstance(node, BindRecord) and node.cached for _, node in recording.walk())
     return " A trace that came from a cache has no names: --retrace makes it anew." if cached else ""
 
@@ -173,7 +173,7 @@ def run_find(session: Session, args: Arguments) -> Result:
         value, error, recording = recorded(target.call, expression, args["retrace"])
         refuse_empty("find", expression, recording, error)
     else:
-        # a command that failed at once leaves an empty recording
+        # a command that failed before any operation leaves an empty recording
         full = [each for each in session.recordings if each.level == "full" and each.lives]
         if not full:
             raise UsageError("nothing has been recorded in full yet: add `in` and a call, as in %find nan(h) in f(x)")
@@ -195,8 +195,8 @@ def run_find(session: Session, args: Arguments) -> Result:
 
 
 def _first(search: ConditionSearch, error: BaseException | None) -> tuple[Hit | None, BaseException | None]:
-    """The first value that satisfies a condition, or None; and the exception that ended the call, or the interrupt that
-    ended the search.
+    """The first value that satisfies a condition, or None, and an exception: ``error``, which ended the call, or the
+    interrupt that ended the search.
     """
     __tracebackhide__ = True
     from minijax.tools.values.conditions import ConditionError
@@ -211,14 +211,14 @@ def _first(search: ConditionSearch, error: BaseException | None) -> tuple[Hit | 
 
 
 def ledger_of(recording: Recording) -> Ledger:
-    """The values of a recording."""
+    """The table of the recording's values."""
     from minijax.tools.values.moment import ledger
 
     return ledger(recording)
 
 
 def _asked(text: str) -> tuple[Condition, str]:
-    """The condition, and the expression after its ``in``, or ''."""
+    """Parse ``CONDITION in EXPRESSION``: return the condition, and the expression or ''."""
     __tracebackhide__ = True
     from minijax.tools.values.conditions import ConditionError, condition
 
@@ -233,7 +233,7 @@ def _asked(text: str) -> tuple[Condition, str]:
 
 
 def _known_names(known: Ledger, wanted: Condition, expression: str) -> None:
-    """Raise UsageError for a variable that does not exist."""
+    """Raise UsageError if the condition names a variable that does not exist."""
     __tracebackhide__ = True
     from minijax.tools.values.table import named_values
 
@@ -246,7 +246,7 @@ def _known_names(known: Ledger, wanted: Condition, expression: str) -> None:
 
 
 def _found(known: Ledger, wanted: Condition, search: ConditionSearch, hit: Hit | None) -> tuple[Document, int]:
-    """The description of the first match and the moment that made it; -1 without a match."""
+    """The document about the first match, and the moment when its value was computed (-1 without a match)."""
     from minijax.tools.recording.cursor import Cursor
     from minijax.tools.stepper import origins
     from minijax.tools.values.conditions import unknown_text
@@ -289,7 +289,7 @@ def _worth_lines(known: Ledger, hit: Hit, wanted: Condition) -> Iterator[Line]:
 
 
 def _moment_rows(cursor: Cursor, position: int, number: int) -> Iterator[Block]:
-    """The operation at a moment, and its user line."""
+    """The operation that computed the value ``number``, and its source line."""
     from minijax.tools.recording.naming import naming_of
 
     naming = naming_of(cursor.recording)
@@ -306,7 +306,7 @@ def _moment_rows(cursor: Cursor, position: int, number: int) -> Iterator[Block]:
 
 
 def _of_line(recording: Recording, wanted: Condition) -> tuple[Document, int] | None:
-    """The first operation of a line."""
+    """The document about the first operation of the wanted line, and its moment. None if there is no operation."""
     from minijax.tools.recording.cursor import Cursor
     from minijax.tools.recording.naming import naming_of
 

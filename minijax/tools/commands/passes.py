@@ -1,4 +1,4 @@
-"""Commands below the program: %passes follows it through XLA, %roofline measures the compiled program."""
+"""Commands about compilation: %passes follows a program through XLA, %roofline measures the compiled program."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def run_passes(session: Session, args: Arguments) -> Result:
 
 
 def _page(found: Descent, expression: str) -> Callable[[Highlighter | None], str]:
-    """The page for a notebook: all stages, selectable."""
+    """A function that makes the HTML for a notebook, which shows every stage of XLA for selection."""
 
     def markup(highlight: Highlighter | None) -> str:
         # imported late: only a page needs these
@@ -75,7 +75,7 @@ def _lowered(target: Target) -> tuple[Any, Any]:
 
 
 def _pass(found: Descent, asked: str) -> Pass:
-    """The pass with this number, or the first one with this name."""
+    """The pass with the number ``asked``, or the first pass with that name."""
     __tracebackhide__ = True
     for each in found.passes:
         if asked in (str(each.number), each.name):

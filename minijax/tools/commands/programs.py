@@ -77,7 +77,7 @@ def run_diff(session: Session, args: Arguments) -> Result:
 
 
 def _lowered_both(session: Session, args: Arguments) -> Result:
-    """Compare the programs of two calls, before or after XLA."""
+    """Compare the programs of two calls, before or after XLA's optimizations."""
     __tracebackhide__ = True
     from minijax.tools.compare import diff
     from minijax.tools.programs import arguments, hlo
@@ -96,7 +96,7 @@ def _lowered_both(session: Session, args: Arguments) -> Result:
         titles.append(line(("heading", shortened(target.title, 50)), ("muted", f" · {size}")))
         lines = text.strip("\n").split("\n")
         texts.append(arguments.named(lines, names, stage == "optimized"))
-        # different argument names are not a difference
+        # compare the texts with numbered arguments: other argument names make no difference
         numbered = [f"argument {i}" for i in range(len(names))]
         keys.append(arguments.named(lines, numbered, stage == "optimized"))
     shown = diff.texts_side_by_side(texts[0], texts[1], (titles[0], titles[1]), (keys[0], keys[1]))
@@ -114,7 +114,7 @@ def _named(args: Arguments, stage: Callable[[], T]) -> tuple[T, dict[Var, str]]:
 
 
 def _within(closed: ClosedJaxpr, known: dict[Var, str]) -> dict[Var, str]:
-    """The names of the variables in one program, each once."""
+    """Names for the variables of one program; a name is not given twice."""
     if not known:
         return {}
     from minijax.tools.recording.variables import names_within
@@ -123,7 +123,7 @@ def _within(closed: ClosedJaxpr, known: dict[Var, str]) -> dict[Var, str]:
 
 
 def _both_ways(session: Session, args: Arguments) -> Result:
-    """Compare a gradient by linearize with one by the tutorial's two interpreters."""
+    """Compare the two ways to a gradient: linearize, and the tutorial's two interpreters (jvp and partial_eval)."""
     __tracebackhide__ = True
     from minijax.tools.compare import passes, ways
 
@@ -148,7 +148,7 @@ def _transformations(text: str, known: tuple[str, ...]) -> list[str]:
 
 
 def _tally(counts: dict[str, int], first: int) -> Row:
-    """The number of changes; ``first`` is the number of compared equations, or 0 for all."""
+    """A row with the number of changes. ``first``: how many equations of each program were compared, or 0 for all."""
     words = (("+", "good", "new"), ("-", "error", "gone"), ("~", "warning", "changed"), (" ", "muted", "the same"))
     parts = [(role, f"{mark} {counts[mark]} {word}".strip()) for mark, role, word in words if counts[mark]]
     if not any(counts[mark] for mark in "+-~"):
@@ -202,7 +202,7 @@ def run_graph(session: Session, args: Arguments) -> Result:
 
 
 def _slice(session: Session, args: Arguments) -> tuple[Graph, Any]:
-    """The origin of a variable in a run of the expression, as a graph; and the value of the expression."""
+    """The graph of the operations that led to a variable in a run of the expression, and the expression's value."""
     __tracebackhide__ = True
     from minijax.tools.explain import origin
 
@@ -215,7 +215,7 @@ def _slice(session: Session, args: Arguments) -> tuple[Graph, Any]:
 
 
 def _write(path: str, text: str, force: bool) -> int:
-    """Write a picture; returns the size of the file in bytes."""
+    """Write a picture to the file ``path``. Returns the size of the file in bytes."""
     __tracebackhide__ = True
     if not path.endswith(".svg"):
         raise UsageError(f"%graph --file writes SVG: give it a name that ends in .svg, not {path!r}")

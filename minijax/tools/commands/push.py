@@ -60,7 +60,7 @@ def level(session: Session, kind: str, text: str, axis: str, name: str | None) -
 
 
 def _as_input(kind: str, name: str, value: Any) -> Any:
-    """A value as the input of a level: a list of numbers becomes an array, other values are trees of arrays."""
+    """Convert a value to an input of a level. A list of numbers becomes an array; other values are trees of arrays."""
     if holds_itself(value):
         raise UsageError(f"%push {kind}: {name} holds itself, so it is no tree of arrays")
     if type(value) is list and all(isinstance(x, (bool, int, float, complex)) for x in tree_leaves(value)):
@@ -91,7 +91,7 @@ def _forward(values: dict[str, Any]) -> Level:
             tangents[name[1:]] = value
         else:
             primals[name] = value
-    for name in list(primals):  # dx may also come before x
+    for name in list(primals):  # a tangent dx may come before its x
         if name[0] == "d" and name[1:] in primals and name[1:] not in tangents:
             tangents[name[1:]] = primals.pop(name)
     for name, value in primals.items():

@@ -66,9 +66,9 @@ def _found(path: str) -> str:
 
 @contextlib.contextmanager
 def _main_module(path: str, arguments: list[str], names: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """Give the names of a new ``__main__`` module, with ``sys.argv`` and ``sys.path`` as ``python path arguments`` has.
+    """Give the names of a new ``__main__`` module. ``sys.argv`` and ``sys.path`` are as in ``python path arguments``.
 
-    With ``names``, the program runs in those names and the current ``__main__`` module stays.
+    With ``names``, the program runs in these names instead, and the current ``__main__`` module stays.
     """
     before = sys.argv, sys.modules.get("__main__"), {} if names is None else dict(names)
     if names is None:
@@ -82,7 +82,7 @@ def _main_module(path: str, arguments: list[str], names: dict[str, Any] | None) 
     try:
         yield names
     finally:
-        with contextlib.suppress(ValueError):  # the program may have removed it
+        with contextlib.suppress(ValueError):  # the program may have removed it from the path
             sys.path.remove(folder)
         sys.argv = before[0]
         if before[1] is not None:

@@ -29,7 +29,7 @@ GROUPS = {
     "watch": "Watching",
     "session": "The session",
 }
-# The keys of the terminal prompt that toggle no panel.
+# The keys of the terminal prompt, except those that toggle a panel.
 KEYS = (
     ("F1", "this help"),
     ("F2", "all panels off, and those chosen on again"),
@@ -81,7 +81,7 @@ def run_help(session: Session, args: Arguments, table: Mapping[str, Command]) ->
     name = args["name"].lstrip("%")
     if not name:
         return Result(_overview(session, table) + _keys_hint(session))
-    if name == "keys":  # both the prompt's keys and the command %keys
+    if name == "keys":  # the topic "keys of the prompt" and the command %keys share this name
         return Result(_keys(session) + _details(session, table[name]))
     name = next((each for each in table if session.command_name(each) == name), name)
     if name not in table:
@@ -95,7 +95,7 @@ def _keys_hint(session: Session) -> Document:
 
 
 def _keys(session: Session) -> Document:
-    """The keys of the prompt; nothing in a front end without its own keys."""
+    """The keys of the prompt, or an empty document in a front end without its own keys."""
     keys = session.settings.panel_keys
     if not keys:
         return Document()
@@ -224,7 +224,7 @@ def run_history(session: Session, args: Arguments) -> Result:
     number = args["count"] or "20"
     if not number.isdigit():
         raise UsageError(f"%history takes a number of inputs, not {number!r}")
-    # leave out the input that asks for the history
+    # leave out the input that runs %history
     asking = session.inputs[-1].lstrip().startswith("%") and "history" in session.inputs[-1].split()[0]
     end = len(session.inputs) - asking
     lines: list[Line] = []
@@ -236,7 +236,7 @@ def run_history(session: Session, args: Arguments) -> Result:
 
 
 def commands(table: Callable[[], Mapping[str, Command]]) -> tuple[Command, ...]:
-    """The rows of this module; ``table`` returns the whole table for %help."""
+    """The commands of this module. ``table`` returns all commands, for %help."""
 
     def help_command(session: Session, args: Arguments) -> Result:
         return run_help(session, args, table())

@@ -33,9 +33,9 @@ _RUNS = 7
 _SECONDS = 0.2
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _VALUES = r"(?<!\$)\{(?P<expression>[^{}]+)\}|\$(?P<name>[A-Za-z_]\w*)"
-# the form of ``names = !ls``, and of ``!!ls`` without a name
+# ``names = !ls``, and ``!!ls`` without a name
 _ASSIGNED = r"(?:([A-Za-z_]\w*)\s*=|())\s*!\s*"
-# The exit codes of a program killed by SIGINT, and of the shell around it.
+# The exit code of a program that SIGINT killed, and that of the shell which ran the program.
 _INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
 
 # --- %sh
@@ -68,11 +68,11 @@ def _at_the_terminal(session: Session, command: str) -> Result:
         while process.returncode is None:
             try:
                 process.wait()
-            except KeyboardInterrupt:  # the program receives Ctrl-C too, and decides whether to end
+            except KeyboardInterrupt:  # the program receives Ctrl-C too, and may or may not end
                 interrupted = True
     if interrupted and process.returncode in _INTERRUPTED:
         session.namespace["_exit_code"] = process.returncode
-        # the terminal has printed ^C
+        # the terminal shows ^C already
         return Result(document(text("", line(("error", "interrupted")))))
     return _ended(session, process.returncode, Document())
 
@@ -85,11 +85,11 @@ def _at_a_terminal() -> bool:
 
 
 def _expanded(session: Session, command: str) -> str:
-    """Replace ``{x + 1}`` and ``$x`` by the user's values, as IPython does. The shell expands all others."""
+    """Replace ``{x + 1}`` and ``$x`` by values of the user's variables, as IPython does. The shell expands the rest."""
 
     def value(found: re.Match[str]) -> str:
         if found["name"] is not None:
-            # names of the prompt, such as the function ``size``, are not user variables
+            # names that the prompt defines, such as the function ``size``, are not user variables
             known = session.has(found["name"]) and not session.is_given(found["name"])
             return str(session.lookup(found["name"])) if known else found[0]
         try:
@@ -150,9 +150,9 @@ def run_timeit(session: Session, args: Arguments) -> Result:
 
 
 def _timing(statement: str, is_cell: bool) -> tuple[str, int | None, int]:
-    """The statement, the repetitions in a run (None: determine), and the number of runs, from -n and -r."""
+    """The statement, the repetitions in a run (-n; None if not given), and the number of runs (-r)."""
     often, runs = None, _RUNS
-    # on a line, a statement must follow; the first line of a cell may end after its options
+    # on a line, a statement must follow the options; the first line of a cell may hold only options
     while option := re.match(r"-([nr])\s*(\d+)" + (r"(?:\s+|$)" if is_cell else r"\s+(?=\S)"), statement):
         if option[1] == "n":
             often = int(option[2])
@@ -195,8 +195,8 @@ def run_edit(session: Session, args: Arguments) -> Result:
 
 
 def _to_edit(session: Session, what: str) -> str:
-    """The last input, the input with a number, or the source of a user function."""
-    # the very last input is this %edit line
+    """The last input, the input with the number ``what``, or the source of the user's function of that name."""
+    # the last input is this %edit line itself
     last = len(session.inputs) - 2
     if not what:
         return session.inputs[last] if last > 0 else ""

@@ -1,4 +1,4 @@
-"""Commands that step through a recording, or list it: %step %log."""
+"""Commands that step through a recording, or list its operations: %step %log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MOST = Param("most", "int", "how many records to list at most", default=200)
 
 
-# The hint for a shortened line of a log.
+# The hint after a shortened line of a log.
 _WHOLE = "--verbose lists each"
 VERBOSE = Param("verbose", "flag", "tell places, parameters and rules too", default=False)
 
@@ -94,12 +94,12 @@ def run_step(session: Session, args: Arguments) -> Result:
 
 
 def _last(session: Session, args: Arguments) -> Result:
-    """Step through the last line: run it again if it failed, else open the last full recording."""
+    """Step through the last line. If it failed, run it again; otherwise open the last full recording."""
     __tracebackhide__ = True
     failed = session.failed
     if failed is None or not failed.replays:
         recording = _last_full(session, failed)
-        # the failed input did nothing that could be shown
+        # the failed input ran no operation that could be shown
         note = "" if failed is None else f"{_nothing_done(failed)}; this is earlier"
         return _opened(args, Step(recording, note=note), NOTHING, ended=_ended_in_error(recording))
     _most("step", args)
@@ -120,7 +120,7 @@ def _nothing_done(failed: FailedInput) -> str:
 
 
 def interrupted_note(error: BaseException | None) -> str:
-    """The remark on a recording that Ctrl-C ended, or ''."""
+    """A note that Ctrl-C ended the recording; '' if it did not."""
     if not isinstance(error, KeyboardInterrupt):
         return ""
     place = last_user_place(error).rpartition("/")[2]
@@ -128,7 +128,7 @@ def interrupted_note(error: BaseException | None) -> str:
 
 
 def _retraced(call: Callable[[], Any], expression: str) -> Callable[[], tuple[Recording, BaseException | None]]:
-    """A function that records ``call`` again and ignores cached traces. KeyboardInterrupt propagates."""
+    """A function that records ``call`` again, ignoring cached traces. Ctrl-C raises KeyboardInterrupt."""
 
     def retrace() -> tuple[Recording, BaseException | None]:
         __tracebackhide__ = True
@@ -147,9 +147,9 @@ def _ended_in_error(recording: Recording) -> bool:
 def recorded(
     call: Callable[[], Any], source: str, retrace: bool = False
 ) -> tuple[Any, BaseException | None, Recording]:
-    """Record a call: its value (NOTHING if it failed), the exception that ended it, and its full recording.
+    """Record a call. Returns its value (NOTHING if it failed), the exception that ended it, and the full recording.
 
-    Ctrl-C ends it like any exception, and the recording holds everything up to then.
+    If Ctrl-C ends the call, this exception is KeyboardInterrupt, and the recording holds everything up to then.
     """
     __tracebackhide__ = True
     recorder = Recorder("full", source, retrace)
@@ -162,12 +162,12 @@ def recorded(
 
 
 def given_values(target: targets.Target) -> list[Any]:
-    """The arguments of a call that are values. They let the tools run programs that were only traced."""
+    """The arguments of a call that are values. With them, the tools can run programs that were only traced."""
     return [x for x in tree_leaves((target.args, target.kwargs)) if targets.is_value(x)]
 
 
 def refuse_empty(command: str, expression: str, recording: Recording, error: BaseException | None) -> None:
-    """If a recording is empty, raise the exception that ended the call, or else a UsageError."""
+    """If the recording is empty, raise ``error``, which ended the call, or else a UsageError."""
     __tracebackhide__ = True
     if not recording.blank:
         return
@@ -186,7 +186,7 @@ def _opened(
 ) -> Result:
     """Open the stepper on ``step`` at the moment that the arguments choose, or show the log.
 
-    ``error`` is shown too. ``ended`` says that the recording ended in an error that was shown before.
+    ``error`` is shown too. ``ended``: the recording ended in an error that was shown before.
     """
     recording = step.recording
     position, event = start(recording, args["into"] or "", args["at"] or "", ended or error is not None)
@@ -198,8 +198,8 @@ def _opened(
 
 
 def start(recording: Recording, into: str = "", at: str = "", failed: bool = False) -> tuple[int, int]:
-    """The moment to begin at: the entry of the function ``into``, the first operation of the line ``at``, or the first
-    operation. A recording that an exception ended begins where it was raised.
+    """Find where to begin: at the entry of the function ``into``, at the first operation of the line ``at``, at the
+    error that ended the recording (``failed``), or at the first operation.
 
     Returns the moment, and the event at which a log begins. UsageError if there is no such moment.
     """

@@ -60,7 +60,7 @@ COMMANDS: dict[str, Command] = {
 
 
 def look_up(name: str, cell: bool = False) -> Command:
-    """The command called ``name``. UsageError if it does not exist or lacks the form."""
+    """The command called ``name``. UsageError if it does not exist or, with ``cell``, has no form ``%%name``."""
     command = COMMANDS.get(name)
     if command is None:
         hint = did_you_mean(name, COMMANDS, "%") or (f" !{name} is the shell's." if shutil.which(name) else "")

@@ -59,8 +59,8 @@ def value_lines(value: Any, columns: int = 75) -> tuple[Line, ...]:
 
 
 def value_rows(session: Session, label: str, value: Any, where: str | None = "", name: str = "") -> list[Block]:
-    """A value after a label and, if it has one, its ``name``. A large container becomes a key tree. ``where`` is the
-    value's path in the result of the command, or None if it is not part of it.
+    """Show a value after a label and, if it has one, its ``name``. A large container is shown as a tree of keys.
+    ``where`` is the path to the value in the command's result, or None if the value is not part of it.
     """
     columns = (session.settings.columns or 80) - LABEL_WIDTH - 1
     named: Line = (("var", name), ("", "  ")) if name else ()
@@ -74,7 +74,7 @@ def value_rows(session: Session, label: str, value: Any, where: str | None = "",
 
 
 def ones(x: Any) -> Any:
-    """Ones as the tangent or cotangent of a value: its shape and dtype, or float0 for integers."""
+    """A tangent or cotangent of a value with all elements 1, in its shape and dtype. For integers it is float0."""
     aval = get_aval(x)
     tangent = aval.to_tangent_aval()
     if tangent.dtype == dtypes.float0:
@@ -140,7 +140,7 @@ def run_grad(session: Session, args: Arguments) -> Result:
     target = _target(session, "grad", args)
     argnums = args["argnums"]
     if argnums is None:
-        # grad takes the first argument of a call; the variables of an expression are all equal
+        # by default, differentiate a call by its first argument, and another expression by all its variables
         active = tuple(i for i, x in enumerate(target.args) if _differentiable(x))
         argnums = active if target.loose and len(active) != 1 else active[0] if active else ()
     if not target.args or argnums == ():
@@ -160,7 +160,7 @@ def run_grad(session: Session, args: Arguments) -> Result:
 
 
 def _check_argnums(target: Target, argnums: int | tuple[int, ...]) -> None:
-    """Raise UsageError for an argument that does not exist or is not differentiable."""
+    """Raise UsageError if an argument does not exist, is given twice, or is not differentiable."""
     __tracebackhide__ = True
     count = len(target.args)
     numbers = argnums if isinstance(argnums, tuple) else (argnums,)
@@ -177,7 +177,7 @@ def _check_argnums(target: Target, argnums: int | tuple[int, ...]) -> None:
 
 
 def _scalar(target: Target) -> Callable[..., Any]:
-    """The target's function; calling it raises UsageError if it returns no scalar."""
+    """The target's function, which raises UsageError if its result is no scalar."""
 
     @functools.wraps(target.fun)
     def scalar(*args: Any, **kwargs: Any) -> Any:
@@ -202,9 +202,9 @@ CHECK_TOLERANCE = 1e-4
 
 
 def finite_differences(target: Target, argnums: tuple[int, ...]) -> tuple[float, float, float]:
-    """The derivative along a fixed random direction, by grad and by central differences, both in 64 bits.
+    """The derivative along a fixed random direction, from grad and from central differences, both in 64 bits.
 
-    The third number is the rounding error that the function's values can add to the second.
+    The third number estimates the error of the central difference from rounding the function's values.
     """
 
     def wide(x: Any) -> np.ndarray:
@@ -212,7 +212,7 @@ def finite_differences(target: Target, argnums: tuple[int, ...]) -> tuple[float,
 
     with enable_x64(True):
         argnums = tuple(i % len(target.args) for i in argnums)
-        # widen all floats, not only the differentiated ones: the carry of a loop has to keep its type
+        # convert all floats to 64 bits, not only the differentiated ones: the carry of a loop has to keep its type
         point = tuple(tree_map(wide, x) if _differentiable(x) else x for x in target.args)
         kwargs = {name: tree_map(wide, x) if _differentiable(x) else x for name, x in target.kwargs.items()}
         random = np.random.default_rng(0)
@@ -240,7 +240,7 @@ def _finite_difference_line(target: Target, argnums: tuple[int, ...]) -> Line:
         return line(("warning", "not checked: complex arguments"))
     try:
         exact, numeric, rounding = finite_differences(target, argnums)
-    except Exception as raised:  # a program that needs 32 bits fails in 64
+    except Exception as raised:  # the program may need 32-bit types
         detail = f"{type(raised).__name__}: {str(raised).partition(chr(10))[0]}"
         return line(("warning", "not checked"), f": it does not run in 64 bits ({detail})")
     if not np.isfinite(numeric):
@@ -265,11 +265,11 @@ def _finite_difference_line(target: Target, argnums: tuple[int, ...]) -> Line:
 
 
 def _target(session: Session, command: str, args: Arguments) -> Target:
-    """The command's target as a function of values, without static arguments."""
+    """The command's target as a function of values only: its static arguments are bound."""
     __tracebackhide__ = True
     target = targets.typed(session, command, args["expr"], args.cell).concrete(command)
     target = targets.traceable(command, target)
-    # f(x=3.0) has only keywords: they become the arguments; beside positional arguments keywords stay
+    # without positional arguments, as in f(x=3.0), the keyword arguments become positional; otherwise they stay
     return target if target.args else targets.positional(target)
 
 
@@ -284,7 +284,7 @@ def with_arguments(target: Target, command: str) -> Target:
 def named_rows(
     session: Session, label: str, names: Sequence[str], values: Sequence[Any], places: Sequence[str]
 ) -> list[Block]:
-    """Rows for values, each after the name of its argument; ``places`` are the ``where`` of ``value_rows``."""
+    """Rows for values, each with the name of its argument. ``places`` are the ``where`` arguments of ``value_rows``."""
     rows: list[Block] = []
     for name, value, each in zip(names, values, places, strict=True):
         rows += value_rows(session, label, value, each, name)
@@ -313,7 +313,7 @@ def run_jvp(session: Session, args: Arguments) -> Result:
 
 
 def _seed(tangent: Any) -> str:
-    """A short form of a tangent; "none" for an integer's."""
+    """The tangent as a short text: "none" for the tangent of an integer."""
     if getattr(tangent, "dtype", None) == dtypes.float0:
         return "none"
     return preview.value_text(tangent)
@@ -324,7 +324,7 @@ def _named(names: Sequence[str], texts: Sequence[Sequence[str]]) -> list[Segment
 
 
 def as_tangent(option: str, what: str, x: Any, tangent: Any) -> Any:
-    """``tangent`` checked against ``x``. Numbers are broadcast to arrays and take their dtype.
+    """Check ``tangent`` against ``x`` and return it. Numbers are broadcast to the shape of ``x`` and take its dtype.
 
     UsageError if structures or shapes differ.
     """
@@ -366,7 +366,7 @@ def positional(target: Target) -> Any:
 
 
 def _linear_rows(session: Session, closed: ClosedJaxpr) -> list[Block]:
-    """The jaxpr of a linear map, with the number of its residuals."""
+    """The jaxpr of a linear map, and the numbers of its equations and residuals."""
     count = plural(len(closed.eqns), "equation")
     held = f", {plural(len(closed.consts), 'residual')} held" if closed.consts else ""
     return [
@@ -425,7 +425,7 @@ def run_vmap(session: Session, args: Arguments) -> Result:
 
 
 def _check_axis(name: str, x: Any, axis: Any) -> None:
-    """Raise UsageError for an axis that is not an integer or does not exist. vmap itself checks trees of axes."""
+    """Raise UsageError if ``axis`` is no integer or does not exist. vmap itself checks trees of axes."""
     __tracebackhide__ = True
     if axis is None or isinstance(axis, (tuple, list, dict)):
         return

@@ -61,7 +61,7 @@ def _part(root: TreePart, name: str, path: str) -> TreePart:
 
 
 def _leaf(session: Session, leaf: TreePart, name: str) -> Document:
-    """A leaf in full."""
+    """A leaf as a block; an array of up to ``MOST_PRINTED`` elements in full."""
     head = document(key_tree(Tree(leaf, exact=True)))
     if not is_array(leaf.value):
         return head
@@ -103,7 +103,7 @@ def run_shards(session: Session, args: Arguments) -> Result:
 
 
 def _arrays(part: TreePart, path: str) -> Iterator[tuple[str, Any]]:
-    """The arrays in ``part``, with their paths."""
+    """The arrays in ``part``, each after its path."""
     for each in part.parts if part.parts is not None else ():
         yield from _arrays(each, path + each.key)
     if part.parts is None and is_array(part.value):

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from minijax.tools.values.table import Named, TableRows
 
 MOST = 60
-# Maximum width of the table in columns.
+# Maximum width of the displayed table in columns.
 _WIDEST = 120
-# Maximum number of rows printed of a chosen array.
+# Maximum number of rows of an array chosen by ``--of`` that are printed.
 _GRID_ROWS = 12
 
 
 def run_values(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    # imported late: only this command replays programs
+    # imported late: only this command runs recorded programs again
     from minijax.tools.values import table
     from minijax.tools.values.moment import ledger
 
@@ -62,12 +62,12 @@ def run_values(session: Session, args: Arguments) -> Result:
 
 
 def integers_given(given: Any) -> Sequence[int]:
-    """The integers of an option, as a sequence."""
+    """The integers in the value of an option: None, an integer or a sequence."""
     return () if given is None else (given,) if isinstance(given, int) else given
 
 
 def _called(every: Sequence[Named], name: str, expression: str) -> Sequence[Named]:
-    """The values called ``name``, or their parts."""
+    """The values called ``name``; if there are none, the parts of values with this name."""
     found = [each for each in every if each.name == name] or [
         each for each in every if each.name.startswith((f"{name}[", f"{name}."))
     ]
@@ -82,8 +82,8 @@ def _called(every: Sequence[Named], name: str, expression: str) -> Sequence[Name
 
 
 def choose_iterations(command: str, known: Ledger, chosen: Sequence[int], numbers: Sequence[int]) -> None:
-    """Choose iterations. In nested loops, the first number is for the outer loop; a single number is for the innermost.
-    ``chosen`` are the numbers of the values whose loops are meant.
+    """Choose iterations of loops for display. With several numbers, the first is for the outermost loop; a single
+    number is for the innermost. ``chosen`` are numbers of values: the loops around these values are meant.
     """
     __tracebackhide__ = True
     if not numbers:
@@ -91,7 +91,7 @@ def choose_iterations(command: str, known: Ledger, chosen: Sequence[int], number
     most = -1
     for value in chosen:
         for depth in range(len(known.loops(value))):
-            loops = known.loops(value)  # the length of a loop may depend on the iteration around it
+            loops = known.loops(value)  # how often an inner loop runs may depend on the iteration of the outer loop
             if depth >= len(loops):
                 break
             wanted = numbers[min(depth, len(numbers) - 1)] if len(numbers) > 1 or depth == len(loops) - 1 else 0
@@ -105,7 +105,7 @@ def choose_iterations(command: str, known: Ledger, chosen: Sequence[int], number
 
 
 def _choose_examples(known: Ledger, chosen: Sequence[Named], numbers: Sequence[int]) -> None:
-    """Choose an example. In nested vmaps, the first number is for the outermost."""
+    """Choose an example of a batch for display. With several numbers, the first is for the outermost vmap."""
     from minijax.tools.values.moment import Worth
 
     if not numbers:
@@ -133,7 +133,7 @@ def _document(known: Ledger, rows: TableRows, of: str | None, most: int) -> Docu
         return document(Text((table.NO_VALUES,)))
 
     def lines(width: int) -> tuple[Block, ...]:
-        # a narrow page breaks a row before its cotangent, to keep that in sight
+        # on a narrow page a row breaks before its cotangent, so that the cotangent stays visible
         return (Text(tuple(table.table_lines(known, rows, min(width, _WIDEST))), wrap=False, hanging=4, soft=True),)
 
     blocks: list[Block] = [Fitted(lines)]
@@ -145,7 +145,7 @@ def _document(known: Ledger, rows: TableRows, of: str | None, most: int) -> Docu
 
 
 def _elements(rows: TableRows) -> Iterator[Block]:
-    """The elements of the chosen arrays: primal, tangent and cotangent of the last value with the name."""
+    """The elements of the last of the chosen values: of its primal, its tangent and its cotangent."""
     from minijax.tools.values import grid, table
     from minijax.tools.values.brief import numpy_of
     from minijax.tools.values.moment import Worth
@@ -175,7 +175,7 @@ def _array(known: Ledger, named: Named) -> Any:
 
 
 def _cached(known: Ledger) -> str:
-    """The functions whose traces came from caches; the recording has nothing of them."""
+    """The functions whose traces came from caches, so that the recording has none of their operations."""
     found = [bind.cached for bind in known.binds.values() if bind.cached]
     return ", ".join(dict.fromkeys(found))
 

@@ -1,4 +1,4 @@
-"""Programs side by side: before and after a transformation, on minijax and on JAX; and programs as graphs.
+"""Compare programs side by side, before and after a transformation or on minijax and JAX, and draw them as graphs.
 
-In: targets (``session.targets``). Out: documents or pictures.
+The functions take targets (``session.targets``) and return documents or pictures.
 """

@@ -1,8 +1,8 @@
 """Two jaxprs side by side, with their lines aligned and the differences marked.
 
-Lines are paired by primitive and source line, so a transformed equation stands beside the original. Two paired lines
-are alike if they read the same after the variables of one side are renamed to those of the other. The jaxpr of a
-gradient has a colour for each of its two passes (``passes``).
+Lines are paired by primitive and source line, so a transformed equation stands beside the original. The lines of a pair
+are alike if renaming the variables of one side makes them equal. In the jaxpr of a gradient the two passes have
+different colours (``passes``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_EQUATIONS = 300
 
 
 class _Row(Frozen):
-    """A line of a printed jaxpr: ``key`` pairs it with a line of the other jaxpr; ``eqn`` begins in this line."""
+    """A line of a printed jaxpr. ``key`` pairs it with one of the other jaxpr. ``eqn``: the equation it begins."""
 
     segments: Line
     key: tuple[Any, ...]
@@ -33,7 +33,7 @@ class _Row(Frozen):
 
 
 class _Numbered(Printer):
-    """Puts the equation's number at the end of its first line, so that the lines can be split by equation."""
+    """Adds the equation's number to the end of its first line, so that the equation of a line can be found."""
 
     def __init__(self, root: Jaxpr, most: int, names: Mapping[Var, str] | None = None) -> None:
         super().__init__(root, max_eqns=most, names=names)
@@ -47,7 +47,7 @@ class _Numbered(Printer):
 
 
 class Printed:
-    """A jaxpr printed with each line's equation known; ``rows(width)`` lays it out. ``names`` names its variables."""
+    """A printed jaxpr that knows the equation of each line. ``names`` are names for its variables."""
 
     def __init__(self, closed: ClosedJaxpr, most: int = MOST_EQUATIONS, names: Mapping[Var, str] | None = None) -> None:
         self._printer = _Numbered(closed.jaxpr, most, names)
@@ -55,7 +55,7 @@ class Printed:
         self.names: Mapping[Any, str] = self._printer.names
 
     def rows(self, width: int) -> list[_Row]:
-        """The printed lines."""
+        """The jaxpr's lines for a page of ``width`` columns."""
         return [self._row(each) for each in split_lines(pp.segments(self._document, width))]
 
     def _row(self, segments: Line) -> _Row:
@@ -81,12 +81,12 @@ def _place(eqn: JaxprEqn) -> tuple[Any, ...]:
 
 
 class Renaming:
-    """Compares lines up to the names of variables; learns the renaming from earlier pairs of lines."""
+    """Compares lines, regardless of the names of variables. Earlier pairs of lines tell which variables correspond."""
 
     def __init__(self) -> None:
-        # one to one: two variables of the left never share a name on the right
+        # left name -> right name; no two left names have the same right name
         self.right_of: dict[str, str] = {}
-        # variables of one side without a partner on the other
+        # for each side, its variables that have no partner on the other side
         self.alone: tuple[set[str], set[str]] = (set(), set())
 
     def only(self, side: int, segments: Line) -> None:
@@ -94,13 +94,13 @@ class Renaming:
         self.alone[side].update(piece for role, piece in segments if role == "var")
 
     def alike(self, left: Line, right: Line, learn: bool = True) -> bool:
-        """Whether the two lines read the same after renaming; with ``learn``, add their new pairs of variables."""
+        """Whether the lines are equal after renaming. With ``learn``, remember which new variables correspond."""
         ours, theirs = ([each for each in line if each[1].strip()] for line in (left, right))
         same = len(ours) == len(theirs)
         fresh: dict[str, str] = {}
         taken = set(self.right_of.values())
         for (role, a), (other, b) in zip(ours, theirs, strict=False):
-            if role == other == "var" and "_" not in (a, b):  # _ is a result that is not used
+            if role == other == "var" and "_" not in (a, b):  # _ is an unused result
                 known = a in self.right_of or a in fresh
                 if not known and b not in taken and a not in self.alone[0] and b not in self.alone[1]:
                     fresh[a] = b
@@ -115,7 +115,7 @@ class Renaming:
         return same
 
     def among(self, left: Line, theirs: set[str]) -> Line:
-        """A line of the left side in the right side's names; a name with another meaning on the right is marked."""
+        """A left line with the right side's names. If a left name means something else on the right, it is marked."""
 
         def renamed(name: str) -> str:
             return self.right_of.get(name) or (name + OWN if name in theirs and name != "_" else name)
@@ -132,9 +132,9 @@ def pairs(
 ) -> Iterator[tuple[str, _Row | None, _Row | None]]:
     """The rows of both sides in order, each with its mark (see ``document.Pair``).
 
-    ``derived``: a transformation made the right side from the left and kept the order and source lines of equations.
-    Otherwise the longest common parts are paired, by primitives alone. Equations in the backward pass of ``passes``
-    stay unpaired: the forward pass corresponds to the left side. ``names`` learns which variables correspond.
+    ``derived``: a transformation made the right program from the left one, so equations have the same order and source
+    lines. Without it, rows are paired by their primitives alone, in the longest common runs. Equations in the backward
+    pass of ``passes`` stay unpaired, since the left program is like the forward pass. Pairing updates ``names``.
     """
     names = names or Renaming()
     places: dict[Any, list[int]] = {}
@@ -161,7 +161,7 @@ def pairs(
 
 
 def _backward(rows: Sequence[_Row], passes: Passes | None) -> set[int]:
-    """For each row, whether it is in the backward pass."""
+    """The indices of the rows that are in the backward pass."""
     painted = _Painter(passes, set())
     found = set()
     for i, row in enumerate(rows):
@@ -172,13 +172,13 @@ def _backward(rows: Sequence[_Row], passes: Passes | None) -> set[int]:
 
 
 def _common(left: Sequence[_Row], right: Sequence[_Row]) -> dict[int, int]:
-    """Left row -> right row, paired by the longest common parts."""
+    """left index -> right index, for the rows in the longest common runs of primitives."""
     matcher = difflib.SequenceMatcher(None, [row.key[:1] for row in left], [row.key[:1] for row in right], False)
     return {a + k: b + k for a, b, size in matcher.get_matching_blocks() for k in range(size)}
 
 
 def _first(row: _Row, right: Sequence[_Row], places: Sequence[int], begin: int, names: Renaming) -> int | None:
-    """From ``begin`` on, the first of ``places`` with an equal row, else simply the first; None if there is none."""
+    """The first of ``places``, from ``begin`` on, whose row equals ``row``; if none does, the first of all, or None."""
     open_places = [j for j in places if j >= begin]
     for j in open_places:
         if names.alike(row.segments, right[j].segments, learn=False):
@@ -195,7 +195,7 @@ def side_by_side(
     derived: bool = True,
     names: tuple[Mapping[Var, str], Mapping[Var, str]] = ({}, {}),
 ) -> Columns:
-    """Both jaxprs as a block; ``passes`` colours the second; ``derived`` as for ``pairs``; ``names`` of variables."""
+    """Both jaxprs as a block. ``passes`` colours the second one. See ``pairs`` for ``derived``."""
     left, right = Printed(before, most, names[0]), Printed(after, most, names[1])
     residuals = set() if passes is None else {right.names.get(var, "") for var in passes.residuals}
 
@@ -221,7 +221,7 @@ def texts_side_by_side(
     titles: tuple[Line, Line],
     keys: tuple[Sequence[str], Sequence[str]] | None = None,
 ) -> Columns:
-    """The lines of two texts as a block, paired by their longest common parts; ``keys`` are compared in their place."""
+    """Two texts as a block, with lines paired in their longest common runs. ``keys`` replace them in comparisons."""
     left, right = (ours, theirs) if keys is None else keys
     out: list[Pair] = []
     for tag, i, to_i, j, to_j in difflib.SequenceMatcher(None, left, right, False).get_opcodes():
@@ -234,19 +234,19 @@ def texts_side_by_side(
 
 
 class _Painter:
-    """Colours the rows of a gradient's jaxpr by pass; takes them in order."""
+    """Colours the rows of a gradient's jaxpr by pass. It must be called on the rows in order."""
 
     def __init__(self, passes: Passes | None, residuals: set[str]) -> None:
         self.passes = passes
         self.residuals = residuals
         self.role = ""
         self.indent = 0
-        # passes in the order of the page; those before ``announced`` have a heading already
+        # the passes begun so far; the first ``announced`` of them have a heading already
         self.seen: list[str] = []
         self.announced = 0
 
     def begun(self) -> Iterator[Line]:
-        """A heading for each pass that began with the last row."""
+        """A heading for each pass that began with the row before this call."""
         for name in self.seen[self.announced :]:
             yield ((name, f"{' ' * self.indent}# {name} pass"),)
         self.announced = len(self.seen)
@@ -261,7 +261,7 @@ class _Painter:
             if found not in self.seen:
                 self.seen.append(found)
         elif self.role and indent <= self.indent:
-            # the pass has ended: only deeper lines belong to its equations
+            # deeper lines belong to the last equation of the pass; this line does not, so the pass has ended
             self.role = ""
         return tuple(self._segment(each) for each in row.segments)
 
@@ -284,7 +284,7 @@ def counts(
     derived: bool = True,
     passes: Passes | None = None,
 ) -> dict[str, int]:
-    """The number of equations under each mark."""
+    """The number of equations with each mark of ``document.Pair``."""
     found = dict.fromkeys(" ~-+", 0)
     for mark, a, b in pairs(Printed(before, most).rows(80), Printed(after, most).rows(80), derived, passes):
         found[mark] += any(row is not None and row.eqn is not None for row in (a, b))

@@ -20,12 +20,12 @@ from minijax.ir.pretty import Printer
 from minijax.tools.documents.words import plural, shortened
 
 MOST_EQUATIONS = 100
-# Characters of a tooltip.
+# Maximum number of characters in a tooltip.
 _LONGEST_NOTE = 400
 
 
 class Value(Frozen):
-    """An array on an edge: its name in the jaxpr and its type. ``read``: something reads it."""
+    """An array on an edge: its name in the jaxpr and its type. ``read``: an equation or result uses it."""
 
     name: str
     type: str
@@ -38,11 +38,11 @@ class Value(Frozen):
 
 
 class GraphNode(Frozen):
-    """A node: it reads or produces values.
+    """A node of the graph, which reads or computes values.
 
-    ``kind`` is 'input', 'const', 'equation', 'call' (an equation with jaxprs inside) or 'output'. ``operands`` are the
-    values it reads, in order, literals as texts; ``makes`` are its results; ``note`` has more detail; ``inside`` are
-    indices into ``Graph.inside``, the graphs of its jaxprs.
+    ``kind`` is 'input', 'const', 'equation', 'call' (an equation with inner jaxprs) or 'output'. ``operands``: the
+    values that it reads, in order, with literals as texts. ``makes``: its results. ``note``: more detail, for a
+    tooltip. ``inside``: the indices, in ``Graph.inside``, of the graphs of its inner jaxprs.
     """
 
     kind: str
@@ -54,7 +54,7 @@ class GraphNode(Frozen):
 
     @property
     def literals(self) -> tuple[str, ...]:
-        """The operands without an edge."""
+        """The operands that are literals, which have no edge."""
         return tuple(x for x in self.operands if isinstance(x, str))
 
 
@@ -76,7 +76,7 @@ def build(
     most: int = MOST_EQUATIONS,
     names: Mapping[Var, str] | None = None,
 ) -> Graph:
-    """The graph of ``closed``; variables are named by ``names``, else as in ``str(closed)``.
+    """The graph of ``closed``. Variables have their names in ``names``, or else those in ``str(closed)``.
 
     ``input_names`` are the Python names of the inputs. A jaxpr that occurs several times is drawn once; at its other
     occurrences the graph is empty and its title says so.

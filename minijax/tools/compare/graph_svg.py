@@ -1,9 +1,9 @@
 """Graphs of jaxprs as SVG: layers from top to bottom, arrows along the values, light and dark mode by CSS.
 
-``markup`` is for HTML pages, where the jaxprs inside equations fold; ``page`` is a standalone file, where they follow
-one another. The layout has the four classic steps: each node's layer is its longest path from an input; a long edge
-gets a dummy node in each layer it crosses; each layer is ordered to keep neighbours close (barycentres); then
-coordinates move near those of the neighbours. All text is escaped here, so the result is safe on a page.
+``markup`` is for HTML pages, where the graphs of inner jaxprs fold; ``page`` makes a file of its own, which shows them
+one below the other. The layout has the four classic steps. Each node's layer is its longest path from an input. A long
+edge gets a dummy node in each layer it crosses. Each layer is ordered to keep neighbours close (barycentres). Then
+nodes move sideways towards their neighbours. All text is escaped here, so the result is safe on a page.
 
 Source: Sugiyama, Tagawa, Toda, "Methods for visual understanding of hierarchical system structures", 1981.
 """
@@ -20,10 +20,10 @@ from minijax.tools.documents.html import SAYS_DARK, SAYS_LIGHT
 from minijax.tools.documents.theme import STYLES, visible
 from minijax.tools.documents.words import shortened
 
-# Pixels.
+# In pixels.
 _CHARACTER, _HEIGHT, _LINE = 7.0, 38.0, 14.0
 _GAP_X, _GAP_Y, _MARGIN, _THIN = 18.0, 34.0, 12.0, 6.0
-# A long edge gets a dummy node in each layer it crosses; beyond this many in total, edges are drawn straight.
+# If long edges need more dummy nodes than this in total, they are drawn straight, without dummy nodes.
 _MOST_PLACES = 4000
 _SWEEPS = 4
 # Labels are cut after this many characters.
@@ -33,15 +33,15 @@ _ROLES = {"input": "value", "const": "literal", "equation": "primitive", "call":
 
 
 def _escaped(text: str) -> str:
-    """``text`` escaped for XML, with control characters, which XML does not allow, written out."""
+    """``text`` escaped for XML. Control characters, which XML does not allow, become visible characters."""
     return html.escape("".join(visible(piece) for piece in text.splitlines(keepends=True)).replace("\t", " "))
 
 
-# Ink, paper, edges. SVG attributes use the light colours, for viewers that remove the style sheet.
+# The colours of text, paper and edges. SVG attributes use the light ones, for viewers that remove the style sheet.
 _LIGHT, _DARK = ("#1f2328", "#ffffff", "#5a6370"), ("#e6e6e6", "#1e1e1e", "#a0a8b0")
 _INK, _PAPER, _EDGE = _LIGHT
-# Placeholder for the id of the arrow head, replaced at the end. Each drawing on a page needs an id of its own: a
-# browser uses the first element with an id, even a hidden one.
+# Stands for the id of the arrow head until the end. Each drawing on a page needs a different id: a browser uses the
+# first element with an id, even a hidden one.
 _HEAD = "mjg-arrow"
 
 
@@ -89,7 +89,7 @@ def _box(node: GraphNode) -> _Box:
 
 
 class _Layout:
-    """The layout of a graph: ``x`` and ``layer`` by node, and for each edge its intermediate points."""
+    """Where to draw a graph: ``x`` and ``layer`` of each node, and the nodes along each edge (``routes``)."""
 
     def __init__(self, graph: Graph, widths: Sequence[float]) -> None:
         self.widths = list(widths)
@@ -116,7 +116,7 @@ class _Layout:
         self.x = self._coordinates()
 
     def _place(self, layer: int) -> int:
-        """A dummy node of an edge in ``layer``, treated like a thin node."""
+        """Add a dummy node for an edge to ``layer``. It takes part in the layout like a thin node."""
         self.layer.append(layer)
         self.widths.append(_THIN)
         self.above.append([])
@@ -146,7 +146,7 @@ class _Layout:
         return [each - least + _MARGIN for each in x]
 
     def _spread(self, row: Sequence[int], wanted: Sequence[float], x: list[float]) -> None:
-        """Centres of a layer's nodes: near ``wanted``, without overlap, and with the layer's mean unchanged."""
+        """Set ``x`` of a layer's nodes: near ``wanted``, without overlap, and with the mean of ``wanted``."""
         end = float("-inf")
         for n, want in zip(row, wanted, strict=True):
             x[n] = max(want, end + self.widths[n] / 2)
@@ -157,7 +157,7 @@ class _Layout:
 
 
 def _layers(graph: Graph) -> list[int]:
-    """The layer of each node: below its operands; without operands, just above its first reader; results last."""
+    """The layer of each node: below its operands, or just above its first reader if it has none. Results are last."""
     layer = [0] * len(graph.nodes)
     readers: dict[int, list[int]] = {}
     read = {b for _, b, _ in graph.edges}
@@ -254,7 +254,7 @@ def _svg(elements: str, width: float, height: float, title: str, style: bool) ->
 
 
 def markup(graph: Graph, outermost: bool = True) -> str:
-    """``graph`` as HTML: a picture, and below it the inner graphs, folded."""
+    """``graph`` as HTML: a picture, and below it the graphs of inner jaxprs, folded."""
     drawing = _draw(graph)
     out = []
     if graph.nodes:
@@ -279,7 +279,7 @@ def _all(graph: Graph) -> Iterable[Graph]:
 
 
 def page(graph: Graph) -> str:
-    """``graph`` as a standalone file: the inner graphs follow below it, each under its title."""
+    """``graph`` as a standalone SVG file. The graphs of inner jaxprs are below it, each under its title."""
     out: list[str] = []
     y = width = 0.0
     for each in _all(graph):

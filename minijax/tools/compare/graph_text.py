@@ -1,8 +1,8 @@
 """Graphs of jaxprs in box characters, one line per node, in the style of ``git log --graph``.
 
-Each value that a later line reads has a lane on the left. A node's line joins the lanes of its operands, and its
-equation stands on the right. ``┼`` joins a lane that continues; a lane that is only crossed stays ``│``. The width of
-the page limits the lanes; further values appear only in the equations.
+Each value that a later line reads has a lane (a vertical line) on the left. A node's line joins the lanes of its
+operands, and its equation stands on the right. ``┼`` joins a lane that continues; ``│`` only crosses the line. The
+width of the page limits the number of lanes; values beyond it appear only in the equations.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from minijax.tools.compare.graph import Graph, GraphNode, Value
 from minijax.tools.documents.document import Block, Fitted, Line, Section, Segment, Text, line
 from minijax.tools.documents.words import plural
 
-# Columns of the page per lane.
+# Width of the page in columns for each lane.
 _COLUMNS_PER_LANE = 5
 NODES = {"input": "○", "const": "○", "equation": "●", "call": "◉", "output": "◇"}
 
 
 def drawing(graph: Graph, depth: int) -> tuple[Block, ...]:
-    """``graph`` as blocks; the inner graphs follow under their titles, ``depth`` levels deep."""
+    """``graph`` as blocks, and below it the inner graphs under their titles, which are ``depth`` levels deep."""
     blocks: list[Block] = [Fitted(lambda width: (Text(tuple(lines(graph, width)), hanging=2 * most_lanes(width)),))]
     if graph.left_out:
         total = graph.left_out + sum(node.kind in ("equation", "call") for node in graph.nodes)
@@ -74,23 +74,23 @@ def _text(node: GraphNode) -> Line:
 
 
 class Lanes:
-    """The value in each lane, line by line."""
+    """Draws the lanes line by line. ``lanes`` holds the name of the value in each lane, or None."""
 
     def __init__(self, graph: Graph, most: int) -> None:
         self.most = most
         self.lanes: list[str | None] = []
-        # lanes that ended in the line before: a lane that begins there now would look like their continuation
+        # lanes that ended in the previous line: a new value there would look like their continuation
         self.ended: set[int] = set()
         self.last_read: dict[str, int] = {}
         for _, to, value in graph.edges:
             self.last_read[value.name] = max(to, self.last_read.get(value.name, 0))
         if graph.left_out:
-            # values of the omitted equations' operands continue below the drawing
+            # omitted equations may read these values, so their lanes continue to the end of the drawing
             for node in graph.nodes:
                 self.last_read.update((value.name, len(graph.nodes)) for value in node.makes if value.read)
 
     def row(self, node: GraphNode, number: int) -> str:
-        """Draw the lanes of a node's line and update them to the state below it."""
+        """Draw the lanes in a node's line, and change ``lanes`` to the state below this line."""
         before = list(self.lanes)
         names = {operand.name for operand in node.operands if isinstance(operand, Value)}
         into = [k for k, name in enumerate(before) if name in names]
@@ -98,7 +98,7 @@ class Lanes:
         for k in ending:
             self.lanes[k] = None
         kept = [value.name for value in node.makes if value.read and self.last_read.get(value.name, -1) > number]
-        # the first result takes over the lane of an operand that ended, if there is one
+        # the first result takes the lane of an operand that ended here, if there is one
         at = ending[0] if ending else self._free()
         made = []
         for i, name in enumerate(kept):
@@ -128,7 +128,7 @@ def _joined(
     made: set[int],
     mark: str,
 ) -> str:
-    """Draw one line: the node in lane ``at``, its operands' lanes ``into`` it, and its results' lanes ``made``."""
+    """Draw a line with the node in lane ``at``, joined to its operands in ``into`` and to its results in ``made``."""
     ends = into | made | {at}
     first, last = min(ends), max(ends)
     count = max(len(before), len(after), at + 1)

@@ -1,7 +1,7 @@
-"""Measure a program, also beside real JAX: phases, repeated calls, values, jaxprs.
+"""Measure a program on minijax and on JAX: phases, repeated calls, values, jaxprs.
 
-Both sides are measured the same way, each on a fresh function that no cache holds. ``Side`` is one of the two libraries
-together with the program.
+Both are measured the same way, each on a new function that no cache holds. A ``Side`` is one of the two libraries with
+the program.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CALLS = ("eager", "jit")
 
 
 class Side(Frozen):
-    """A library and a program on it: the library's name, ``jit``, ``make_jaxpr`` and wait function."""
+    """A program on one of the two libraries, and that library's name, ``jit``, ``make_jaxpr`` and wait function."""
 
     name: str
     jit: Callable[..., Any]
@@ -62,7 +62,7 @@ class Side(Frozen):
             return self.wait(self.fun(*self.args, **self.kwargs))
 
     def jaxpr(self) -> Any:
-        """Its jaxpr."""
+        """The program's jaxpr."""
         with self.context():
             return self.make_jaxpr(self.fun)(*self.args, **self.kwargs)
 
@@ -124,8 +124,8 @@ def first_line(error: Exception) -> str:
 
 
 class Figures(Frozen):
-    """Seconds of each phase and kind of call; ``note`` says what was not measured, and why; ``printed``: repeated runs
-    wrote output, which was not shown. ``jitted`` is the compiled program whose calls were timed, or None."""
+    """Seconds by phase and by kind of call. ``note``: what was not measured, and why. ``printed``: repeated runs wrote
+    output, which was not shown. ``jitted``: the compiled program whose calls were timed, or None."""
 
     seconds: dict[str, float]
     note: str = ""
@@ -142,16 +142,14 @@ _PRINTED = "what it prints is shown for the first runs, not for the repeated one
 
 
 class Nowhere(io.TextIOBase):
-    """Discards the output of repeated runs; ``used`` says whether there was any."""
+    """A file that discards the output of repeated runs. ``used``: whether there was any."""
 
     used = False
 
     def writable(self) -> bool:
-        """Always true."""
         return True
 
     def write(self, text: str) -> int:
-        """Discard ``text``."""
         self.used = True
         return len(text)
 
@@ -163,9 +161,9 @@ def _seconds(run: Callable[[], Any]) -> float:
 
 
 def _best(run: Callable[[], Any], nowhere: Nowhere) -> float:
-    """The shortest of several runs. The first run may compile each operation, so it counts only if it is the only one.
+    """The shortest of several runs in seconds. The first run may compile operations, so it counts only if it is slow.
 
-    Output of the other runs goes to ``nowhere``.
+    The output of the other runs goes to ``nowhere``.
     """
     first = _seconds(run)
     if first > _LONG:
@@ -181,9 +179,9 @@ def _best(run: Callable[[], Any], nowhere: Nowhere) -> float:
 
 
 def measured(side: Side, abstract: bool = False, once: bool = False) -> Figures:
-    """The phases of a fresh program, and the time of a call, eager and jitted.
+    """Measure the phases of the program and its repeated calls, eager and jitted.
 
-    A program with type-only arguments (``abstract``) does not run. With ``once``, because it has effects, it runs once,
+    A program with type-only arguments (``abstract``) does not run. A program with effects (``once``) runs once,
     compiled. A program that cannot be jitted is timed eagerly only.
     """
     found: dict[str, float] = {}
@@ -193,7 +191,7 @@ def measured(side: Side, abstract: bool = False, once: bool = False) -> Figures:
     with side.context():
         try:
             jitted = _staged_figures(side, found, abstract, once, nowhere)
-        except Exception as error:  # an error of the program: it may still run eagerly
+        except Exception as error:  # the program's own error: it may still run eagerly
             if abstract or once or isinstance(error, Unmapped):
                 raise
             found.clear()
@@ -206,8 +204,8 @@ def measured(side: Side, abstract: bool = False, once: bool = False) -> Figures:
 
 
 def _staged_figures(side: Side, found: dict[str, float], abstract: bool, once: bool, nowhere: Nowhere) -> Any:
-    """Fill ``found``; return the jitted program if its calls were timed, else None."""
-    side.wait(side.jit(_nothing)(np.float32(0)))  # exclude the library's lazy initialization
+    """Put seconds into ``found``. Return the jitted program if its calls were timed, else None."""
+    side.wait(side.jit(_nothing)(np.float32(0)))  # without this, the library's initialization would count
 
     def traced() -> Any:
         return side.jit(side.fresh()).trace(*side.args, **side.kwargs)
@@ -228,14 +226,14 @@ def _staged_figures(side: Side, found: dict[str, float], abstract: bool, once: b
     if once:
         return None
     jitted = side.jit(side.fun)
-    with contextlib.redirect_stdout(nowhere):  # the first call traces again, later calls do not
+    with contextlib.redirect_stdout(nowhere):  # the first call traces once more, and is not timed
         _seconds(lambda: side.wait(jitted(*side.args, **side.kwargs)))
         found["jit"] = _best(lambda: side.wait(jitted(*side.args, **side.kwargs)), nowhere)
     return jitted
 
 
 def has_effects(closed: Any) -> bool:
-    """Whether this jaxpr has side effects: it prints, or calls back. False if it is None."""
+    """Whether ``closed`` is a jaxpr that has side effects, such as printing or callbacks."""
     return isinstance(closed, ClosedJaxpr) and any(map(is_effectful, closed.eqns))
 
 
@@ -244,7 +242,7 @@ def _nothing(x: Any) -> Any:
 
 
 def bars(figures: dict[str, dict[str, float]], names: Sequence[str], width: int) -> Iterator[Line]:
-    """A line for each figure and library, with a bar; all bars have one scale."""
+    """A line with a bar for each figure and library. All bars have one scale."""
     most = max((seconds[name] for seconds in figures.values() for name in names if name in seconds), default=0.0)
     column = max(map(len, (*PHASES, *CALLS))) + 1
     first = max(map(len, figures)) if len(figures) > 1 else 0
@@ -269,13 +267,13 @@ def bars(figures: dict[str, dict[str, float]], names: Sequence[str], width: int)
 
 
 def _bar(part: float, columns: int) -> str:
-    """A bar of up to ``columns`` columns, in eighths, never empty."""
+    """A bar of up to ``columns`` columns, drawn in eighths of a column. It is never empty."""
     eighths = max(round(part * columns * 8), 1)
     return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
 
 
 def bar_block(title: str, figures: dict[str, dict[str, float]], names: Sequence[str], width: int) -> Text | None:
-    """The bars of ``names`` under a title; None if none was measured."""
+    """The bars of ``names`` under a title; None if none of them was measured."""
     lines = tuple(bars(figures, names, width))
     explained = "  × how many times minijax's" if len(figures) > 1 else ""
     return Text((line(("heading", title), ("muted", explained)), *lines), wrap=False) if lines else None
@@ -286,7 +284,7 @@ def bar_block(title: str, figures: dict[str, dict[str, float]], names: Sequence[
 
 
 def value_row(our_value: Any, their_value: Any) -> Row:
-    """Whether the two values agree in structure, types and numbers."""
+    """A row that says whether the two values agree in structure, types and numbers."""
     jax_leaves = jax_module().tree_util.tree_leaves(their_value)
     leaves = tree_leaves(our_value)
     if len(leaves) != len(jax_leaves):
@@ -295,7 +293,7 @@ def value_row(our_value: Any, their_value: Any) -> Row:
     worst_abs = worst_rel = 0.0
     for a, b in zip(leaves, jax_leaves, strict=True):
         if not (is_array_like(a) and is_array_like(b)):
-            carried = a is not b and at_home(a) is b  # such as an activation function
+            carried = a is not b and at_home(a) is b  # an object of JAX, such as an activation function
             if carried or (isinstance(a, str | bytes) and a == b):
                 continue
             said = f"minijax gives a {type(a).__name__}, JAX a {type(b).__name__}, and only arrays are compared"
@@ -312,7 +310,7 @@ def value_row(our_value: Any, their_value: Any) -> Row:
 
 
 def numbers_of(x: Any) -> tuple[str, np.ndarray]:
-    """The type of an array of either library, and its numbers: for random keys, their raw bits."""
+    """The type of an array of either library, and its numbers. For random keys these are the words of the keys."""
     dtypes = jax_module().dtypes
     if isinstance(x, jax_module().Array) and dtypes.issubdtype(x.dtype, dtypes.extended):
         x = from_jax_value(x)
@@ -322,7 +320,7 @@ def numbers_of(x: Any) -> tuple[str, np.ndarray]:
 
 
 def difference(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
-    """The largest absolute and relative difference of two arrays of one type; NaN equals NaN."""
+    """The largest absolute and relative difference of two arrays of the same type. NaN equals NaN."""
     if a.dtype.kind not in "fciub" or a.dtype.itemsize < 4 and a.dtype.kind == "f":
         a, b = a.astype(np.float32), b.astype(np.float32)
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
@@ -340,12 +338,12 @@ def difference(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
 # --- jaxprs
 # -------------------------------------------------------------------------------------------------------
 
-# NumPy integers among parameters, replaced by plain numbers.
+# A NumPy integer as a parameter of an equation: comparisons replace it by a plain number.
 _NUMPY = r"\bnp\.u?int\d+\((-?\d+)\)"
 
 
 def read_back(text: str) -> ClosedJaxpr | None:
-    """Parse a printed jaxpr, with plain numbers; None if the parser does not know all of it."""
+    """Parse a printed jaxpr, with NumPy integers as plain numbers. None if the parser does not understand it."""
     try:
         return parse_jaxpr(re.sub(_NUMPY, r"\1", text))
     except (JaxprSyntaxError, TypeError, ValueError, KeyError, NotImplementedError):
@@ -353,7 +351,7 @@ def read_back(text: str) -> ClosedJaxpr | None:
 
 
 def comparable(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """Our jaxpr printed and parsed like JAX's, if it has NumPy integers as parameters."""
+    """Our jaxpr with plain numbers instead of NumPy integers, as ``read_back`` gives JAX's."""
     text = str(closed)
     read = read_back(text) if re.search(_NUMPY, text) else None
     return closed if read is None else read

@@ -1,7 +1,7 @@
-"""Apply transformations by name, one on top of the other, and split a gradient's equations into passes.
+"""Apply several transformations, given by name, and split a gradient's equations into passes.
 
 Reverse mode runs the function forward, saves the residuals, and runs the transposed linear part backward. In a traced
-gradient the two passes are consecutive; tracing records where the second begins.
+gradient all equations of the forward pass come first. Tracing records where the second pass begins.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AXIS_SIZE = 4
 
 
 class Passes:
-    """The forward and backward equations of a gradient's jaxpr, and the residuals, the variables that both use."""
+    """The forward and backward equations of a gradient's jaxpr, and the residuals: variables that both passes use."""
 
     def __init__(self, after: ClosedJaxpr, forward: Sequence[JaxprEqn], cotangents: Container[Var]) -> None:
         first = set(map(id, forward))
@@ -73,7 +73,7 @@ def differentiable(x: Any) -> bool:
 
 
 class Transformed:
-    """``target`` under transformations, the first of ``names`` outermost: its jaxpr before and after.
+    """The jaxpr of ``target`` before and after the transformations ``names``, of which the first is the outermost.
 
     Raises:
       UsageError: a transformation does not apply, such as grad to a function without a scalar result.
@@ -91,7 +91,7 @@ class Transformed:
         self.loose = target.loose
         self.argnums = argnums
         self.axis_size = axis_size
-        # at the start of each backward pass: the equations so far, and the variables of the cotangents
+        # for each gradient, at the start of its backward pass: the equations so far, and the cotangents' variables
         self._halfway: list[tuple[list[JaxprEqn], set[Var]]] = []
         self.before: ClosedJaxpr = make_jaxpr(target.fun)(*target.args)
         fun, args = target.fun, target.args
@@ -99,7 +99,7 @@ class Transformed:
             fun, args = getattr(self, f"_{name}")(fun, args)
         self.fun, self.args = fun, args
         self.after: ClosedJaxpr = make_jaxpr(fun)(*args)
-        # in nested gradients the outermost ends last
+        # the last entry belongs to the outermost of nested gradients
         self.passes = Passes(self.after, *self._halfway[-1]) if self._halfway else None
 
     def _chosen(self, name: str, args: tuple[Any, ...]) -> tuple[int, ...]:
@@ -113,11 +113,11 @@ class Transformed:
         active = [i for i, x in enumerate(args) if differentiable(x)]
         if not active:
             raise UsageError(f"%diff --by {name} needs an argument of float type to differentiate by")
-        # as in %grad: an expression is differentiated by all its variables, a call by its first argument
+        # as in %grad: a call is differentiated by its first argument, another expression by all its variables
         return tuple(active) if name != "grad" or self.loose else (active[0],)
 
     def _reverse(self, name: str, fun: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
-        """Gradient (or, for 'vjp', pullback) by the chosen arguments; records where the forward pass ends."""
+        """The gradient (for 'vjp', the pullback) by the chosen arguments. It records where the forward pass ends."""
         __tracebackhide__ = True
         chosen = self._chosen(name, args)
 
@@ -185,7 +185,7 @@ class Transformed:
 
 
 def _innermost(x: Any) -> Any:
-    """The innermost value under vmap and jvp tracers."""
+    """The value inside all vmap and jvp tracers."""
     while isinstance(x, (BatchTracer, DualTracer)):
         x = x.val if isinstance(x, BatchTracer) else x.primal
     return x
@@ -202,7 +202,7 @@ def _shapes(fun: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 
 
 def _unit(out: Any) -> Any:
-    """The cotangent 1 of a scalar result, as a literal."""
+    """The cotangent 1 of a scalar result, as a literal. UsageError for any other result."""
     __tracebackhide__ = True
     leaves = tree_leaves(out)
     if len(leaves) != 1 or leaves[0] is not out or np.shape(out) != ():

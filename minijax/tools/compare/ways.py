@@ -1,8 +1,7 @@
-"""Two implementations of reverse mode side by side: linearize, one interpreter, and the tutorial's jvp plus partial
-evaluation.
+"""Two implementations of reverse mode side by side: linearize, and the tutorial's jvp with partial evaluation.
 
-In: a call of a gradient. Out: its two recordings, line by line. Lines are paired if they show the same operation on
-primals or on tangents, the same equation, or the same rule.
+Shows the recordings of both for one call of a gradient, line by line. Lines are paired if they show the same operation
+on primals or on tangents, the same equation, or the same rule.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ from minijax.tools.recording.records import (
     ScopeRecord,
 )
 
-# The interpreters of primals and of tangents in either implementation.
+# The interpreters that process primals, and the one that processes tangents, in either implementation.
 _OF_PRIMALS = ("linearize", "jvp")
 _OF_TANGENTS = "partial_eval"
 
 
 def ways(call: Callable[[], Any], most: int) -> tuple[list[Block], tuple[Recording, Recording]]:
-    """Run ``call`` both ways; return the comparison and the recordings. At most ``most`` records of each are shown.
+    """Run ``call`` both ways; return the comparison and the recordings. It shows at most ``most`` records of each.
 
-    Both ways trace again and ignore the cache, so both do the same work.
+    Both ways ignore cached traces, so both do the same work.
     """
     value, direct = record(use_direct_linearize(True)(call), retrace=True)
     other, tutorial = record(use_direct_linearize(False)(call), retrace=True)
@@ -63,7 +62,7 @@ def ways(call: Callable[[], Any], most: int) -> tuple[list[Block], tuple[Recordi
 
 
 def _paired(direct: Recording, tutorial: Recording, most: int) -> list[Pair]:
-    """The records of both ways, equal ones side by side."""
+    """The records of both ways as rows, with paired records side by side."""
     left, right = ([*recording.walk()][:most] for recording in (direct, tutorial))
     ours, theirs = ([_key(node) for _, node in each] for each in (left, right))
     out: list[Pair] = []
@@ -77,7 +76,7 @@ def _paired(direct: Recording, tutorial: Recording, most: int) -> list[Pair]:
 
 
 def _pair(left: tuple[int, Node], right: tuple[int, Node]) -> Pair:
-    """A row, marked if the two differ in more than indentation and duration."""
+    """Two records as a row, marked if they differ in more than indentation and duration."""
     ours, theirs = _line(*left), _line(*right)
     return Pair(" " if isinstance(left[1], PhaseRecord) or ours[1:] == theirs[1:] else "~", ours, theirs)
 
@@ -87,7 +86,7 @@ def _line(depth: int, node: Node) -> Line:
 
 
 def _key(node: Node) -> tuple[Any, ...]:
-    """What a record shows, independent of its interpreter."""
+    """A key that is equal for two records if they show the same, even by different interpreters."""
     if isinstance(node, BindRecord):
         return BindRecord, node.primitive, _about(node)
     if isinstance(node, ScopeRecord):
@@ -99,7 +98,7 @@ def _key(node: Node) -> tuple[Any, ...]:
 
 
 def _about(bind: BindRecord) -> str:
-    """Whether an operation is on 'tangents' or on 'primals'; otherwise its interpreter's label."""
+    """'tangents' or 'primals', depending on the operands of the operation; otherwise its interpreter's label."""
     label = bind.level.partition(":")[0]
     if label == _OF_TANGENTS or any(" tangent " in argument for argument in bind.args):
         return "tangents"

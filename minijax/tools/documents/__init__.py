@@ -1,1 +1,1 @@
-"""Documents: blocks of (role, text) that every front end can show, and their conversion to HTML."""
+"""Documents: blocks of text in roles, which every front end can show, and their conversion to HTML."""

@@ -16,11 +16,11 @@ from minijax.ir import doc as pp
 
 Segment = tuple[str, str]  # (role, text)
 Line = tuple[Segment, ...]
-# (source text, language) -> segments. Front ends pass one made from ``lexer``; without it, code has no colours.
+# (source text, language) -> segments. Front ends pass a function of ``lexer``; without it, code has no colours.
 Highlighter = Callable[[str, str], Iterable[Segment]]
 
 LABEL_WIDTH = 9
-# Maximum column at which the right part of a row ends.
+# Maximum column up to which the right part of a row may reach.
 WIDEST = 100
 # Minimum width, in columns, of a page that shows two texts side by side.
 BESIDE = 100
@@ -28,9 +28,9 @@ BESIDE = 100
 _NARROWEST = 16
 # The marks of ``Columns`` and their roles.
 MARKS = {" ": "muted", "~": "warning", "-": "error", "+": "good"}
-# The marks before the cursor's line, and before related lines elsewhere.
+# The mark before the line at the cursor, and the mark before lines that belong to it in other programs.
 MARK, LINK = "▶", "•"
-# A space at which no line breaks.
+# A space at which lines do not break.
 UNBROKEN = "\xa0"
 
 
@@ -86,7 +86,7 @@ class Table(Frozen):
 
 
 class Section(Frozen):
-    """Blocks under a title that folds; ``opened`` says whether a notebook shows it unfolded at first."""
+    """Blocks under a title that folds them; ``opened`` says whether a notebook shows them unfolded at first."""
 
     title: Line
     blocks: tuple[Block, ...]
@@ -94,8 +94,8 @@ class Section(Frozen):
 
 
 class Indent(Frozen):
-    """A block indented to the column of a ``Row``'s body. A terminal cuts it to ``most`` lines. It then shows the
-    number of missing lines (or the text ``instead``), followed by ``rest``.
+    """A block indented to the column of a ``Row``'s body. A terminal shows at most ``most`` lines, and then the number
+    of missing lines (or the text ``instead``) and ``rest``.
     """
 
     block: Block
@@ -107,7 +107,7 @@ class Indent(Frozen):
 
 class Pair(Frozen):
     """The left and right lines in a row of ``Columns``. ``mark`` is ' ' (equal), '~' (changed), '-' (left only) or '+'
-    (right only). ``among`` is the left line with the right side's variable names, for a single column.
+    (right only). A single column shows ``among`` for ``left``: the same line with the right side's variable names.
     """
 
     mark: str
@@ -116,7 +116,7 @@ class Pair(Frozen):
     among: Line = ()
 
 
-# Marks a variable that only the left of two programs has, in a column with the right one's names.
+# In a single column with the right side's names, this follows a name that means another variable on the left.
 OWN = "'"
 
 
@@ -363,13 +363,13 @@ def _beside(block: Columns, width: int) -> Iterator[Line]:
 
 
 def _hung(each: Line, width: int) -> Iterator[Line]:
-    """Break a long line of a program; continuation lines are indented further than its beginning."""
+    """Break a long line of a program, with continuation lines indented more than the line's beginning."""
     start = "".join(piece for _, piece in each)
     return wrapped(each, width, min(len(start) - len(start.lstrip()) + 4, width // 2))
 
 
 def _below(block: Columns, width: int) -> Iterator[Line]:
-    """One column: equal rows once; of other rows, the left lines before the right ones."""
+    """Both texts in one column: an equal row once, and of other rows first the left lines, then the right ones."""
     rows = block.rows(width - 2)
     for role, mark, title in (("error", "- ", block.titles[0]), ("good", "+ ", block.titles[1])):
         yield from wrapped(((role, mark), *title), width, 4)
@@ -394,7 +394,7 @@ def _row_lines(row: Row, width: int) -> Iterator[Line]:
     indent = LABEL_WIDTH + 1
     room = width - indent
     lines = [piece for each in row.body for piece in wrapped(each, room, 2)] or [()]
-    # on a very wide page, keep the right part close enough to read
+    # on a wide page, keep the right part close to the label
     gap = max(min(room, WIDEST), length(lines[0]) + 2 + length(row.right)) - length(lines[0]) - length(row.right)
     if length(lines[0]) + length(row.right) + gap > room:
         gap = 0
@@ -425,7 +425,7 @@ def _table_lines(table: Table, width: int) -> Iterator[Line]:
             ]
         while out and not out[-1][1].strip():
             out.pop()
-        # the last column holds the text: its continuation lines begin below its beginning
+        # continuation lines begin below the beginning of the last column, which holds the text
         yield from wrapped(tuple(out), width, _hanging(widths, width))
 
 

@@ -12,7 +12,7 @@ from minijax.tools.documents.document import Line, Segment
 
 _SEPARATORS = ",;:)]}/|=+*_.-"
 TAB = 8
-# Continuation lines are indented this much further than the line's beginning.
+# Continuation lines are indented this many columns more than the line's beginning.
 HANGING = 2
 
 
@@ -36,7 +36,7 @@ def _column(c: str) -> int:
 
 
 def folded(line: Line, width: int) -> Iterator[Line]:
-    """``line`` as lines of at most ``width`` columns, or wider for a single wide character."""
+    """``line`` as lines of at most ``width`` columns. A line may be wider if it holds only one wide character."""
     text = "".join(piece for _, piece in line)
     if columns(text) <= width:
         yield line
@@ -50,7 +50,7 @@ def folded(line: Line, width: int) -> Iterator[Line]:
 
 
 def _spans(text: str, width: int, indent: int) -> Iterator[tuple[int, int]]:
-    """The beginnings and ends of the lines of ``text``; lines after the first lose ``indent`` columns."""
+    """The beginnings and ends of the lines of ``text``. The lines after the first are ``indent`` columns shorter."""
     start = 0
     while True:
         end = _reach(text, start, width - (indent if start else 0))
@@ -65,7 +65,7 @@ def _spans(text: str, width: int, indent: int) -> Iterator[tuple[int, int]]:
 
 
 def _reach(text: str, start: int, room: int) -> int:
-    """The index at which ``room`` columns from ``start`` on are full, at least one character after ``start``."""
+    """The index in ``text`` up to which it fits into ``room`` columns from ``start`` on, but at least ``start + 1``."""
     taken, i = 0, start
     while i < len(text):
         taken += _column(text[i])
@@ -76,7 +76,7 @@ def _reach(text: str, start: int, room: int) -> int:
 
 
 def _break(text: str, start: int, end: int) -> int:
-    """The best place to break before ``end``, but not in the first third of the line."""
+    """The best place to break at or before ``end``, but not in the first third of the line."""
     earliest = start + (end - start) // 3
     if text[end] == " ":
         return end
@@ -91,8 +91,8 @@ def _break(text: str, start: int, end: int) -> int:
 
 
 def _cut(line: Line, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Segment, ...]]:
-    """The parts of ``line`` for spans of characters, which must be in order."""
-    number, at = 0, 0  # a segment, and the position of its first character
+    """The parts of ``line`` for spans of character positions, which must be in order."""
+    number, at = 0, 0  # the index of a segment, and the position of its first character
     for start, end in spans:
         out: list[Segment] = []
         while number < len(line):

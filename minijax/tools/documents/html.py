@@ -1,8 +1,8 @@
 """Documents as HTML for notebooks and files: inline styles only, all text escaped, folding without scripts.
 
 Nothing external is loaded. Every colour has a value for light and one for dark pages (``prefers-color-scheme``, and
-Jupyter's theme attributes). Lines beyond ``MOST_LINES`` are folded. ``room`` limits the number of characters in
-a notebook's output.
+Jupyter's theme attributes). Lines beyond ``MOST_LINES`` are folded. An argument ``room`` limits the size
+of a notebook's output.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MOST_FOLDED = 4000
 _WIDTH = 100
 
 
-# Colours without a role: text and background, edges, raised and faint parts, the current line, and the focus.
+# Colours that are not of a role: text, background, edges, raised and faint parts, the current line, the focus.
 _LIGHT = {
     "ink": "#1f2328", "page": "#ffffff", "edge": "#c9ced6", "raised": "#f1f3f6", "faint": "#57606a",
     "now": "#fff0c2", "focus": "#0a49b0",
@@ -54,7 +54,7 @@ _DARK = {
     "ink": "#e6e6e6", "page": "#1e1e1e", "edge": "#4a4f57", "raised": "#2b2e33", "faint": "#b0b8c0",
     "now": "#3d3820", "focus": "#82aaff",
 }  # fmt: skip
-# Pages that declare themselves light or dark: Jupyter, VS Code, Colab.
+# Selectors for pages that declare themselves light or dark: Jupyter, VS Code, Colab.
 SAYS_LIGHT = (
     'body[data-jp-theme-light="true"]',
     "body.vscode-light",
@@ -71,13 +71,13 @@ SAYS_DARK = (
 
 @functools.cache
 def stylesheet() -> str:
-    """The rules for all elements of class ``minijax``, in light and in dark. All colours are variables."""
+    """The CSS rules for elements of class ``minijax``. Each colour is a variable with a light and a dark value."""
     return colours() + layout()
 
 
 @functools.cache
 def colours() -> str:
-    """The colour rules. Without them, text has the colours of the page around it."""
+    """The CSS rules for colours. Without them, text has the colours of the page around it."""
 
     def variables(dark: bool) -> str:
         listed = {f"mj-{name}": value for name, value in (_DARK if dark else _LIGHT).items()}
@@ -104,7 +104,7 @@ def colours() -> str:
 
 @functools.cache
 def layout() -> str:
-    """The rules without colours. They are enough for the layout of an output."""
+    """The CSS rules without colours. They are enough for the layout of an output."""
     return (
         ".minijax{font-size:13px;line-height:1.45}"
         ".minijax pre{margin:2px 0;padding:0;background:none;border:0;color:inherit;font:inherit;font-family:monospace;"
@@ -115,7 +115,7 @@ def layout() -> str:
         ".minijax .mj-wrap>div{padding-left:calc(var(--mj-in)*1ch);text-indent:calc(var(--mj-in)*-1ch)}"
         ".minijax summary{cursor:pointer;font-family:monospace;white-space:pre-wrap}"
         ".minijax details>div{margin-left:1.2em}"
-        # Jupyter makes the cells of all tables small and right-aligned, with more specific selectors
+        # Jupyter makes the cells of all tables small and right-aligned; its selectors are more specific
         ".minijax table{border-collapse:collapse;border:0!important;font-family:monospace;font-size:inherit!important;"
         "color:inherit!important;margin:2px 0;table-layout:auto}"
         ".minijax tr{background:none!important}"
@@ -128,7 +128,7 @@ def layout() -> str:
 
 
 def to_html(doc: Document, highlight: Highlighter | None = None, rest: str = "") -> str:
-    """``doc`` as one self-contained ``<div>`` for a notebook; ``rest`` says how to see cut parts."""
+    """``doc`` as one self-contained ``<div>`` for a notebook. ``rest`` says how to see the parts that were cut."""
     room = Room(MOST_HTML, MOST_HTML_OF_BLOCK, rest)
     # Jupyter typesets text between dollar signs, except in elements of these classes
     return (
@@ -143,12 +143,12 @@ def uncoloured(made: str) -> str:
 
 
 def markup(doc: Document, highlight: Highlighter | None = None, room: Room | None = None) -> str:
-    """``doc`` as elements for a page that has the ``stylesheet``, within the limits of ``room``."""
+    """``doc`` as HTML elements for a page that has the ``stylesheet``, cut to the limits of ``room``."""
     return "".join("".join(_block(block, highlight, room)) for block in doc.blocks)
 
 
 def shown(text: str) -> str:
-    """``text`` with control characters written out, those for the text direction included."""
+    """``text`` with control characters written out, including those that change the direction of text."""
     return visible(text.replace(UNBROKEN, " "))
 
 
@@ -163,7 +163,7 @@ def _spans(each: Line) -> str:
 
 
 def _pre(lines: Iterable[Line], room: Room | None, hanging: int | None = None) -> Iterable[str]:
-    """Unbroken lines; or, with ``hanging``, lines that break and indent their continuations by ``hanging`` columns."""
+    """Lines that never break; with ``hanging``, long lines break, and continuations have this indent in columns."""
     shown = [_line(_spans(each), hanging) for each in lines]
     if room is None:
         missing = max(len(shown) - MOST_LINES - MOST_FOLDED, 0)
@@ -182,7 +182,7 @@ def _pre(lines: Iterable[Line], room: Room | None, hanging: int | None = None) -
 
 
 def _line(markup: str, hanging: int | None) -> str:
-    # the line feed is for programs that read the text without its layout
+    # copied text and programs without CSS need the line feed
     return markup if hanging is None else f"<div>{markup}\n</div>"
 
 
@@ -233,7 +233,7 @@ def _block(block: Block, highlight: Highlighter | None, room: Room | None) -> It
 
 def _columns(block: Columns, room: Room | None) -> Iterable[str]:
     """Two texts side by side, with the marks between them."""
-    # in <pre>: programs that rewrite a notebook's HTML keep its leading spaces
+    # programs that rewrite a notebook's HTML keep leading spaces only in <pre>
     heads = [f"<th><pre>{_spans(each)}</pre></th>" for each in block.titles]
     yield f"<table><tr>{heads[0]}<th></th>{heads[1]}</tr>"
     yield from _rows(map(_pair, block.rows(_WIDTH // 2)), 3, room)

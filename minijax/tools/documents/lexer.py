@@ -56,12 +56,12 @@ _CUT = re.compile(r"\.\.\. \(\d+ more equations\)")
 _ARROW = re.compile(r"<-|\+=")
 _BOUNDS = re.compile(r"-?\d*:(?:-?\d+)?|-?\d+")
 _REST_OF_SLICE = re.compile(r"\+\d+")
-# A primitive without results stands where a variable could stand. The bracket after it tells them apart.
+# A primitive without results stands where a variable could stand. Only a primitive has a bracket after its name.
 _CALL = re.compile(r"[A-Za-z_][\w-]*(?=\[)")
 _LAMBDA = re.compile(r"\{\s*lambda\b")
 _PARAM = re.compile(r"([A-Za-z_]\w*)=")
 _NEXT_PARAM = re.compile(r"\s+(?:[A-Za-z_]\w*=|# )")
-# 'in' ends an equation list; a variable can have this name too, but is not followed by a bracket
+# 'in' ends an equation list, and a bracket follows it. A variable can be called 'in', but no bracket follows it.
 _IN = re.compile(r"in(?=\s*\()")
 _IN_AFTER_SHARED = re.compile(r"in(?=\s*(?:let\b|\{))")
 
@@ -74,7 +74,7 @@ class _JaxprReader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        # 'jaxpr' after '{', 'params' after 'primitive[', 'place' after 'reference['. The first is for text outside
+        # 'jaxpr' after '{', 'params' after 'primitive[', 'place' after 'reference['. The first is for the outermost
         self.inside: list[str] = ["jaxpr"]
         self.expect_primitive = False
         # the variables that hold references
@@ -125,7 +125,7 @@ class _JaxprReader:
             if self.text.startswith("[", self.at):
                 self.inside.append("params")
                 yield self.take("punctuation", 1)
-            elif found := re.compile(r" \[ ").match(self.text, self.at):  # the tutorial's style
+            elif found := re.compile(r" \[ ").match(self.text, self.at):  # in the tutorial's style
                 self.inside.append("params")
                 yield self.take("punctuation", len(found[0]))
         elif found := self.match(_LITERAL):
@@ -157,12 +157,12 @@ class _JaxprReader:
             yield self.take("type", len(found[1]))
 
     def in_place(self) -> Piece:
-        """The next piece in the brackets after a reference."""
+        """The next piece of the text between the brackets after a reference."""
         if self.text[self.at] == "]":
             self.inside.pop()
         if found := self.match(_REST_OF_SLICE):
             return self.take("punctuation", len(found[0]))
-        if not self.text[: self.at].endswith(("[", ",")):  # after the first bound: the colon, or a variable
+        if not self.text[: self.at].endswith(("[", ",")):  # after a slice's first bound: the colon, or a variable
             return self.take("punctuation", 1) if not (found := self.match(_NAME)) else self.take("var", len(found[0]))
         if found := self.match(_BOUNDS):
             return self.take("literal", len(found[0]))
@@ -196,7 +196,7 @@ class _JaxprReader:
             yield self.take("param-value", 1)
 
     def value_length(self) -> int:
-        """The length of a parameter's value: it ends at the next parameter or at the closing bracket."""
+        """The length of a parameter's value, which ends before the next parameter or the closing bracket."""
         depth = 0
         i = self.at
         text = self.text
@@ -304,7 +304,7 @@ class LLVMLexer(RegexLexer):
 
 
 class MachineLexer(RegexLexer):
-    """Machine code as in ``%passes --kernel``: a function's name, or an address and an instruction."""
+    """Machine code as ``%passes --kernel`` shows it: names of functions, and addresses with instructions."""
 
     name = "machine code of a kernel"
     aliases: list[str] = []
@@ -347,7 +347,7 @@ def highlight(text: str, language: str) -> Iterator[tuple[str, str]]:
 
 
 def role_of(token: _TokenType) -> str:
-    """The role of a token or, if it has none, of its nearest ancestor with a role."""
+    """The role of a token. If it has none, the role of its nearest ancestor that has one."""
     current: _TokenType | None = token
     while current is not None and current is not Token:
         if current in ROLE_OF:

@@ -1,4 +1,4 @@
-"""The size limits of a notebook's outputs: outputs are saved with the notebook, and drawn whenever it is opened.
+"""Limits for the size of a notebook's outputs, which are saved with the notebook and drawn whenever it is opened.
 
 The HTML of a program with ten thousand equations is larger than 1 MB. The first lines of each block are kept. If
 others are cut, a line gives their number and says how to see them.
@@ -17,7 +17,7 @@ MOST_TEXT, MOST_TEXT_OF_BLOCK = 32_000, 25_000
 
 
 class Room:
-    """The characters left in an output; ``rest`` says how to see parts that do not fit."""
+    """The number of characters left in an output. ``rest`` says how to see the parts that were cut."""
 
     def __init__(self, most: int, of_block: int, rest: str = "") -> None:
         self.left = most
@@ -25,11 +25,11 @@ class Room:
         self.rest = rest
 
     def take(self, pieces: Iterable[str]) -> tuple[list[str], int]:
-        """The first pieces of a block that fit, and the number of the others."""
+        """The first pieces of a block, as many as fit, and the number of the other pieces."""
         kept: list[str] = []
         missing, left = 0, min(self.left, self.of_block)
         for each in pieces:
-            # after the first piece that does not fit, all others are left out too
+            # after the first piece that does not fit, later ones are cut too, even short ones
             if missing or len(each) + 1 > left:
                 missing += 1
                 continue

@@ -1,10 +1,10 @@
 """The colour of every role, for terminals and for HTML.
 
-Each role is a row: the terminal style, then the colours on a light and on a dark page. Each has a contrast of at least
-4.5 to 1 with its background, white or #1e1e1e.
+Each role has a terminal style and two colours, for a light and for a dark page. The contrast of each colour with its
+background (white or #1e1e1e) is at least 4.5 to 1.
 
 A terminal's theme is 'light' or 'dark' (these colours), 'terminal' (the 16 ANSI colours, from the user's palette) or
-'none' (only bold and reverse). The default setting 'auto' chooses one of them: see ``resolved``.
+'none' (only bold and reverse). The setting 'auto', which is the default, chooses one of them: see ``resolved``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from minijax.tools.documents.fold import folded
 
 
 class Style(NamedTuple):
-    """The look of a role. ``ansi`` is the SGR parameter, ``terminal`` the same as a prompt_toolkit style."""
+    """The look of a role. ``ansi`` is the SGR parameter; ``terminal`` is the same style for prompt_toolkit."""
 
     ansi: str
     terminal: str
@@ -44,7 +44,7 @@ STYLES: dict[str, Style] = {
     "forward": Style("34", "ansiblue", "#0a49b0", "#82aaff"),
     "residual": Style("33;1", "ansiyellow bold", "#7a5200", "#e0b060", True),
     "backward": Style("35", "ansimagenta", "#8b1a8b", "#d58fd5"),
-    # the tools' own text
+    # texts of the tools
     "label": Style("1", "bold", "#1f2328", "#e6e6e6", True),
     "heading": Style("1", "bold", "#1f2328", "#e6e6e6", True),
     "muted": Style("90", "ansibrightblack", "#5a6370", "#a0a8b0"),
@@ -55,10 +55,10 @@ STYLES: dict[str, Style] = {
     "warning": Style("33", "ansiyellow", "#7a5200", "#e0b060"),
     "error": Style("31;1", "ansired bold", "#b3261e", "#ff8a80", True),
     "place": Style("36", "ansicyan", "#0b6372", "#6cc7d8"),
-    # the marks of a stepper: the current place, and related places
+    # the marks of a stepper: the current line, and lines that belong to it
     "current": Style("33;1", "ansiyellow bold", "#7a5200", "#e0b060", True),
     "linked": Style("33", "ansiyellow", "#7a5200", "#e0b060"),
-    # the user's lines in order: each has the same colour in all programs
+    # the colours of the user's lines, in order: a line has the same colour in all programs
     "line-0": Style("34", "ansiblue", "#0a49b0", "#82aaff"),
     "line-1": Style("33", "ansiyellow", "#a04a00", "#ffb266"),
     "line-2": Style("35", "ansimagenta", "#a8127f", "#f490d6"),
@@ -71,24 +71,24 @@ STYLES: dict[str, Style] = {
     "prompt-out": Style("31", "ansired", "#b3261e", "#ff8a80"),
 }
 
-# Number of colours for the user's lines; further lines begin again with the first colour.
+# Number of colours for the user's lines. After the last one, the first one is used again.
 LINE_COLOURS = sum(role.startswith("line-") for role in STYLES)
 
 
 def line_role(number: int) -> str:
-    """The role of the user line with this number among the source lines of a program, counted from 0."""
+    """The role for a user line. ``number`` counts the source lines of a program from 0."""
     return f"line-{number % LINE_COLOURS}"
 
 
-# COLORFGBG's numbers of light backgrounds: light grey and the bright colours.
+# The numbers of light backgrounds in COLORFGBG: light grey and the bright colours.
 _LIGHT_BACKGROUNDS = {7, 9, 10, 11, 12, 13, 14, 15}
 
 
 def resolved(theme: str, environment: Mapping[str, str]) -> str:
     """The theme for the setting ``theme`` in a terminal with this environment.
 
-    'auto' reads COLORFGBG ("15;0": foreground; background), which some terminals set. Without it, the theme is
-    'terminal': the terminal's own 16 colours fit its background.
+    'auto' reads the variable COLORFGBG (such as "15;0": foreground, background), which some terminals set. Without it,
+    the theme is 'terminal', because the terminal's 16 colours fit its background.
     """
     if theme != "auto":
         return theme
@@ -121,7 +121,7 @@ _ATTRIBUTES = {"bold": "1", "italic": "3", "underline": "4", "reverse": "7"}
 
 
 def sgr(style: Style, theme: str, bits: int) -> str:
-    """The parameter of the escape code for a style, or ''."""
+    """The parameter of the escape code for a style; '' for no style."""
     if theme == "terminal" or (theme in ("light", "dark") and bits == 4):
         return style.ansi
     words = terminal_style(style, theme).split()
@@ -134,7 +134,7 @@ def _colour_code(colour: str, bits: int) -> str:
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     if bits == 24:
         return f"38;2;{red};{green};{blue}"
-    # the levels of the 6 x 6 x 6 cube in the 256 colours
+    # the brightness levels of the 6 x 6 x 6 cube in the 256 colours
     steps = (0, 95, 135, 175, 215, 255)
     nearest = [min(range(6), key=lambda i: abs(steps[i] - part)) for part in (red, green, blue)]
     return f"38;5;{16 + 36 * nearest[0] + 6 * nearest[1] + nearest[2]}"
@@ -152,7 +152,7 @@ def coloured(segments: Iterable[tuple[str, str]], theme: str = "terminal", bits:
 
 
 def visible(string: str) -> str:
-    """``string`` with control characters written out, so that no text can control the terminal."""
+    """``string`` with control characters written out, so that they cannot control the terminal."""
     if string.isprintable():
         return string
     return "".join(c if c.isprintable() or c in "\t\n" else c.encode("unicode_escape").decode() for c in string)
@@ -174,7 +174,7 @@ def to_text(
 ) -> str:
     """``doc`` as text for a terminal or file, with or without colours, without a final line break.
 
-    ``fold`` breaks long lines even if the document forbids it: otherwise the terminal would break them within words.
+    ``fold`` breaks long lines even where the document forbids it: otherwise the terminal would break them within words.
     """
     lines: Iterable[Line] = lay_out(doc, width, highlight if colour else None)
     if fold:
