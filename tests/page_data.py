@@ -1,4 +1,4 @@
-"""Read the data of a page's script from the page."""
+"""Read the data that a page's script contains."""
 
 import base64
 import json

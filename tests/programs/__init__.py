@@ -3,8 +3,8 @@
 Every page runs unchanged on both libraries: ``python -m tests.programs.mlp`` on JAX, ``minijax-repl --as-jax
 tests/programs/mlp.py`` on minijax. It has
 
-- ``start()``, the state before the first training step, and ``data()``, a tuple of training data;
-- ``step(state, *data)``, which returns the next state and the loss of the current one;
+- ``start()``, the state before the first training step, and ``data()``, a tuple of arrays to train on;
+- ``step(state, *data)``, which returns the next state and the loss before the step;
 - ``loss``, and ``example()``, the arguments of ``loss`` at the first step.
 """
 

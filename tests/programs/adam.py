@@ -1,9 +1,9 @@
 """One step of Adam, written out: what an optimizer does with a gradient.
 
-The gradient of a steep direction is large and that of a flat one small, so plain descent goes too far in the one or
-hardly moves in the other. Adam keeps two fading means of every slope, of itself and of its square; a step is the first
-in units of the root of the second, about as long in every direction (Kingma and Ba, 2015). Nothing of this is
-differentiated: it runs after the gradient, on trees, leaf by leaf.
+The gradient is large along a steep direction and small along a flat one, so plain descent goes too far along one or
+hardly moves along the other. Adam keeps a running mean of each parameter's gradient, and one of its square. A step is
+the mean divided by the root of the mean square, so it is about equally long in every direction (Kingma and Ba, 2015).
+None of this is differentiated: it runs after the gradient, on trees, leaf by leaf.
 """
 
 import jax
@@ -13,35 +13,35 @@ RATE, DECAY_OF_MEAN, DECAY_OF_SQUARE, TINY = 0.1, 0.9, 0.999, 1e-8
 
 
 def data(count=16):
-    """Places, and the values there of a line that is to be found; one direction counts for more than the other."""
+    """Points on the x axis, and the values of a line there. The line's slope is much larger than its offset."""
     places = jnp.linspace(-1.0, 1.0, count)
     return places, 20.0 * places + 0.5
 
 
 def start():
-    """The parameters, the two means of each, and the number of steps taken."""
+    """The parameters, the two running means of their gradients, and the number of steps taken."""
     params = {"slope": jnp.array(0.0), "offset": jnp.array(0.0)}
     zeros = jax.tree.map(jnp.zeros_like, params)
     return params, zeros, zeros, 0
 
 
 def loss(params, places, values):
-    """The mean squared distance of the line from the values."""
+    """The mean squared error of the line at the data."""
     return jnp.mean((params["slope"] * places + params["offset"] - values) ** 2)
 
 
 def fading(decay, old, new):
-    """A mean in which what was counts less and less."""
+    """The running mean after one more value: the weight of older values decays exponentially."""
     return jax.tree.map(lambda old, new: decay * old + (1 - decay) * new, old, new)
 
 
 def update(slope, mean, square, taken):
-    """How far each parameter moves, and the means that are kept for the next step."""
+    """The change of each parameter in this step, and the new running means."""
     mean = fading(DECAY_OF_MEAN, mean, slope)
     square = fading(DECAY_OF_SQUARE, square, jax.tree.map(jnp.square, slope))
 
     def change(mean, square):
-        # both means began at zero, and are too small by this much
+        # both means start at zero, so they are too small by these factors
         mean = mean / (1 - DECAY_OF_MEAN**taken)
         square = square / (1 - DECAY_OF_SQUARE**taken)
         return -RATE * mean / (jnp.sqrt(square) + TINY)
@@ -58,7 +58,7 @@ def step(state, places, values):
 
 
 def example():
-    """What ``loss`` is called with at the first step."""
+    """The arguments of ``loss`` at the first step."""
     return start()[0], *data()
 
 

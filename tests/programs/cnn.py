@@ -1,8 +1,8 @@
 """A convolutional network reads handwritten digits.
 
-A convolution slides one small kernel over the whole image, so that a stroke is recognised wherever it is; pooling
-keeps the strongest answer of each two by two pixels. Images are laid out as batch, height, width, channels (NHWC),
-which ``conv_general_dilated`` is told by letters. The descent has momentum: a second tree, of velocities.
+A convolution slides one small kernel over the whole image, so it recognises a stroke anywhere. Pooling keeps the
+largest of each two by two values. Images have the axes batch, height, width, channels: the letters NHWC tell
+``conv_general_dilated`` so. Descent uses momentum: a second tree, of the same form, has the velocities.
 """
 
 import jax
@@ -20,7 +20,7 @@ def data(count=64):
 
 
 def start():
-    """The parameters, and velocities of zero."""
+    """The parameters, and zero velocities."""
     first, second, last = jax.random.split(jax.random.key(1), 3)
     params = {
         "first": jax.random.normal(first, (3, 3, 1, 8)) * 0.3,  # height, width, channels in, channels out (HWIO)
@@ -32,7 +32,7 @@ def start():
 
 
 def convolve(images, kernel):
-    """A kernel over images; the results are as large as the images, which are padded with zeros."""
+    """Convolve images with a kernel. Zero padding keeps the height and width."""
     return lax.conv_general_dilated(images, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
 
@@ -41,7 +41,7 @@ def largest_of_four(images):
 
 
 def predict(params, images):
-    """Log probabilities, a row for each image."""
+    """Log probabilities of the digits: one row for each image."""
     images = largest_of_four(jax.nn.relu(convolve(images, params["first"])))
     images = jax.nn.relu(convolve(images, params["second"]))
     features = jnp.mean(images, axis=(1, 2))
@@ -53,7 +53,7 @@ def loss(params, images, targets):
 
 
 def step(state, images, targets):
-    """Descent with momentum: the velocity is a fading sum of the slopes so far."""
+    """Descent with momentum: the velocity is a decaying sum of the past gradients."""
     params, velocity = state
     value, slope = jax.value_and_grad(loss)(params, images, targets)
     velocity = jax.tree.map(lambda speed, change: MOMENTUM * speed - RATE * change, velocity, slope)
@@ -61,7 +61,7 @@ def step(state, images, targets):
 
 
 def example():
-    """What ``loss`` is called with at the first step."""
+    """The arguments of ``loss`` at the first step."""
     return start()[0], *data()
 
 

@@ -1,8 +1,8 @@
 """A model of Equinox, trained with Optax: the model is itself the tree of parameters.
 
-A module of Equinox is a frozen dataclass and a pytree. Some leaves are arrays, others are not (the activation is
-a function); ``filter_value_and_grad`` differentiates by the arrays and leaves the rest alone. With ``replacing_jax``
-both libraries run on minijax as they stand.
+A module of Equinox is a frozen dataclass and a pytree. Some leaves are arrays, others are not: the activation is
+a function. ``filter_value_and_grad`` differentiates with respect to the arrays only. With ``replacing_jax``,
+Equinox and Optax run unchanged on minijax.
 """
 
 import equinox as eqx
@@ -34,13 +34,13 @@ def data(count=64):
 
 
 def start():
-    """The model's arrays, and the optimizer's state for them."""
+    """The model's arrays, and the state of the optimizer."""
     arrays, _ = split()
     return arrays, OPTIMIZER.init(arrays)
 
 
 def split():
-    """What is trained of the model, and what is not: two trees that ``combine`` puts together."""
+    """The model's trained leaves and its other leaves, as two trees; ``eqx.combine`` joins them again."""
     return eqx.partition(Reader(jax.random.key(11)), eqx.is_inexact_array)
 
 
@@ -58,7 +58,7 @@ def step(state, images, labels):
 
 
 def example():
-    """What ``loss`` is called with at the first step."""
+    """The arguments of ``loss`` at the first step."""
     return start()[0], *data()
 
 

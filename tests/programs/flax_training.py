@@ -1,7 +1,7 @@
 """A model of Flax, trained with Optax: a description, and a tree of parameters beside it.
 
-A module of Flax's linen says what is computed; ``init`` runs it once to find the shapes and draws parameters,
-``apply`` runs it with some. With ``replacing_jax`` both libraries run on minijax as they stand.
+A module of Flax's linen describes a computation. ``init`` runs it once to find shapes and draws parameters;
+``apply`` runs it with given parameters. With ``replacing_jax``, Flax and Optax run unchanged on minijax.
 """
 
 import flax.linen as nn
@@ -32,7 +32,7 @@ def data(count=32):
 
 
 def start():
-    """The parameters, and the optimizer's state for them."""
+    """The parameters, and the state of the optimizer."""
     params = MODEL.init(jax.random.key(12), jnp.zeros((1, 8, 8, 1)))
     return params, OPTIMIZER.init(params)
 
@@ -50,7 +50,7 @@ def step(state, images, labels):
 
 
 def example():
-    """What ``loss`` is called with at the first step."""
+    """The arguments of ``loss`` at the first step."""
     return start()[0], *data()
 
 

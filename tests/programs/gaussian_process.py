@@ -1,8 +1,8 @@
 """A Gaussian process draws a curve with its doubt through points, and learns how smooth it is.
 
-Points that are near each other have values that are near each other: how near is the covariance. Its Cholesky factor
-gives the log likelihood of the values in two solves and a sum of logarithms, and the gradient of that sets the three
-numbers of the covariance (Rasmussen and Williams, 2006, algorithm 2.1).
+Points near each other have similar values: the covariance says how similar. Its Cholesky factor gives the log
+likelihood of the values with a triangular solve and a sum of logarithms. The gradient of the likelihood fits the three
+parameters of the covariance (Rasmussen and Williams, 2006, algorithm 2.1).
 """
 
 import jax
@@ -14,7 +14,7 @@ RATE = 0.1
 
 
 def data(count=20):
-    """Noisy values of a curve at a few places."""
+    """Noisy values of a curve at a few points."""
     random = np.random.default_rng(1)
     places = np.sort(random.uniform(-3.0, 3.0, count))
     values = np.sin(2.0 * places) + 0.1 * random.standard_normal(count)
@@ -22,24 +22,24 @@ def data(count=20):
 
 
 def start():
-    """Logarithms of the size of the curve, of the length over which it changes, and of the noise."""
+    """The logarithms of the curve's size, of the length scale on which it changes, and of the noise."""
     return {"size": jnp.array(0.5), "length": jnp.array(1.0), "noise": jnp.array(-1.0)}
 
 
 def covariance(params, a, b):
-    """Of the curve's values at the places ``a`` with those at ``b``: (len(a), len(b))."""
+    """The covariance of the curve's values at points ``a`` with those at points ``b``: (len(a), len(b))."""
     distance = (a[:, None] - b[None, :]) / jnp.exp(params["length"])
     return jnp.exp(2.0 * params["size"] - 0.5 * distance**2)
 
 
 def factored(params, places):
-    """The lower triangular L with L L^T the covariance of noisy values."""
+    """The lower triangular L such that L L^T is the covariance of the noisy values."""
     noise = jnp.exp(2.0 * params["noise"]) * jnp.eye(len(places))
     return jnp.linalg.cholesky(covariance(params, places, places) + noise)
 
 
 def loss(params, places, values):
-    """Minus the log likelihood of the values, a value."""
+    """The negative log likelihood of the values, divided by their number."""
     factor = factored(params, places)
     white = solve_triangular(factor, values, lower=True)
     log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor)))
@@ -47,7 +47,7 @@ def loss(params, places, values):
 
 
 def predict(params, places, values, new):
-    """Mean and standard deviation of the curve at other places."""
+    """The mean and the standard deviation of the curve at the points ``new``."""
     factor = factored(params, places)
     across = solve_triangular(factor, covariance(params, places, new), lower=True)
     mean = across.T @ solve_triangular(factor, values, lower=True)
@@ -60,7 +60,7 @@ def step(params, places, values):
 
 
 def example():
-    """What ``loss`` is called with at the first step."""
+    """The arguments of ``loss`` at the first step."""
     return start(), *data()
 
 

@@ -1,8 +1,8 @@
 """A graph network finds two circles of friends from who knows whom.
 
-A graph is two lists of numbers, the ends of its edges. At each round every edge carries a message from one end to the
-other, and ``segment_sum`` adds up what arrives at each node: a scatter, whose transpose is the gather that picks the
-senders. The network is told the circle of four people and finds that of the rest.
+Two lists of numbers store the graph: the two ends of each edge. In each round every edge carries a message from one
+end to the other, and ``segment_sum`` adds the messages at each node. The gradient goes the other way: each edge reads
+the cotangent of its receiver. Training uses the circles of four people; the network predicts those of the others.
 """
 
 import jax
@@ -13,7 +13,7 @@ NODES, WIDTH, ROUNDS, RATE = 24, 8, 2, 0.3
 
 
 def data():
-    """Friends are mostly of one circle: senders, receivers (each edge in both directions), and the circles."""
+    """Senders, receivers (each edge in both directions), and circles. Most friends are in the same circle."""
     random = np.random.default_rng(2)
     circle = np.arange(NODES) % 2
     likely = np.where(circle[:, None] == circle[None, :], 0.5, 0.05)
@@ -32,7 +32,7 @@ def start():
 
 
 def predict(params, senders, receivers):
-    """Log probabilities of the two circles, a row for each person."""
+    """Log probabilities of the two circles: one row for each person."""
     people = params["people"]
     friends = jax.ops.segment_sum(jnp.ones(len(receivers)), receivers, NODES)
     for own, others in params["rounds"]:
@@ -42,7 +42,7 @@ def predict(params, senders, receivers):
 
 
 def loss(params, senders, receivers, circle, known=4):
-    """Of the people whose circle is known, minus the mean log probability of it."""
+    """The mean negative log probability of the right circle, over the people whose circle is known."""
     predicted = predict(params, senders, receivers)
     return -jnp.mean(predicted[jnp.arange(known), circle[:known]])
 
@@ -53,7 +53,7 @@ def step(params, senders, receivers, circle):
 
 
 def example():
-    """What ``loss`` is called with at the first step."""
+    """The arguments of ``loss`` at the first step."""
     return start(), *data()
 
 

@@ -1,8 +1,8 @@
 """Hamiltonian Monte Carlo: many chains draw from a bent density, side by side.
 
-A chain is a ball that rolls on a landscape, whose height is minus the log density, from a push in a random direction.
-Rolling is simulated by leapfrog steps, and accepted with a probability that makes up for their error. One chain is
-written; ``vmap`` makes many of it, each with a key of its own.
+A chain moves like a ball on a landscape, whose height is minus the log density, after a push in a random direction.
+Leapfrog steps simulate the motion; a random test accepts or rejects its end, which corrects the error of the steps. The
+code is written for one chain; ``vmap`` runs many chains, each with its own key.
 """
 
 import jax
@@ -13,7 +13,7 @@ CHAINS, LEAPS, LENGTH = 16, 8, 0.1
 
 
 def energy(place):
-    """The height of the landscape: a banana, where y is about x squared."""
+    """The height of the landscape: a curved valley, in which y is about x squared."""
     x, y = place
     return 0.5 * x**2 + 2.0 * (y - x**2) ** 2
 
@@ -23,18 +23,18 @@ def data():
 
 
 def start():
-    """Chains that begin far from where the density is, and the key that they draw with."""
+    """The starting points of the chains, far from where the density is high, and the random key."""
     key, drawn = jax.random.split(jax.random.key(5))
     return jnp.array([2.0, -1.0]) + 0.5 * jax.random.normal(drawn, (CHAINS, 2)), key
 
 
 def loss(places):
-    """The mean height of the chains, which falls until they are where the density is."""
+    """The mean height of the chains. It falls until the chains reach the region of high density."""
     return jnp.mean(jax.vmap(energy)(places))
 
 
 def rolled(place, momentum):
-    """Where the ball is after ``LEAPS`` leaps, and how it moves then: half a push, then moves and pushes by turns."""
+    """The position and the momentum after ``LEAPS`` leapfrog steps. Each is half a push, a move, and half a push."""
     push = jax.grad(energy)
 
     def leap(_, state):
@@ -47,7 +47,7 @@ def rolled(place, momentum):
 
 
 def draw(key, place):
-    """The next place of one chain."""
+    """The next position of one chain."""
     key_of_momentum, key_of_acceptance = jax.random.split(key)
     momentum = jax.random.normal(key_of_momentum, place.shape)
     there, momentum_there = rolled(place, momentum)
@@ -58,14 +58,14 @@ def draw(key, place):
 
 
 def step(state):
-    """One draw of every chain."""
+    """One new position for every chain."""
     places, key = state
     key, *keys = jax.random.split(key, CHAINS + 1)
     return (jax.vmap(draw)(jnp.stack(keys), places), key), loss(places)
 
 
 def example():
-    """What ``loss`` is called with at the first step."""
+    """The arguments of ``loss`` at the first step."""
     return (start()[0],)
 
 

@@ -1,9 +1,9 @@
 """A layer that is defined by an equation: what it gives is the fixed point of a function.
 
-The function is ``z -> tanh(W z + U x + b)``. ``while_loop`` finds its fixed point, and cannot be differentiated
-backwards; nor need it be. By the implicit function theorem the cotangent of the fixed point is one too, of
-``w -> v + w df/dz``, which the same loop finds with one vector-Jacobian product a turn (Bai and others, 2019).
-``custom_vjp`` tells JAX so.
+The function is ``z -> tanh(W z + U x + b)``. ``while_loop`` finds its fixed point, but has no reverse mode. It does not
+need one: by the implicit function theorem the backward pass needs the fixed point of another function,
+``w -> v + w df/dz``, where ``v`` is the cotangent. The same loop finds it, with one vector-Jacobian product in each
+iteration (Bai and others, 2019). ``custom_vjp`` gives JAX this rule.
 """
 
 import functools
@@ -16,7 +16,7 @@ STATE, RATE, CLOSE, MOST = 8, 0.5, 1e-6, 100
 
 
 def iterate(fun, z):
-    """``fun`` of its own result until that no longer changes."""
+    """Apply ``fun`` to ``z``, then to each result, until the result no longer changes."""
 
     def goes_on(state):
         before, z, turns = state
@@ -27,7 +27,7 @@ def iterate(fun, z):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def fixed_point(fun, params, x, guess):
-    """The ``z`` with ``z = fun(params, x, z)``."""
+    """The ``z`` that satisfies ``z = fun(params, x, z)``."""
     return iterate(lambda z: fun(params, x, z), guess)
 
 
@@ -41,20 +41,20 @@ def fixed_point_backward(fun, residuals, cotangent):
     _, of_z = jax.vjp(lambda z: fun(params, x, z), z)
     _, of_rest = jax.vjp(lambda params, x: fun(params, x, z), params, x)
     solved = iterate(lambda w: cotangent + of_z(w)[0], cotangent)
-    return *of_rest(solved), jnp.zeros_like(z)  # the guess makes no difference
+    return *of_rest(solved), jnp.zeros_like(z)  # the result does not depend on the guess
 
 
 fixed_point.defvjp(fixed_point_forward, fixed_point_backward)
 
 
 def layer(params, x, z):
-    # a matrix whose norm is below 1, whatever the parameters: so there is one fixed point, and the loop goes there
+    # the norm of this matrix is below 1 for all parameters, so there is one fixed point and the loop converges to it
     weights = params["state"] / (1.0 + jnp.sqrt(jnp.sum(params["state"] ** 2)))
     return jnp.tanh(weights @ z + params["input"] @ x + params["biases"])
 
 
 def data(count=32):
-    """Points of the plane, and whether they are inside a circle."""
+    """Points of the plane, and 1 for each inside a circle, else 0."""
     points = jax.random.uniform(jax.random.key(8), (count, 2), minval=-1.0, maxval=1.0)
     return points, (jnp.sum(points**2, axis=1) < 0.6).astype(jnp.float32)
 
@@ -70,7 +70,7 @@ def start():
 
 
 def loss(params, points, inside):
-    """The mean cross entropy of what is read off the fixed points."""
+    """The mean cross entropy of the predictions from the fixed points."""
     weights = {name: params[name] for name in ("state", "input", "biases")}
     states = jax.vmap(lambda point: fixed_point(layer, weights, point, jnp.zeros(STATE)))(points)
     odds = states @ params["read"]
@@ -83,7 +83,7 @@ def step(params, points, inside):
 
 
 def example():
-    """What ``loss`` is called with at the first step."""
+    """The arguments of ``loss`` at the first step."""
     return start(), *data()
 
 

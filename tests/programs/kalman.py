@@ -1,8 +1,8 @@
 """A Kalman filter follows a thing through noise, and its likelihood finds how much noise there is.
 
-The hidden state is place and speed; only the place is measured. The filter is a ``scan``: predict the state a moment
-later, compare with the measurement, correct. What the measurements say about the noise is the sum of the log densities
-of these comparisons, and that is differentiated through the whole filter.
+The hidden state is position and speed; only the position is measured. The filter is a ``scan``: it predicts the next
+state, compares it with the measurement, and corrects it. Each comparison has a log density. Their sum is the log
+likelihood of the noise parameters, and its gradient goes through the whole filter.
 """
 
 import jax
@@ -10,25 +10,25 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-MOTION = jnp.array([[1.0, 1.0], [0.0, 1.0]])  # place + speed, and the same speed
+MOTION = jnp.array([[1.0, 1.0], [0.0, 1.0]])  # the position grows by the speed; the speed stays
 SEEN = jnp.array([1.0, 0.0])
 RATE = 0.2
 
 
 def data(length=30):
-    """Measurements of a thing whose speed changes by about 0.3, with an error of about 1."""
+    """Measurements, with an error of about 1, of an object whose speed changes by about 0.3 each time."""
     random = np.random.default_rng(0)
     speed = np.cumsum(0.3 * random.standard_normal(length))
     return (jnp.asarray(np.cumsum(speed) + random.standard_normal(length), jnp.float32),)
 
 
 def start():
-    """Logarithms of the standard deviations, which so stay positive: of the speed's changes and of the measurements."""
+    """Logarithms of two standard deviations, of speed changes and of measurements: so both stay positive."""
     return {"speed": jnp.array(1.0), "measurement": jnp.array(1.5)}
 
 
 def filtered(params, measurements):
-    """Means and covariances of the state after each measurement, and the log density of each measurement."""
+    """The mean and covariance of the state after each measurement, and the measurement's log density."""
     drift = jnp.diag(jnp.array([0.0, 1.0])) * jnp.exp(2 * params["speed"])
     error = jnp.exp(2 * params["measurement"])
 
@@ -47,7 +47,7 @@ def filtered(params, measurements):
 
 
 def loss(params, measurements):
-    """Minus the log likelihood of the measurements, a measurement."""
+    """The negative log likelihood of the measurements, divided by their number."""
     return -jnp.mean(filtered(params, measurements)[2])
 
 
@@ -57,7 +57,7 @@ def step(params, measurements):
 
 
 def example():
-    """What ``loss`` is called with at the first step."""
+    """The arguments of ``loss`` at the first step."""
     return start(), *data()
 
 

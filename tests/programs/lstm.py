@@ -1,8 +1,8 @@
 """An LSTM predicts waves: a recurrent network is a ``scan`` of its cell.
 
-The state that one moment hands to the next is the carry, (memory, output). ``scan`` is one equation of the program,
-however long the wave, and its derivative is a ``scan`` that runs backwards. Three gates between 0 and 1 say what of the
-memory is kept, what is written into it and what is shown of it.
+The carry of the scan is the state that one time step passes to the next: (memory, output). ``scan`` is one equation of
+the program, however long the wave is, and its derivative is a ``scan`` that runs backwards. Three gates between 0 and 1
+choose how much of the memory to keep, how much to write into it, and how much of it to output.
 """
 
 import jax
@@ -13,7 +13,7 @@ HIDDEN, RATE = 16, 0.3
 
 
 def data(waves=8, length=24):
-    """Sine waves of different pitch: the network sees all but the last value, and says the next at each moment."""
+    """Sine waves of different frequencies. The network reads all values but the last, and predicts the next of each."""
     pitch = jnp.linspace(0.3, 0.9, waves)[:, None]
     return (jnp.sin(pitch * jnp.arange(length)),)
 
@@ -23,13 +23,13 @@ def start():
     return {
         "input": jax.random.normal(keys[0], (1, 4 * HIDDEN)) * 0.5,
         "output": jax.random.normal(keys[1], (HIDDEN, 4 * HIDDEN)) * HIDDEN**-0.5,
-        "biases": jnp.zeros(4 * HIDDEN).at[:HIDDEN].set(1.0),  # at first, memories are kept
+        "biases": jnp.zeros(4 * HIDDEN).at[:HIDDEN].set(1.0),  # so that the cell keeps most of its memory at first
         "read": jax.random.normal(keys[2], (HIDDEN,)) * HIDDEN**-0.5,
     }
 
 
 def cell(params, carry, value):
-    """One moment: the new carry, and the prediction."""
+    """One time step: the new carry, and the prediction of the next value."""
     memory, output = carry
     gates = value[None] @ params["input"] + output @ params["output"] + params["biases"]
     keep, write, show, new = jnp.split(gates, 4)
@@ -39,7 +39,7 @@ def cell(params, carry, value):
 
 
 def predict(params, wave):
-    """What is expected after each value of one wave."""
+    """The predicted next value after each value of one wave."""
     nothing = jnp.zeros(HIDDEN), jnp.zeros(HIDDEN)
     _, predicted = lax.scan(lambda carry, value: cell(params, carry, value), nothing, wave)
     return predicted
@@ -56,7 +56,7 @@ def step(params, waves):
 
 
 def example():
-    """What ``loss`` is called with at the first step."""
+    """The arguments of ``loss`` at the first step."""
     return start(), *data()
 
 

@@ -1,7 +1,7 @@
 """A perceptron with one hidden layer learns to read handwritten digits.
 
-Its parameters are a list of dictionaries, which is a pytree: ``grad`` gives a tree of the same form, and ``tree.map``
-moves every leaf a step down its slope. There is nothing else to an optimizer.
+The parameters are a list of dictionaries, which is a pytree. ``grad`` returns a tree of the same form, and ``tree.map``
+moves every leaf one step against its gradient. That is the whole optimizer.
 """
 
 import jax
@@ -13,13 +13,13 @@ RATE = 0.5
 
 
 def data(count=256):
-    """Images of 8 by 8 pixels, a row each, and the digits that they show."""
+    """Images of 8 by 8 pixels, one in each row, and the digits that they show."""
     images, labels = load_digits(return_X_y=True)
     return jnp.asarray(images[:count] / 16.0, jnp.float32), jnp.asarray(labels[:count], jnp.int32)
 
 
 def start():
-    """Weights of a size that keeps the activations of a layer as large as those of the one before it."""
+    """Random weights, scaled so that activations stay about equally large from layer to layer."""
     keys = jax.random.split(jax.random.key(0), len(SIZES) - 1)
     return [
         {"weights": jax.random.normal(key, (inputs, outputs)) * jnp.sqrt(2.0 / inputs), "biases": jnp.zeros(outputs)}
@@ -28,7 +28,7 @@ def start():
 
 
 def predict(params, image):
-    """Log probabilities of the digits for one image: batches are the business of ``vmap``."""
+    """Log probabilities of the digits for one image; ``vmap`` makes this work on batches."""
     *hidden, last = params
     for layer in hidden:
         image = jnp.tanh(image @ layer["weights"] + layer["biases"])
@@ -37,19 +37,19 @@ def predict(params, image):
 
 
 def loss(params, images, labels):
-    """The mean of minus the log probability of the right digit."""
+    """The mean negative log probability of the right digit."""
     predicted = jax.vmap(predict, in_axes=(None, 0))(params, images)
     return -jnp.mean(predicted[jnp.arange(len(labels)), labels])
 
 
 def step(params, images, labels):
-    """Gradient descent: the new parameters, and the loss of the old ones."""
+    """Gradient descent: the new parameters, and the loss before the step."""
     value, slope = jax.value_and_grad(loss)(params, images, labels)
     return jax.tree.map(lambda leaf, change: leaf - RATE * change, params, slope), value
 
 
 def example():
-    """What ``loss`` is called with at the first step."""
+    """The arguments of ``loss`` at the first step."""
     return start(), *data()
 
 

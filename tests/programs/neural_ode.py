@@ -1,9 +1,9 @@
 """A neural ordinary differential equation learns a spiral; its gradient solves another equation.
 
-The velocity of a point is what a small network says of its place. To differentiate the solution one need not keep it:
-the adjoint, the loss's sensitivity to the place, obeys an equation of its own, which is solved backwards in time
-together with the place and the gradient of the parameters (Chen and others, 2018). ``custom_vjp`` puts that in the
-place of the derivative of the steps.
+A small network gives the velocity at each point. The derivative of the solution does not need the points on the way:
+the adjoint, which is the gradient of the loss with respect to the position, satisfies an equation of its own. It is
+solved backwards in time, together with the position and the gradient of the parameters (Chen and others, 2018).
+``custom_vjp`` uses this in place of the derivative of the integration steps.
 """
 
 import functools
@@ -20,7 +20,7 @@ def velocity(params, place):
 
 
 def integrate(field, state, duration):
-    """Runge and Kutta's method of order four, with steps of one size; ``state`` is a tree."""
+    """The Runge-Kutta method of order four with steps of equal size; ``state`` is a tree."""
     size = duration / STEPS
 
     def along(state, slope, length):
@@ -39,7 +39,7 @@ def integrate(field, state, duration):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def flow(params, place, duration):
-    """Where a point is that follows the velocities for so long."""
+    """The position after ``duration`` of a point that starts at ``place`` and moves with the velocities."""
     return integrate(lambda place: velocity(params, place), place, duration)
 
 
@@ -49,7 +49,7 @@ def flow_forward(params, place, duration):
 
 
 def flow_backward(duration, residuals, adjoint):
-    """From the end back to the beginning: place, adjoint, and the gradient of the parameters so far."""
+    """Integrate from the end to the start: position, adjoint, and the gradient of the parameters."""
     params, end = residuals
 
     def field(state):
@@ -67,7 +67,7 @@ flow.defvjp(flow_forward, flow_backward)
 
 
 def data(count=16):
-    """Points of a spiral, and where they are half a unit of time later."""
+    """Points on a spiral, and their positions half a unit of time later."""
     angle = jnp.linspace(0.0, 4.0, count)
     spiral = jnp.exp(-0.2 * angle)[:, None] * jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=1)
     turn = jnp.exp(-0.1) * jnp.array([[jnp.cos(0.5), jnp.sin(0.5)], [-jnp.sin(0.5), jnp.cos(0.5)]])
@@ -94,7 +94,7 @@ def step(params, places, later):
 
 
 def example():
-    """What ``loss`` is called with at the first step."""
+    """The arguments of ``loss`` at the first step."""
     return start(), *data()
 
 

@@ -12,8 +12,8 @@ def on_jax(page):
 
 @functools.cache
 def on_minijax(page):
-    """The page on minijax: imports of jax in the page and in its libraries mean minijax."""
-    names = {}  # code outside of any module may replace its imports
+    """The page on minijax: in the page and in the libraries that it uses, imports of jax import minijax."""
+    names = {}  # the caller may be code without a module
     with replacing_jax():
         exec(f"from tests.programs import {page}", names)
     return names[page]

@@ -1,8 +1,8 @@
 """Gradients of single examples: a model that no single example can mark much.
 
-``vmap(grad(loss))`` gives the gradient of every example by itself, without a loop and without a change to the loss. For
-private learning each is cut to a bounded length before they are added, and noise is added to the sum (Abadi and others,
-2016): whether an example was there can then hardly be told.
+``vmap(grad(loss))`` gives the gradient of every single example, without a loop and without a change to the loss. For
+private learning each gradient is shortened to a maximum length, their sum is taken, and noise is added (Abadi and
+others, 2016). Then the model hardly shows whether an example was in the data.
 """
 
 import jax
@@ -13,18 +13,18 @@ RATE, LONGEST, NOISE = 0.5, 1.0, 0.3
 
 
 def data(count=64):
-    """Images of the digits, and whether these are odd."""
+    """Images of the digits, and 1 for each odd digit, else 0."""
     images, labels = load_digits(return_X_y=True)
     return jnp.asarray(images[:count] / 16.0, jnp.float32), jnp.asarray(labels[:count] % 2, jnp.float32)
 
 
 def start():
-    """The parameters, and the key that noise is drawn with."""
+    """The parameters, and the random key for the noise."""
     return {"weights": jnp.zeros(64), "bias": jnp.zeros(())}, jax.random.key(9)
 
 
 def loss_of_one(params, image, odd):
-    """Cross entropy of one example."""
+    """The cross entropy of one example."""
     odds = image @ params["weights"] + params["bias"]
     return jax.nn.softplus(odds) - odd * odds
 
@@ -34,7 +34,7 @@ def loss(params, images, odd):
 
 
 def cut(tree):
-    """A gradient, shortened to ``LONGEST`` if it is longer than that."""
+    """A gradient, shortened to the length ``LONGEST`` if it is longer."""
     length = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(tree)))
     return jax.tree.map(lambda leaf: leaf * jnp.minimum(1.0, LONGEST / length), tree)
 
@@ -48,7 +48,7 @@ def noise_like(key, tree):
 def step(state, images, odd):
     params, key = state
     key, used = jax.random.split(key)
-    slopes = jax.vmap(jax.grad(loss_of_one), in_axes=(None, 0, 0))(params, images, odd)  # a leading axis: the examples
+    slopes = jax.vmap(jax.grad(loss_of_one), in_axes=(None, 0, 0))(params, images, odd)  # first axis: the examples
     total = jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), jax.vmap(cut)(slopes))
 
     def moved(leaf, sum_of_slopes, noise):
@@ -58,7 +58,7 @@ def step(state, images, odd):
 
 
 def example():
-    """What ``loss`` is called with at the first step."""
+    """The arguments of ``loss`` at the first step."""
     return start()[0], *data()
 
 

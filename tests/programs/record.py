@@ -1,8 +1,8 @@
-"""The recordings of the gallery, ``%gallery NAME``. ``python -m tests.programs.record [PAGE ...]`` records outdated
-ones again.
+"""Record the gallery's pages for ``%gallery NAME``: ``python -m tests.programs.record [PAGE ...]`` makes outdated
+recordings again.
 
-Each is of the second training step, when all caches are warm, without ``jit``. It includes the text of its page. Files
-have their path in the repository or, in a library, their module.
+Each recording is of the second training step, when all caches are warm, without ``jit``. It includes the text of its
+page. The names of files are paths in the repository, or the module of a library.
 """
 
 import json
@@ -25,7 +25,7 @@ def file(page):
 
 
 def second_step(page):
-    """The losses of two steps, and a recording of the second."""
+    """The losses of the first two steps, and a recording of the second."""
     module = on_minijax(page)
     data = module.data()
     state, first = module.step(module.start(), *data)
@@ -34,7 +34,7 @@ def second_step(page):
 
 
 def recorded(page):
-    """The losses of two steps, and a recording of the second with the text of its page and without local folders."""
+    """The result of the function above, with the page's text added and this machine's folders removed."""
     losses, recording = second_step(page)
     whole = SourceRecord(file(page), 1, (ROOT / file(page)).read_text(encoding="utf-8"))
     named = without_folders(recording)
@@ -54,10 +54,10 @@ def shortened(text):
 
 
 def outline(recording):
-    """The operations of the step, by interpreters, lines and types: a difference marks an outdated recording.
+    """The operations of the step with their interpreters, lines and types. If they differ, a recording is outdated.
 
-    It leaves out values, whose last digits differ between machines, and the inside of operations and the names of
-    rules, which may change.
+    Left out are values, whose last digits differ between machines, the inside of operations, and the names of rules,
+    which may change.
     """
 
     def of(nodes):
@@ -74,7 +74,7 @@ def outline(recording):
 
 
 def is_current(page, recording):
-    """Whether the page's file has the content of ``recording``, which was made just now."""
+    """Whether the stored recording of the page has the same text and operations as ``recording``, a new one."""
     if not gallery.path(page).exists():
         return False
     kept = gallery.recording(page)

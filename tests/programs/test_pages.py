@@ -20,9 +20,9 @@ from tests.programs.record import is_current, recorded
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 STEPS = 4
-# The largest file of a recording, in bytes.
+# The maximum size of a recording's file, in bytes.
 LARGEST = 60_000
-# Relative tolerances, compiled and eager. Eager matrix products use NumPy's sums.
+# Relative tolerances of compiled and of eager losses. Eager matrix products use NumPy's sums.
 COMPILED, EAGER = 1e-6, 1e-5
 
 
@@ -34,7 +34,7 @@ def page_on(library, name):
 
 
 def losses(page, step, steps):
-    """The loss before each training step, from the first."""
+    """The loss before each training step, starting with the first."""
     state, data, found = page.start(), page.data(), []
     for _ in range(steps):
         state, loss = step(state, *data)
@@ -50,7 +50,7 @@ def losses_of_jax(name):
 
 @pytest.mark.parametrize("name", PAGES)
 def test_initial_state_and_data_match_jax(name):
-    """The same random numbers, bit for bit, and the same data."""
+    """Both libraries make the same data and, bit for bit, the same random numbers."""
     page, of_jax = page_on(on_minijax, name), page_on(on_jax, name)
     for ours, theirs, error in ((page.start(), of_jax.start(), 0.0), (page.data(), of_jax.data(), 2e-6)):
         leaves = minijax.tree.leaves(ours)
@@ -74,7 +74,7 @@ def test_eager_losses_match_jax_and_the_recording_is_current(name):
     assert gallery.path(name).stat().st_size <= LARGEST
 
 
-# command line -> words of its answer, for a call of ``loss`` or its gradient
+# command -> words of its answer; the command gets a call of ``loss`` or of its gradient
 ANSWERS = {
     "%grad loss({})": "gradient",
     "%jaxpr jax.grad(loss)({})": "lambda",
@@ -83,13 +83,13 @@ ANSWERS = {
     "%hlo jax.grad(loss)({})": "func.func public @main",
     "%nan loss({})": "nothing: no operation of loss",
 }
-# every third page also runs this line, which is slow: JAX traces and compiles the page
+# only every third page also runs this slow command: JAX traces and compiles the page
 TIMED = {"%time loss({})": "jax"}
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_commands_work_on_the_unchanged_page(name, monkeypatch):
-    """A user types the lines with the page imported on JAX."""
+    """The user imported the page on JAX and types these lines at minijax's prompt."""
     monkeypatch.setattr(measure, "_TIMED_SECONDS", 0.0)
     monkeypatch.setattr(measure, "_TRACES", 1)
     page, session = page_on(on_jax, name), batch.new_session({})

@@ -21,7 +21,7 @@ def data(count=8):
 
 
 def start():
-    """The parameters, the two moments that Adam keeps of each, and the number of steps taken."""
+    """The parameters, the two running means that Adam keeps for each, and the number of steps taken."""
     key = jax.random.key(2)
 
     def weights(number, *shape):
@@ -47,13 +47,13 @@ def start():
 
 
 def normalize(x, scale):
-    """Layer norm: the numbers of each place get mean 0 and variance 1."""
+    """Layer norm: scale the numbers at each position to mean 0 and variance 1."""
     centred = x - jnp.mean(x, axis=-1, keepdims=True)
     return scale * centred * jax.lax.rsqrt(jnp.mean(centred**2, axis=-1, keepdims=True) + 1e-5)
 
 
 def attend(layer, x):
-    """What each place takes along from those before it. ``x`` is (places, WIDTH); h is a head."""
+    """A weighted mean of the values up to each position. ``x`` has shape (positions, WIDTH); axis h is the head."""
     query, key, value = jnp.einsum("pw,wkhd->khpd", x, layer["look"])
     scores = jnp.einsum("hpd,hqd->hpq", query, key) / (WIDTH // HEADS) ** 0.5
     scores = jnp.where(jnp.tril(jnp.ones(scores.shape[1:], bool)), scores, -jnp.inf)
@@ -62,7 +62,7 @@ def attend(layer, x):
 
 
 def predict(params, characters):
-    """Log probabilities of what comes after each of the characters of one window."""
+    """Log probabilities of the next character after each character of one window."""
     x = params["characters"][characters] + params["places"]
     for layer in params["layers"]:
         x = x + attend(layer, normalize(x, layer["scales"][0]))
@@ -76,13 +76,13 @@ def loss(params, windows):
 
 
 def step(state, windows):
-    """Adam: the step is the fading mean of the slopes, in units of their root mean square."""
+    """Adam: the step is the running mean of the gradients, divided by their root mean square."""
     params, mean, square, taken = state
     value, slope = jax.value_and_grad(loss)(params, windows)
     taken = taken + 1
     mean = jax.tree.map(lambda old, new: DECAY_OF_MEAN * old + (1 - DECAY_OF_MEAN) * new, mean, slope)
     square = jax.tree.map(lambda old, new: DECAY_OF_SQUARE * old + (1 - DECAY_OF_SQUARE) * new**2, square, slope)
-    mean_unbias, square_unbias = 1 - DECAY_OF_MEAN**taken, 1 - DECAY_OF_SQUARE**taken  # both began at zero
+    mean_unbias, square_unbias = 1 - DECAY_OF_MEAN**taken, 1 - DECAY_OF_SQUARE**taken  # both means start at zero
 
     def moved(leaf, mean, square):
         return leaf - RATE * (mean / mean_unbias) / (jnp.sqrt(square / square_unbias) + TINY)
@@ -91,7 +91,7 @@ def step(state, windows):
 
 
 def example():
-    """What ``loss`` is called with at the first step."""
+    """The arguments of ``loss`` at the first step."""
     return start()[0], *data()
 
 

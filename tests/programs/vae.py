@@ -13,13 +13,13 @@ PIXELS, HIDDEN, LATENT, RATE = 64, 32, 4, 0.02
 
 
 def data(count=64):
-    """Images as black and white, an image a row."""
+    """Images in black and white, one in each row."""
     images, _ = load_digits(return_X_y=True)
     return (jnp.asarray(images[:count] > 7, jnp.float32),)
 
 
 def start():
-    """The parameters, and the key that noise is drawn with."""
+    """The parameters, and the random key for the noise."""
     key, *keys = jax.random.split(jax.random.key(4), 5)
     shapes = {
         "encode": (PIXELS, HIDDEN),
@@ -40,12 +40,12 @@ def dense(layer, x):
 
 
 def encode(params, image):
-    """Mean and logarithm of the spread of the points for one image."""
+    """The mean and the logarithm of the spread of the points for one image."""
     return jnp.split(dense(params["describe"], jnp.tanh(dense(params["encode"], image))), 2)
 
 
 def decode(params, point):
-    """For each pixel, the logarithm of the odds that there is ink."""
+    """For each pixel, the logarithm of the odds that it has ink."""
     return dense(params["draw"], jnp.tanh(dense(params["decode"], point)))
 
 
@@ -73,7 +73,7 @@ def step(state, images):
 
 
 def example():
-    """What ``loss`` is called with at the first step."""
+    """The arguments of ``loss`` at the first step."""
     params, key = start()
     return params, jax.random.split(key)[1], *data()
 
