@@ -130,7 +130,7 @@ def _give_up(stream: TextIO | None) -> None:
 
 
 def settings_from(options: Invocation) -> tuple[Settings, list[str]]:
-    """The settings from the file, overridden by the options; and the problems in the file."""
+    """The settings from the file, overridden by the options, and a list of the problems in the file."""
     settings = Settings()
     problems = [] if options.no_config else load(settings, settings_path())
     given = {"panels": options.panels, "color": options.color, "theme": options.theme}

@@ -42,7 +42,7 @@ from minijax.tools.usage import UsageError
 
 
 class SessionCompleter(Completer):
-    """prompt_toolkit's view of ``tools.commands.completion``."""
+    """Passes the completions of ``tools.commands.completion`` to prompt_toolkit."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -65,7 +65,7 @@ def signature_of(session: Session, before: str, columns: int) -> list[tuple[str,
 
 
 class SyntaxValidator(Validator):
-    """Refuses input that more typing cannot repair, and says where the syntax error is."""
+    """Refuses input with a syntax error that more typing cannot repair, and says where the error is."""
 
     def validate(self, document: Typed) -> None:
         if source.status(document.text) != "invalid":
@@ -85,8 +85,8 @@ class App:
       session: runs the inputs; its settings choose keys and colours.
       colour: whether to use colour; None to use the settings and the environment.
       vi: vi keys, whatever the settings say.
-      history: None for the user's history file.
-      input, output: prompt_toolkit's, for tests; None for the terminal.
+      history: the history of inputs; None to read the user's history file.
+      input, output: prompt_toolkit's objects, which tests replace; None for the terminal.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class App:
         self._running = threading.Event()
         self._at_a_terminal = input is None
         self._chosen_panels = self.settings.panels or PANELS
-        # the panel last shown in full, and the number of inputs then
+        # the panel last shown in full, and the number of inputs at that time
         self._looked = ("", 0)
         self.style = DynamicStyle(lambda: style_for(resolved(self.settings.theme, os.environ)))
         self.prompt: PromptSession[str] = PromptSession(
@@ -148,7 +148,7 @@ class App:
         self.prompt.color_depth = self.depth()
 
     def colour(self) -> bool:
-        """Whether to use colour: the setting, else NO_COLOR and TERM."""
+        """Whether to use colour. If the settings leave it open, NO_COLOR and TERM decide."""
         return batch.wants_colour(self.settings.color, True)
 
     def depth(self) -> ColorDepth:
@@ -184,7 +184,7 @@ class App:
         return self.output.get_size().columns
 
     def show_outcome(self, outcome: Outcome) -> None:
-        """Show the value after its number (below it, if it takes several lines), then the panels."""
+        """Show the value after the input's number (below it, if the value takes several lines), then the panels."""
         if outcome.step is not None:
             self.show(self.stepped(outcome, outcome.step))
             return
@@ -239,7 +239,7 @@ class App:
         error = error or outcome.error
         if error is not None:
             return self.session.error_document(error)
-        if outcome.value is NOTHING or not outcome.shown:  # no value, or silenced
+        if outcome.value is NOTHING or not outcome.shown:  # it has no value, or a semicolon hides it
             return Document()
         return self.session.value_document(outcome.value)
 
@@ -280,7 +280,7 @@ class App:
             self._say(f"panels on: {', '.join(self.settings.panels)}")
 
     def _turn_panel(self, name: str) -> None:
-        """Show a panel of the last line in full; the second press hides the panel, the next shows it again."""
+        """Show a panel of the last line in full. A second press turns the panel off, a third turns it on again."""
         settings, key = self.settings, keys.PANEL_KEYS[name]
         looked, self._looked = self._looked, (name, len(self.session.inputs))
         if name not in settings.panels:
@@ -365,7 +365,7 @@ class App:
         return None
 
     def _take_next_input(self) -> str:
-        """The text that a command put at the prompt for editing; returned once."""
+        """The text that a command put at the prompt for editing. A second call returns ''."""
         text, self._next_input = self._next_input, ""
         return text
 

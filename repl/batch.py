@@ -96,7 +96,7 @@ class Page:
         return to_text(doc, columns, self.colour, highlighted, theme, bits, fold) + "\n"
 
     def shown(self, outcome: Outcome, columns: int, fold: bool = False) -> str:
-        """An outcome as text: the value after its number, then the panels."""
+        """The value of an input after the input's number, then the panels, as text."""
         text = ""
         if outcome.shown:
             prefix = "" if outcome.command or outcome.error is not None else f"out[{outcome.number}]:"
@@ -118,7 +118,7 @@ def fits(doc: Document, columns: int, fold: bool) -> bool:
 
 
 def highlighted(text: str, language: str) -> Iterable[tuple[str, str]]:
-    """``lexer.highlight``; Pygments is imported at the first program shown or the first key typed."""
+    """Call ``lexer.highlight``. It imports Pygments, so it is only loaded when a program is shown or a key is typed."""
     from minijax.tools.documents.lexer import highlight
 
     return highlight(text, language)
@@ -131,7 +131,7 @@ def run(session: Session, code: str, page: Page, stop: bool) -> int:
         outcome = session.run_line(each)
         if isinstance(outcome.error, BrokenPipeError):
             raise outcome.error
-        if not isinstance(outcome.error, SystemExit):  # the exit code reports that
+        if not isinstance(outcome.error, SystemExit):  # a SystemExit only sets the exit code
             _show(outcome, page)
         return outcome.error
 
@@ -161,7 +161,7 @@ def each_input(code: str, step: Callable[[str], BaseException | None], stop: boo
 
 def _show(outcome: Outcome, page: Page) -> None:
     """Write an outcome; an error goes to standard error."""
-    # user code may have closed the streams or set them to None; Python does so if there are none
+    # user code may have closed the streams or set them to None, and some processes start without streams
     out, stream = sys.stdout, sys.stdout if outcome.error is None else sys.stderr
     if stream is None or getattr(stream, "closed", False):
         return
@@ -173,7 +173,7 @@ def _show(outcome: Outcome, page: Page) -> None:
 
 
 def exit_code(leaving: SystemExit) -> int:
-    """The exit code of a SystemExit; a text is printed, as Python does."""
+    """The exit code of a SystemExit. If its argument is a text, print this and return 1, as Python does."""
     if leaving.code is None:
         return 0
     if isinstance(leaving.code, int):
@@ -238,20 +238,20 @@ def remember_error(error: BaseException) -> None:
 
 
 def prompt_parts(session: Session, number: int) -> tuple[str, str, str]:
-    """``in [5]: ``, or ``in [5] ``, ``jvp:1``, `` › `` while an interpreter is pushed."""
+    """The prompt: ``in [5]: ``; while an interpreter is pushed, ``in [5] ``, ``jvp:1`` and `` › ``."""
     label = session.prompt_label()
     return (f"in [{number}] ", label, " › ") if label else (f"in [{number}]: ", "", "")
 
 
 def wants_colour(choice: str, is_terminal: bool) -> bool:
-    """Whether to use colour: ``choice``, else NO_COLOR, TERM=dumb and whether it is a terminal."""
+    """Whether to use colour: as ``choice`` says; for 'auto', on a terminal unless NO_COLOR or TERM=dumb is set."""
     if choice != "auto":
         return choice == "always"
     return is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def devices() -> str:
-    """``cpu ×2``, if known without starting a client; else ''."""
+    """The devices, such as ``cpu ×2``; '' if they are unknown before a client is started."""
     running = client.started()
     if running is not None:
         kind, count = running.default_device.platform, len(running.devices)

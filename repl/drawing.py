@@ -40,7 +40,7 @@ def framed(
     body: Callable[[Shown, int, int], list[Line]],
     foot: Callable[[Shown, int, int], list[Line]],
 ) -> list[Line]:
-    """A screen of ``rows`` lines: a head from 8 rows on, a foot of at most a third, ``body`` between."""
+    """A screen of ``rows`` lines: a head if there are at least 8, then ``body``, then a foot of at most a third."""
     columns, rows = max(columns, 1), max(rows, 1)
     below = foot(shown, columns, max(rows // 3, 1))[: max(rows - 1, 0)]
     above = [head(shown, columns)] if rows >= 8 else []
@@ -49,7 +49,7 @@ def framed(
 
 
 def ruled(name: str, columns: int, focused: bool) -> Line:
-    """The line above a pane: its name, and a rule, which is heavier for the focused pane."""
+    """The line above a pane: the pane's name and a rule, which is heavier for the focused pane."""
     rule = "━" if focused else "─"
     said = f"{rule} {name} "
     role = "heading" if focused else "muted"
@@ -57,7 +57,7 @@ def ruled(name: str, columns: int, focused: bool) -> Line:
 
 
 def message_lines(role: str, said: str, columns: int, most: int) -> list[Line]:
-    """A message, folded to at most ``most`` lines; the hidden characters are counted."""
+    """A message, folded to at most ``most`` lines. If it is longer, the number of hidden characters is shown."""
     lines: list[str] = []
     for each in wrapped(((role, shown_text(said)),), max(columns, 1)):
         rest = "".join(piece for _, piece in each)
@@ -103,7 +103,7 @@ def shown_text(piece: str) -> str:
 
 
 def cut(segments: Line, columns: int) -> Line:
-    """``segments`` without their first ``columns`` columns; a mark at the left stays."""
+    """``segments`` without their first ``columns`` columns; a mark for the current line stays at the left."""
     if columns <= 0:
         return segments
     out: list[Segment] = []

@@ -38,9 +38,9 @@ class Keyed(Protocol):
     """The model of a full screen; its keys call its methods.
 
     Attributes:
-      question: the open question, or None.
-      help: the help is shown.
-      result: why it ended; '' while it runs.
+      question: the open question; None if there is none.
+      help: whether the help is shown.
+      result: the reason why it ended; '' while it runs.
     """
 
     question: Question | None
@@ -65,7 +65,7 @@ class Keyed(Protocol):
 
 
 class _Screen(UIControl):
-    """Everything except the question's line."""
+    """The whole screen, except the line where a question is asked."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class _Screen(UIControl):
         return True
 
     def mouse_handler(self, mouse_event: MouseEvent) -> object:
-        """A click focuses a pane or goes to its row; the wheel scrolls the pane under it."""
+        """A click focuses a pane or selects the row under it; the wheel scrolls the pane under it."""
         if self.model.question is not None:
             return NotImplemented
         place = mouse_event.position

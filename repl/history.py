@@ -30,7 +30,7 @@ def history_path() -> Path:
 
 
 class BoundedHistory(History):
-    """prompt_toolkit's history in a file; if that is not writable, for this session only."""
+    """prompt_toolkit's history in a file. If the file is not writable, the history lasts for this session only."""
 
     def __init__(self, path: Path, most: int = MOST_ENTRIES) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class BoundedHistory(History):
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
-        """The file, open and locked, readable by the user only."""
+        """The file, open and locked; only the user may read it."""
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             os.fchmod(descriptor, 0o600)

@@ -29,7 +29,7 @@ _working: set[threading.Thread] = set()
 
 
 def elsewhere(work: Callable[[], Any]) -> Any:
-    """Run ``work()`` on another thread; return or raise what it does. An interrupt leaves it running there."""
+    """Run ``work()`` on another thread; return its result or raise its error. An interrupt leaves it running there."""
     if threading.current_thread() is not threading.main_thread():
         return work()  # signals interrupt only the main thread
     results: list[Any] = []
@@ -85,14 +85,14 @@ class _Nudge(threading.Thread):
 
 @contextlib.contextmanager
 def session() -> Iterator[threading.Event]:
-    """A context in which compilations can be interrupted; while the yielded event is set, no interrupt is lost."""
+    """A context in which compilations can be interrupted. While the yielded event is set, no interrupt is lost."""
     before, pjrt.run_elsewhere = pjrt.run_elsewhere, elsewhere
     hook = sys.unraisablehook
     nudge = _Nudge()
 
     def unraisable(dropped: Any) -> None:
         if issubclass(dropped.exc_type, KeyboardInterrupt):
-            # later, since here it would be dropped again; as a signal, since that also ends a sleep
+            # interrupt later, because here Python would drop it again; by a signal, because that also ends a sleep
             main = threading.main_thread().ident
             assert main is not None
             again = threading.Timer(AGAIN, signal.pthread_kill, (main, signal.SIGINT))

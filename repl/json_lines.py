@@ -6,7 +6,7 @@ The fields:
 - ``number``, ``input``: the input's number and text.
 - ``value``: the repr of the last expression's value; null if there was none.
 - ``shown``: what a prompt would show above the panels, as plain text.
-- ``printed``: the input's standard output; a long one is cut, and ``printed_cut`` is then true.
+- ``printed``: the input's standard output. If it is long, it is cut, and ``printed_cut`` is true.
 - ``error``: null, or an object with ``type``, ``message``, ``place`` (``file:line``, innermost in user code, or null).
 - ``data``: a command's output as data, if it has any: ``%values`` gives a list of rows.
 - ``panels``: null for an input that traced nothing, else as ``tools.recording.panel_data`` describes.

@@ -16,7 +16,7 @@ class Question:
     """A question on the last line.
 
     Args:
-      label: the question; an example in brackets is dropped if there is no room; or a word, two spaces and choices.
+      label: the question, with an example in brackets (dropped without room), or a word, two spaces and the choices.
       answer: called with the answer.
       single: the answer is one character.
       text: the initial text.
@@ -33,7 +33,7 @@ class Question:
         return len(self.label) + _ANSWER <= columns
 
     def fitting(self, columns: int) -> str:
-        """The label, shortened so that an answer fits beside it. Choices are then shown above it."""
+        """The label, shortened so that an answer fits beside it. Its choices are then shown above it."""
         if self.fits(columns):
             return self.label
         return self.label.partition("  " if "  " in self.label else " (")[0]
@@ -49,7 +49,7 @@ class Key(Frozen):
 
 
 def group_lines(heading: str, keys: tuple[Key, ...], room: int) -> Iterator[Line]:
-    """A group of keys in the help, with descriptions from column ``room`` on."""
+    """A group of keys in the help; the descriptions begin at column ``room``."""
     yield line(("heading", f" {heading}"))
     for key in keys:
         if key.shown:

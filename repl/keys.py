@@ -31,7 +31,7 @@ def bindings(
 ) -> KeyBindings:
     """The key bindings. ``command`` runs a command line and prints its output above the prompt.
 
-    ``toggle_panels`` is for F2, ``turn_panel(name)`` for a panel's key.
+    F2 calls ``toggle_panels``, and a panel's key calls ``turn_panel(name)``.
     """
     keys = KeyBindings()
 
@@ -53,7 +53,7 @@ def bindings(
 
     @keys.add("tab", filter=_typing)
     def tab(event: KeyPressEvent) -> None:
-        """Indent at the beginning of a line, complete elsewhere."""
+        """At the beginning of a line, indent it; elsewhere, complete the word."""
         buffer = event.current_buffer
         if buffer.document.current_line_before_cursor.strip():
             buffer.start_completion(insert_common_part=True)

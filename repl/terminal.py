@@ -39,7 +39,7 @@ def attributes() -> Any:
 
 
 def restore(before: Any) -> None:
-    """Restore the attributes ``before`` from ``attributes()``, and undo modes set by escape codes."""
+    """Restore the terminal's attributes to ``before``, and undo modes that were set by escape codes."""
     with contextlib.suppress(OSError, ValueError):
         # Not through sys.stdout: the signal may have interrupted a write to it.
         os.write(sys.stdout.fileno(), _ORDERLY.encode())
@@ -79,7 +79,7 @@ def restored() -> Iterator[None]:
 def interruptible_screen() -> Iterator[None]:
     """A context in which Ctrl-C interrupts the main thread, although a full screen treats it as a key.
 
-    Other handlers of the signal do not receive it meanwhile.
+    During this time, other handlers of the signal do not receive it.
     """
     before = attributes()
     if before is None or threading.current_thread() is not threading.main_thread():

@@ -1,7 +1,7 @@
 """Finds the user's own modules in the current folder, but only for imports in the user's code.
 
-With the current folder on ``sys.path``, a library that imports ``tomllib`` or ``pygments`` would run a file of that
-name in it. So the folder is not on the path. If an ``import`` in user code finds nothing, this finder searches the
+With the current folder on ``sys.path``, a library that imports ``tomllib`` or ``pygments`` would run the user's file of
+that name. So the folder is not on the path. If an ``import`` in user code finds nothing, this finder searches the
 folder; the same holds for imports in the modules it found.
 """
 
@@ -21,13 +21,13 @@ class UserFolder:
     """A finder for ``sys.meta_path``, after all others."""
 
     def __init__(self) -> None:
-        # the top-level modules found here: their imports count as the user's
+        # the top-level modules found here: if they import modules, this counts as an import by the user
         self.found: set[str] = set()
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module ``name`` in the current folder, if user code imports it."""
+        """The module ``name`` in the current folder, if user code imports it; None otherwise."""
         if path is not None or not self._users(sys._getframe(1)):
             return None
         try:

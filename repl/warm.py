@@ -56,11 +56,11 @@ class Warmer:
         self._stopped.set()
         self._touched.set()
         if self._thread.is_alive():
-            # the interpreter may crash if it shuts down while an extension module loads
+            # wait, because the interpreter may crash if it shuts down while an extension module loads
             self._thread.join(seconds)
 
     def _run(self) -> None:
-        # Not at a lower priority: the thread could lose the processor while it holds the interpreter's lock.
+        # The thread has normal priority: with a lower one it could be suspended while it holds the interpreter's lock.
         for step in self.steps:
             while self._touched.wait(self.quiet) and not self._stopped.is_set():
                 self._touched.clear()
@@ -69,5 +69,5 @@ class Warmer:
             try:
                 step()
             except Exception:
-                return  # the next user of the module will see the error
+                return  # the next import of the module will raise the error again
             self.done += 1

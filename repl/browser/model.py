@@ -41,12 +41,12 @@ class StageBrowser:
       focus: the pane that receives the keys: one of ``PANES``.
       chosen: the source lines highlighted in all panes.
       rows: pane -> its cursor's row.
-      diff: a pass is shown as a diff.
-      zoomed: the focused pane fills the screen.
-      help: the help is shown, from line ``help_top`` on.
+      diff: whether a pass is shown as a diff.
+      zoomed: whether the focused pane fills the screen.
+      help: whether the help is shown, from line ``help_top`` on.
       message: (role, text), the response to the last key.
       question: the open question, or None.
-      result: 'leave' once it has ended.
+      result: 'leave' once the browser has ended; '' before.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class StageBrowser:
             yield from (ShownLine(after[at], after[at].text, index=at) for at in range(to_j - tail, to_j))
 
     def current(self) -> StageLine | None:
-        """The line at the cursor of the focused pane; in the list of stages, the one at the stage's cursor."""
+        """The line at the cursor of the focused pane; for the list of stages, the line at the stage's cursor."""
         pane = "stage" if self.focus == "stages" else self.focus
         rows = self.shown(pane)
         return rows[self.rows[pane]].line if self.rows[pane] < len(rows) else None
@@ -185,7 +185,7 @@ class StageBrowser:
         self.message = ("", "")
 
     def take_key(self, action: Callable[[Any], None]) -> bool:
-        """No key has another meaning in some mode here."""
+        """False: no mode of the browser gives a key another meaning."""
         return False
 
     def answer(self, text: str) -> None:
@@ -277,7 +277,7 @@ class StageBrowser:
             self.say(f"nothing of {self.chosen_text()} stands here{self.why_not()}", "muted")
 
     def chosen_text(self) -> str:
-        """``L4, 7``"""
+        """The chosen lines as text: ``L4, 7``."""
         return self.stages.mark(StageLine("", 0, self.chosen))
 
     def why_not(self) -> str:
@@ -383,7 +383,7 @@ class StageBrowser:
         return next(found, -1)
 
     def return_(self) -> None:
-        """Go back to where Enter started."""
+        """Go back to where the last link was followed with Enter."""
         if not self._followed:
             self.say("Enter has followed no link yet", "muted")
             return

@@ -1,7 +1,7 @@
 """The screen of the browser of stages as lines of text with roles, for any size; needs no terminal.
 
-From 110 columns on the Python pane and the list of stages are left of the stage's text; below that they are above it;
-on a small screen there is one pane.
+From 110 columns on, the Python pane and the list of stages are to the left of the stage's text. On narrower screens
+they are above it. A small screen shows one pane.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _window(browser: StageBrowser, name: str, row: int, count: int, rows: int) -
     most = max(count - rows, 0)
     natural = min(max(row - rows // _ABOVE, 0), most)
     top = min(max(natural + down, 0), most)
-    # forget scrolling past the end, so that the next key scrolls back at once
+    # cut an offset that is past the end, so that the next key scrolls back immediately
     browser.scrolled[name] = (top - natural, right)
     return top
 

@@ -80,7 +80,7 @@ class StepperApp(FullScreen):
             self._ahead = []
 
     def _waiting(self) -> None:
-        """Read the keyboard from time to time; KeyboardInterrupt to end the search. A long one shows progress."""
+        """Called during a search: read the keyboard at intervals, and show progress. Esc raises KeyboardInterrupt."""
         now = time.monotonic()
         if now - self._asked < _ASK_EVERY:
             return

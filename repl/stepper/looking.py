@@ -23,9 +23,9 @@ from minijax.tools.values.table import COLUMNS, Named, loop_text, named_until, r
 
 # Search this many rows back for a loop or a vmap.
 _BACK = 200
-# Characters of a watched expression.
+# The most characters shown of a watched expression.
 _LABEL = 24
-# Characters of an expression's value.
+# The most characters shown of an expression's value.
 _ANSWER = 200
 
 
@@ -90,7 +90,7 @@ class Looking:
     # ------------------------------------------------------------------------------------------------------
 
     def pane(self, columns: int) -> Document:
-        """The watches, then the table."""
+        """The lines of the watches, then the table of values."""
         table = values_pane(self.stepper.cursor, columns, self.selected)
         if not self.watches:
             return table
@@ -108,7 +108,7 @@ class Looking:
         return (("linked", mark[1]), ("label", label), ("muted", " = "), *said)
 
     def _changed(self, expression: str, now: Evaluated) -> bool:
-        """Whether a watch changed since the moment before."""
+        """Whether the value of a watched expression differs from that at the moment before."""
         cursor = self.stepper.cursor
         if not cursor.position:
             return False
@@ -206,7 +206,7 @@ class Looking:
     # ------------------------------------------------------------------------------------------
 
     def typed_digit(self, number: int) -> None:
-        """Keep a digit: it may belong to the number of an iteration."""
+        """Keep a digit in case ``]`` follows: it then belongs to the number of an iteration."""
         if not self._digits:
             self._focus_before = self.stepper.focus
         self._digits += str(number)
@@ -219,12 +219,12 @@ class Looking:
         self._keep_digits = False
 
     def iterate(self, step: int) -> None:
-        """The next iteration of the selected value's loop; after digits, the iteration with that number."""
+        """Choose the next iteration of the selected value's loop; if digits were typed, the one with that number."""
         if self.viewer is not None and not self._digits:
             self.next_slice(step)
             return
         if len(self._digits) == 1 and self._focus_before != self.stepper.focus == "values":
-            self._digits = ""  # the digit chose this pane: it is no iteration
+            self._digits = ""  # the digit chose this pane, so it is not the number of an iteration
         number = int(self._digits) if self._digits else None
         if number is not None:
             self.stepper.focus, self._digits = self._focus_before, ""
@@ -248,13 +248,13 @@ class Looking:
         return None
 
     def _near(self) -> Iterator[Named]:
-        """The selected value and those before it; without a selection, then the latest values."""
+        """The selected value and those before it, latest first; if none is selected, then also the latest values."""
         every = named_until(self.known, self.at)
         for here in dict.fromkeys([self._row(), *([len(every) - 1] if self.selected < 0 else [])]):
             yield from (every[place] for place in range(here, max(here - _BACK, -1), -1))
 
     def next_example(self, step: int) -> None:
-        """The next example of the selected value's innermost vmap; going back from the first shows all."""
+        """Choose the next example of the selected value's innermost vmap; one step back from the first shows all."""
         found = self._vmap()
         if found is None:
             self.stepper.say("no value here is mapped", "muted")
@@ -294,7 +294,7 @@ class Looking:
         self.stepper.ask("= (an expression in the names of this moment)", say)
 
     def _first(self, found: Evaluated) -> str:
-        """If a name has no value yet, say where it gets one, and make a key go there."""
+        """If a name has no value yet, say where it gets its value, and make a key go there."""
         if found.later is None:
             return ""
         position = moment_of(self.stepper.cursor, found.later.life.born)

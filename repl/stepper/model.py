@@ -34,21 +34,21 @@ class Stepper:
     """The state of a stepper: its position and what it displays.
 
     Attributes:
-      rename: the front end's names for places in a text, if it has its own.
+      rename: replaces places in a text by the front end's names; None if it has no names of its own.
       cursor: the position in the recording.
-      moment_panes: the panes of a moment; 'devices' only if a program of this recording has several.
+      moment_panes: the panes of a moment; 'devices' only if this recording has a program that several devices run.
       linked: the programs of the call, if known.
-      programs: they are shown instead of the moment's panes.
-      selection: the equations marked in them.
-      focus: the pane that scrolls; on a small screen, the only one shown.
-      zoomed: the focused pane fills the screen.
-      fold: how deep the tree is unfolded.
+      programs: whether the programs are shown instead of the moment's panes.
+      selection: the equations that are marked in the programs.
+      focus: the pane that the keys scroll; a small screen shows only this one.
+      zoomed: whether the focused pane fills the screen.
+      fold: the number of levels that the tree shows.
       share: the first pane's share of the height, in twentieths.
       message: (role, text), the response to the last key.
       question: the open question, or None.
       values: the state of the values pane.
-      walk: the walk from values to their origins.
-      help: the help is shown, from line ``help_top`` on.
+      walk: the moves from values to their origins.
+      help: whether the help is shown, from line ``help_top`` on.
       result: '' while it runs; then 'leave', or an action to do without the screen: 'retrace', 'programs', 'stages'.
     """
 
@@ -70,7 +70,7 @@ class Stepper:
         self.help = False
         self.help_top: int  # set when the help opens
         self.result = ""
-        # the panes that had the focus, latest first: panes that share a place show the latest
+        # the panes that had the focus, latest first: where panes share a place, the latest of them is shown
         self.seen: list[str] = []
         # pane -> (lines, columns) scrolled away from the position that shows the current line
         self.scrolled: dict[str, tuple[int, int]] = {}
@@ -80,7 +80,7 @@ class Stepper:
         self.page = 10
         self.values = Looking(self)
         self.walk = Walking(self, self.values.named)
-        # a context around each search, and a check during it: a terminal can interrupt it there
+        # for interrupting searches in a terminal: a context around each search, and a function called during it
         self.searching: Callable[[], AbstractContextManager[object]] = nullcontext
         self.waiting: Callable[[], None] = lambda: None
         self.looked = SearchProgress()
@@ -116,7 +116,7 @@ class Stepper:
     # ------------------------------------------------------------------------------------------------------
 
     def move(self, moved: bool, otherwise: str) -> None:
-        """After a move: scroll the panes to the current line; if nothing moved, say ``otherwise``."""
+        """After a move: scroll the panes to the current line. If the cursor did not move, say ``otherwise``."""
         if moved:
             self.scrolled.clear()
             self.values.moved()
@@ -134,7 +134,7 @@ class Stepper:
 
     @property
     def ended(self) -> str:
-        """The message if there is no further moment."""
+        """The message when the last moment is reached."""
         return f"{self.cursor.cut or 'this is the end'}; b goes back"
 
     def into(self) -> None:
@@ -166,9 +166,9 @@ class Stepper:
     # ----------------------------------------------------------------------------------------------------
 
     def find(self, said: str, finder: Callable[[bool], bool | str]) -> None:
-        """Go to the next place that ``finder`` finds (its argument: backwards), and remember it for ``again``.
+        """Go to the next place with ``finder(backwards)``, and remember it for ``again``.
 
-        It returns whether it moved, or a text that says what it could not search.
+        ``finder`` returns whether the cursor moved, or a text that says what could not be searched.
         """
         self._last_find = (said, finder)
         self.again()
@@ -379,14 +379,14 @@ class Stepper:
         self.say(f"the tree is unfolded {self.fold} levels deep, and around the cursor", "muted")
 
     def take_key(self, action: Callable[[Stepper], None]) -> bool:
-        """With the viewer of elements open, do the key's action there if it has one; return whether it had."""
+        """If the viewer of elements is open and uses this key, do the key's action there. Return whether it did."""
         move = VIEWER_MOVES.get(action) if self.values.viewer is not None else None
         if move is not None:
             move(self.values)
         return move is not None
 
     def scroll(self, lines: int = 0, columns: int = 0) -> None:
-        """Scroll the focused pane or the help; in the values, move the selection this many rows down."""
+        """Scroll the focused pane or the help. In the pane of values, move the selection down by ``lines`` rows."""
         if self.help:
             self.help_top = max(self.help_top + lines, 0)
             return

@@ -1,7 +1,7 @@
 """The stepper's screen as lines of text with roles, for any size; needs no terminal.
 
-From 150 columns on there are three columns of panes, from 110 on two; below that two panes, one above the other; on a
-small screen one pane. Panes without a place of their own share one, under tabs.
+From 150 columns on there are three columns of panes, from 110 on two. Narrower screens show two panes, one above the
+other; small ones show one pane. The other panes share a place under tabs.
 """
 
 from __future__ import annotations
@@ -132,14 +132,14 @@ def _fits(size: tuple[int, int], columns: int, rows: int) -> bool:
 
 
 def _above(stepper: Stepper, first: str, others: tuple[str, ...], columns: int, rows: int) -> list[Line]:
-    """A pane above the place that the other panes share."""
+    """A pane, with the panes that share a place below it."""
     upper = max(min(rows * stepper.share // 20, rows - 3), 3)
     return _pane(stepper, first, columns, upper) + _shared(stepper, others, columns, rows - upper)
 
 
 def _shared(stepper: Stepper, names: tuple[str, ...], columns: int, rows: int) -> list[Line]:
-    """Panes that share a place: show the focused one, else the one that was focused last."""
-    # the default is the jaxpr during a backward pass, which shows its cotangents
+    """Panes that share a place: show the focused one; if none is, the one that had the focus last."""
+    # before any has had the focus: the jaxpr during a backward pass, because it shows the cotangents
     first = "jaxpr" if "jaxpr" in names and at_cursor(stepper.cursor) is not None else names[0]
     if "devices" in names and devices_shown(stepper.cursor) is not None:
         first = "devices"
@@ -186,7 +186,7 @@ def _content(stepper: Stepper, name: str, columns: int, rows: int) -> list[Line]
         lines = _renamed(stepper, lay_out(_document(stepper, name, columns), columns, _highlighted))
         marks = ("current", "linked")
         anchor = next((i for mark in marks for i, each in enumerate(lines) if _has(each, mark)), 0)
-        # keep the heading above the source, and the one above the equations in a backward pass
+        # keep the first line in view: the heading of the source, or of the equations in a backward pass
         headed = name == "source" or name == "jaxpr" and at_cursor(stepper.cursor) is not None
         kept = 1 if headed and len(lines) > rows > 4 else 0
         if name == "values" and len(lines) > rows > 4:
@@ -195,7 +195,7 @@ def _content(stepper: Stepper, name: str, columns: int, rows: int) -> list[Line]
     most = max(len(lines) - rows, 0)
     natural = min(max(anchor - rows // _ABOVE, 0), most)
     top = min(max(natural + down, 0), most)
-    # forget scrolling past the end, so that the next key scrolls back at once
+    # cut an offset that is past the end, so that the next key scrolls back immediately
     stepper.scrolled[name] = (top - natural, right)
     if name == "tree":
         stepper.tree_shown = positions[top : top + rows]

@@ -1,4 +1,4 @@
-"""Moves along the data flow, for Enter, Backspace and t: from a value to its birth, to an operand of that, and back.
+"""Moves along the data flow with Enter, Backspace and t: to the birth of a value, to the birth of an operand, and back.
 The key c goes to the next moment that satisfies a condition.
 """
 
@@ -44,7 +44,7 @@ class Walking:
     """Moves along the data flow.
 
     Attributes:
-      back: the moments where the moves started, latest last.
+      back: the moments where Enter and t were pressed, latest last.
     """
 
     def __init__(self, stepper: WalkedFrom, selected: Callable[[], Named | None]) -> None:
@@ -107,7 +107,7 @@ class Walking:
         self.stepper.find(f"moment where {said}", finder)
 
     def _to_hit(self, search: ConditionSearch, backwards: bool) -> bool | str:
-        """Go to the nearest moment with a hit; if there is none, return False, or say what is unknown."""
+        """Go to the nearest moment where the condition holds. If there is none, return False, or what is unknown."""
         cursor = self.stepper.cursor
         before: tuple[int, Hit] | None = None
         for hit in search.hits():

@@ -89,7 +89,7 @@ MIXED = {
     "jit": lambda ns, x, y: ns.jit(lambda a, b: a + b)(x, y),
     "jit_called_before": lambda ns, x, y: [f(x, z) for f in [ns.jit(lambda a, b: a + b)] for z in (x, y)],
     "while_loop": lambda ns, x, y: ns.lax.while_loop(lambda s: s[0][0] < 3, lambda s: (s[0] + 1, s[1]), (x, y)),
-    # no program reads both arguments
+    # the compiled program does not read ``y``
     "unused": lambda ns, x, y: ns.jit(lambda a, b: a * 2)(x, y),
     "closed_over": lambda ns, x, y: ns.jit(lambda a: a + y)(x),
     "lowered": lambda ns, x, y: ns.jit(lambda a: a * 2).lower(x).compile()(y),
@@ -97,7 +97,7 @@ MIXED = {
 
 
 def where(tree):
-    """For each array: its devices, whether it is committed to them, and its values."""
+    """For each array in ``tree``: its devices, whether it is committed to them, and its values."""
     return [
         (sorted(d.id for d in x.devices()), x.committed, np.asarray(x, np.float64).round(4).tolist())
         for x in jax.tree_util.tree_leaves(tree)

@@ -67,8 +67,8 @@ def alive(kind):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_cache_entries_of_a_function_die_with_it(name):
-    """Also if its cache entry is shared with a function that stays alive."""
-    for i in range(WORTH_DERIVING + 2):  # rules derived for a signature stay
+    """Some functions share their cache entry with a function that stays alive."""
+    for i in range(WORTH_DERIVING + 2):  # the first calls derive rules for the signature, which stay alive
         CALLS[name](i + 1)
     jaxprs, tracers = alive(ClosedJaxpr), alive(Tracer)
     for i in range(5):
@@ -78,7 +78,7 @@ def test_cache_entries_of_a_function_die_with_it(name):
 
 
 def test_threads_share_a_pullback():
-    """The backward pass of a batched ``custom_vjp`` function resumes the vmap that had ended, one thread at a time."""
+    """The backward pass of a batched ``custom_vjp`` function runs under the vmap of its forward pass again."""
     _, pullback = minijax.vjp(lambda x: minijax.vmap(lambda y: doubled(y) * y)(x).sum(), X)
     (wanted,) = pullback(np.float32(1))
 
@@ -95,7 +95,7 @@ class StopsIt(Exception):
 
 
 def test_a_resumed_vmap_is_left_after_an_error():
-    """Another thread can use the pullback after a backward pass that failed."""
+    """After a backward pass has failed, another thread can use the pullback."""
     refuses = [True]
 
     @minijax.custom_vjp

@@ -52,7 +52,7 @@ def step(params, scale=1.0, *, n=2):
 
 
 class Plain:
-    """Hashable by identity, with one repr for all instances."""
+    """Hashable by identity; all instances have the same repr."""
 
     def __repr__(self):
         return "Plain()"
@@ -112,20 +112,20 @@ def aval(text):
     return ShapedArray(dims, dtypes.from_short_name(dtype), text.startswith("~"))
 
 
-# (types of the earlier calls in order, types of the new call, the earlier call that it is compared with): ``|``
-# separates calls, spaces separate arguments
+# (types of the earlier calls, oldest first; types of the new call; the earlier call that it must be compared with).
+# ``|`` separates calls, spaces separate arguments. The comments say which difference counts less than the other.
 NEAREST = [
     ("~f32[] | ~i32[]", "f32[]", "~f32[]"),  # weak type before dtype
-    ("~i32[] | i32[3]", "f32[]", "~i32[]"),  # dtype, even with the weak type, before rank
+    ("~i32[] | i32[3]", "f32[]", "~i32[]"),  # dtype and weak type together before rank
     ("i32[4] | f32[3]", "f32[4]", "i32[4]"),  # dtype before shape
     ("f32[5] | f32[1,4]", "f32[4]", "f32[5]"),  # shape before rank
-    ("f32[3,4] | f32[2,9]", "f32[3,9]", "f32[2,9]"),  # of the same kind, the latest ...
+    ("f32[3,4] | f32[2,9]", "f32[3,9]", "f32[2,9]"),  # if the differences are of the same kind, the latest call ...
     ("f32[3] | f32[100]", "f32[4]", "f32[3]"),  # ... also if another size is closer
     ("bf16[3] | i32[3]", "f32[3]", "bf16[3]"),  # a float is nearer to a float
     ("bool[3] | f32[4,2]", "f32[2,2]", "f32[4,2]"),
-    ("f32[4] f32[2] | f32[9] f32[9]", "f32[4] f32[7]", "f32[4] f32[2]"),  # one shape before two
-    ("f32[3] | f32[3] f32[3]", "bool[2,2]", "f32[3]"),  # any type before another tree
-    ("f32[3] i32[3] f32[3] | f32[9]", "f32[3] i32[3]", "f32[3] i32[3] f32[3]"),  # of other trees, the more similar one
+    ("f32[4] f32[2] | f32[9] f32[9]", "f32[4] f32[7]", "f32[4] f32[2]"),  # shapes of one argument before shapes of two
+    ("f32[3] | f32[3] f32[3]", "bool[2,2]", "f32[3]"),  # any type before another number of arguments
+    ("f32[3] i32[3] f32[3] | f32[9]", "f32[3] i32[3]", "f32[3] i32[3] f32[3]"),  # then the more similar one
 ]
 
 
@@ -148,7 +148,7 @@ def test_types_count_less_than_static_arguments_and_settings():
     with enable_x64():
         assert str(f.explain_cache_miss(x, 6)) == "enable_x64 was False and is True"
         f.trace(x, 7)
-        assert str(f.explain_cache_miss(x, 6)) == "n: 7 became 6"  # of equals, the latest
+        assert str(f.explain_cache_miss(x, 6)) == "n: 7 became 6"  # if the difference is the same, the latest call
 
 
 # Advice must not suggest a conversion that could lose a value.

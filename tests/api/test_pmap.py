@@ -1,4 +1,4 @@
-"""``pmap`` on two devices, against JAX's pmap: values, derivatives, errors, jaxprs; and the placement of results."""
+"""``pmap`` on two devices, against JAX's: values, derivatives, errors and jaxprs; and the placement of results."""
 
 import functools
 
@@ -100,7 +100,7 @@ def test_values_and_programs(name):
     close(minijax.jit(ours)(x, 2.0), expected(name)[0])
 
 
-# If all devices have the same output, each one's cotangent is a share: pmap's convention, in JAX too.
+# If all devices have the same output, pmap gives each device a share of the cotangent, in JAX too.
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_gradients(name):
     x = argument(name)
@@ -128,7 +128,7 @@ def test_vmap_of_pmap(name):
     batch = np.stack([x, 2 * x, x + 1, x * x, -x], source)
     ours = pmapped(minijax, name)
     if name == "some the same for all":
-        # the third output is not batched, the first is a scalar
+        # no other axis fits: the first output is a scalar, and the third is not batched
         destination = 0
     found = minijax.vmap(ours, in_axes=(source, None), out_axes=destination)(batch, 2.0)
     apart = [ours(v, 2.0) for v in np.moveaxis(batch, source, 0)]
@@ -318,7 +318,7 @@ def test_a_method_is_pmapped():
 
 # ------------------------------------------------------------------------------------------------ misuse
 
-# a call with JAX's or minijax's namespace; the type of the error; words of it; whether JAX's error has them too
+# name -> (call in a namespace, type of the error, part of our message, whether JAX's message has this part too)
 MISUSES = {
     "more slices than devices": (lambda ns: ns.pmap(lambda x: x)(np.ones((9, 2))), ValueError,
      "compiling computation that requires 9 logical devices, but only", False),

@@ -81,7 +81,7 @@ def types(tree):
 
 
 def classes(ns, x):
-    """The classes of ``x``, a Python scalar, inside the user's functions and in results of transformations."""
+    """The classes of the Python scalar ``x`` in custom rules and in results of transformations."""
     seen = []
 
     def note(x):
@@ -116,7 +116,7 @@ def twice_sin(ns):
 
 
 def passed_twice(ns, made):
-    """Results of a jitted function called with two linear functions of the same structure, and its number of traces."""
+    """Results of a jitted function that takes two linear functions with one structure, and its number of traces."""
     traced = []
 
     def call(linear, t):
@@ -155,7 +155,7 @@ def identity(ns):
 
 
 def beside(ns):
-    """A function that does not use the result of its part without forward mode."""
+    """A function that calls a ``custom_vjp`` function, which has no forward mode, but does not use its result."""
     return lambda x: (identity(ns)(x), x * 2.0)[1]
 
 
@@ -168,7 +168,7 @@ def f0(tree):
 
 
 def takes(ns, keep):
-    """The types of the arguments that each program's ``@main`` keeps."""
+    """The types of the arguments that ``@main`` of each compiled program keeps."""
     programs = [
         (lambda x, y, z: x + z, (X, 2, 3.0)),
         (lambda x, y, z: (ns.numpy.sin(y), x)[1], (X, 2.0, 3.0)),

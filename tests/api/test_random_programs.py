@@ -31,9 +31,10 @@ WIDTH = 3
 
 
 class Body(NamedTuple):
-    """A function: its parameters' types, its statements, and the results, as indices from the end of its values.
+    """A function: the types of its parameters, its statements, and its results as indices from the end of its values.
 
-    Its values are those of the enclosing program if ``closes``, then its parameters, then those of its statements.
+    Its values are those of the enclosing program if ``closes`` is set, then its parameters, then its statements'
+    values.
     """
 
     params: tuple[str, ...]
@@ -86,7 +87,7 @@ def values(env, places):
 
 
 def number(ns, env, value):
-    """A weakly typed number; strongly typed in 64-bit mode, where a weak result would change the carry's type."""
+    """A weakly typed number. In 64-bit mode it is strongly typed, since a weak result would change the carry's type."""
     return value if ns.numpy.asarray(value).dtype == np.float32 else np.float32(value)
 
 
@@ -107,7 +108,7 @@ def fori(ns, env, rounds, body, args):
 
 
 def scan(ns, env, how, body, args, xs):
-    """The carry, a tuple, and a bounded sum of the stacked results: the sine of a large value would be random."""
+    """The carry, a tuple, and the bounded sum of the stacked results (a large value would have a random sine)."""
     length, backwards, unroll, wrap = how
     n = len(args)
 
@@ -149,7 +150,7 @@ STATEMENTS = {
 
 
 class Drawing:
-    """The state of drawing one program; ``draw`` is hypothesis'."""
+    """The state of drawing one program; ``draw`` is hypothesis's function."""
 
     def __init__(self, draw):
         self.draw = draw
@@ -158,11 +159,11 @@ class Drawing:
         return self.draw(st.sampled_from(list(options)))
 
     def place(self, types, wanted):
-        """The index of a value of one of the types ``wanted``; later values are likelier."""
+        """The index of a value of one of the types ``wanted``; hypothesis prefers late ones."""
         return self.pick([k for k, t in enumerate(types) if t in wanted][::-1])
 
     def body(self, outer, params, outs, depth):
-        """A body that returns values of types ``outs``; each type must occur among its parameters."""
+        """A body that returns values of types ``outs``; each of these types must occur among its parameters."""
         sees = self.draw(st.booleans())
         types = [*(outer if sees else ()), *params]
         statements = []
@@ -332,7 +333,7 @@ WEAK_CARRY = ("fori", 0, Body((N, F, V, F), False, (("spread", 1), ("number", 0.
 NUMBERS = Body((F,), False, (("number", 0.5),), (0,))
 CONSTANT_CELL = Body((F, N, F, F), False, (("number", 0.5), ("number", 0.5), ("number", 0.5)), (3, 5, 0, 0))
 FOUND = {
-    # JAX's zero gradient comes from a loop without the unused tangents; minijax once ran them backwards
+    # JAX returns a zero gradient from a loop without the unused tangents; minijax once ran that loop backwards
     "a carry made weak, differentiated": ((("number", 0.5), WEAK_CARRY, ("number", 0.5)), (1, 0, 4),
      (None, 0, None, None), "grad"),
     "a carry made weak, twice": ((("number", 0.5), ("scan", (3, False, 2, "jit"), CONSTANT_CELL, (4, 2, 0), (1,))),

@@ -1,7 +1,7 @@
 """Operations on batches of examples, one operation at a time, by the engine's batching rules.
 
-In: a function of arrays, and values with an axis in front for each vmap that maps them, outermost first. Out: the same.
-A value that is the same for all examples of a vmap has no axis for it.
+In: a function of arrays, and its arguments, which have a leading axis for each vmap that maps them, outermost first.
+Out: its results in the same form. A value that is the same for all examples of a vmap has no axis for that vmap.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ NEUTRAL = (
 
 
 class Unknown(Frozen):
-    """The reason why a value is missing, in its place."""
+    """Stands for a missing value; ``reason`` says why it is missing."""
 
     reason: str
 
@@ -72,7 +72,7 @@ class Stacked(NamedTuple):
     mapped: tuple[bool, ...] = ()
 
 
-# A function of arrays whose side result depends only on the operands' types.
+# A function of arrays. It returns its results and a side result, which depends only on the operands' types.
 Operation = Callable[..., tuple[Sequence[Any], Any]]
 
 
@@ -128,7 +128,7 @@ def row(x: Stacked, at: int | slice) -> Stacked:
 
 
 def of_example(x: Stacked, index: Sequence[int | None]) -> Stacked:
-    """The value of one example: ``index`` has its number in each vmap, None to keep all examples of that vmap."""
+    """Select one example: ``index`` has its number in each vmap, or None to keep all examples of that vmap."""
     pairs = [(i, mapped) for i, mapped in zip(index, x.mapped, strict=True)]
     at = tuple(slice(None) if i is None else i for i, mapped in pairs if mapped)
     aval = x.array.aval
@@ -157,14 +157,14 @@ class Levels:
         return Stacked(as_array(check_alive(array)), (False,) * len(self.axes))
 
     def run(self, fun: Operation, values: Sequence[Stacked]) -> tuple[list[Stacked], Any]:
-        """The results of ``fun`` for each example, and its side result."""
+        """The results of ``fun`` for all examples, and its side result."""
         outs, flags, side = self._nested(fun, [x.array for x in values], [x.mapped for x in values], 0)
         return [Stacked(as_array(x), f) for x, f in zip(outs, flags, strict=True)], side
 
     def staged(self, key: Any, fun: Operation, values: Sequence[Stacked], times: int = 1) -> tuple[list[Stacked], Any]:
-        """``run`` as a NumPy program, made once per ``key`` and value types: for loops.
+        """Like ``run``, but traced once for each ``key`` and types of values: for the bodies of loops.
 
-        It runs ``times`` times; a loop with a lot of work is compiled.
+        ``times`` is the number of iterations; a loop with a lot of work is compiled by XLA, others run on NumPy.
         """
         arrays, mapped = [x.array for x in values], [x.mapped for x in values]
         full = (key, *[x.aval for x in arrays], *mapped)

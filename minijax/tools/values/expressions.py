@@ -28,9 +28,9 @@ _MOST_NAMES = 8
 
 
 class Evaluated(NamedTuple):
-    """The result of an expression: ``value`` or an error; ``examples`` names the vmaps whose axes the value includes.
+    """The result of an expression: a ``value`` or an ``error``. ``examples`` names the vmaps that give the value axes.
 
-    ``later`` is the first value of a name that has none yet, ``unknown`` a name that never has one.
+    ``later``: the first value of a name that gets its value later. ``unknown``: a name that never gets one.
     """
 
     value: Any
@@ -49,7 +49,7 @@ class Evaluated(NamedTuple):
 
 
 class NotKnown(Exception):
-    """A name has no value; the message says why. ``said`` is the name if no part of it has a value yet."""
+    """A name has no value; the message says why. ``said`` is the name if all its parts lack values too."""
 
     def __init__(self, text: str, said: str = "") -> None:
         super().__init__(text)
@@ -57,7 +57,7 @@ class NotKnown(Exception):
 
 
 class Branch:
-    """The root of a name with a path: ``params`` of ``params['w']``. Its parts are accessed as on the user's object."""
+    """The object that the name ``params`` stands for when only parts of it, such as ``params['w']``, have values."""
 
     def __init__(self, said: str) -> None:
         self._said = said
@@ -104,7 +104,7 @@ def evaluate(known: Ledger, at: int, expression: str) -> Evaluated:
 
 
 def _missing(known: Ledger, at: int, said: str, otherwise: str) -> Evaluated:
-    """The result for a name without a value at event ``at``: whether it has one later."""
+    """The error for a name without a value at event ``at``; it says whether the name gets a value later."""
     for named in named_values(known) if said else ():
         is_part = named.name.startswith((f"{said}[", f"{said}."))
         if named.variable and named.life.born > at and (named.name == said or is_part):
@@ -114,7 +114,7 @@ def _missing(known: Ledger, at: int, said: str, otherwise: str) -> Evaluated:
 
 
 def unknown_name(known: Ledger, name: str) -> str:
-    """The error for a name without any value in the recording; '' if it has a value, or a part of it does."""
+    """The error for a name that never has a value in the recording; '' if it has one, or if a part of it has."""
     names = list(dict.fromkeys(named.name for named in named_values(known) if named.variable))
     if not name or any(each == name or each.startswith((f"{name}[", f"{name}.")) for each in names):
         return ""

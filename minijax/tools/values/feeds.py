@@ -1,4 +1,4 @@
-"""Sources of the inputs of a frame and of the cotangents of its outputs."""
+"""Where a frame gets the values of its inputs from, their tangents, and the cotangents of its outputs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Feed:
 
     Attributes:
       has_tangents: whether any tangents were given.
-      has_cotangents: likewise.
-      no_tangents, no_cotangents: the reason why they are missing; '' if they are not.
+      has_cotangents: whether any cotangents were given.
+      no_tangents, no_cotangents: the reason why tangents or cotangents are missing; '' if they are not.
     """
 
     has_tangents = False
@@ -56,9 +56,9 @@ class Given(Feed):
 
 
 class Called(Feed):
-    """Atoms of the outer frame. While that frame evaluates the call, their values are in ``now``.
+    """The values of the operands and results of a call in the outer frame.
 
-    ``tangents`` and ``cotangents`` are the reasons why those are missing.
+    While the outer frame evaluates the call, they are in ``now``. ``tangents``, ``cotangents``: why these are missing.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Called(Feed):
 
 
 class Asked(Feed):
-    """Functions that find the values: for iterations, and for custom derivative rules."""
+    """Functions compute the values: for iterations of loops, and for custom derivative rules."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ def slices(value: np.ndarray) -> int:
 
 
 def slice_of(value: np.ndarray, index: int) -> tuple[np.ndarray, str]:
-    """The slice with this number as rows and columns, and its index as text: ``[3, :, :]``."""
+    """Slice number ``index`` as rows and columns, and its index as text: ``[3, :, :]``."""
     if value.ndim <= 2:
         return np.atleast_2d(value), ""
     at = np.unravel_index(index, value.shape[:-2])
@@ -38,7 +38,7 @@ def slice_of(value: np.ndarray, index: int) -> tuple[np.ndarray, str]:
 
 
 def within(value: np.ndarray, place: GridPlace) -> GridPlace:
-    """The nearest valid place."""
+    """The valid place nearest to ``place``."""
     if value.size == 0:
         return GridPlace()
     index = min(max(place.slice, 0), slices(value) - 1)
@@ -48,7 +48,7 @@ def within(value: np.ndarray, place: GridPlace) -> GridPlace:
 
 
 def grid_lines(value: np.ndarray, place: GridPlace, columns: int, rows: int) -> list[Line]:
-    """The part of the array that fits: a line of column numbers, then the numbered rows."""
+    """The lines for the part of the array that fits: the column numbers, then the numbered rows."""
     if value.size == 0:
         return [(("muted", f"no elements: shape {list(value.shape)}"),)]
     grid, _ = slice_of(value, place.slice)

@@ -1,4 +1,4 @@
-"""Caches of a replayed program within a memory bound: values, and loop states from which the others are computed."""
+"""Caches of a replayed program, bounded in bytes: its values, and loop states from which other states are computed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Keeper:
         self.dropped = 0
 
     def get(self, key: Any) -> Any:
-        """The value under ``key``, None if it was evicted."""
+        """The value under ``key``; None if it was evicted or never kept."""
         found = self.held.get(key)
         if found is None:
             return None
@@ -55,8 +55,8 @@ def size_of(value: Any) -> int:
 class Course:
     """The states of a loop of ``length`` steps: state 0 is given, ``advance(at, state, steps)`` computes a later one.
 
-    About every sqrt(``length``)-th state is kept. Within a stretch between two of these, once it has been entered,
-    about every sqrt(stretch)-th is kept too: the first state costs a stretch, the next ones one step from a neighbour.
+    About every sqrt(``length``)-th state is kept, which divides the loop into stretches. Once a stretch is entered,
+    about every sqrt(stretch)-th of its states is kept too: the next state there takes few steps.
     """
 
     def __init__(self, keeper: Keeper, start: State, length: int, advance: Callable[[int, State, int], State]) -> None:

@@ -22,7 +22,7 @@ def called(eqn: JaxprEqn) -> tuple[str, str]:
 
 
 def scan_title(index: int, length: int) -> str:
-    """The title of an iteration, by its index in the scanned arrays."""
+    """The title of iteration ``index`` of a scan, counted along the scanned arrays."""
     return f"scan, iteration {index} of {length}"
 
 
@@ -37,7 +37,7 @@ def branch_title(index: int, count: int) -> str:
 
 
 def branch_of(index: Any, count: int) -> int:
-    """The branch for an index, clamped to ``count`` branches."""
+    """The branch that ``cond`` takes for ``index``, which is clamped to 0 … ``count`` - 1."""
     return min(max(int(np.asarray(as_array(index))), 0), count - 1)
 
 
@@ -54,7 +54,7 @@ def element(x: Array, at: int) -> Array:
 
 
 def operands(args: Sequence[Any], *counts: int) -> list[list[Any]]:
-    """Split ``args`` into groups with these counts, and the rest."""
+    """Split ``args`` into groups of ``counts`` elements; the last group has the rest."""
     parts, at = [], 0
     for n in counts:
         parts.append(list(args[at : at + n]))

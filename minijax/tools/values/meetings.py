@@ -1,7 +1,7 @@
-"""Collectives inside a ``shard_map``: the devices that communicate, who sends what to whom, and the result.
+"""Collectives inside a ``shard_map``: which devices communicate, who sends what to whom, and what the result is.
 
-In: a collective and its parameters, and the axes along which devices run the program. Out: a ``Meeting``. Devices are
-counted along these axes, the last fastest.
+In: a collective, its parameters, and the mesh axes along which devices run the program. Out: a ``Meeting``. Devices
+are numbered along these axes; the last axis varies fastest.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _WRITTEN = {
     **dict.fromkeys(("reduce_scatter", "unreduced_reduce_scatter"), "psum_scatter"),
 }
 
-# How data travels, and the result. 'all': everybody sends to everybody; 'pieces': a piece to each; 'one': to one
-# device, given by the parameters; 'source': one device sends to all.
+# How data travels, and the result. 'all': every device sends to every other. 'pieces': it sends a piece to each.
+# 'one': it sends to one device, which the parameters name. 'source': one device sends to all.
 _WAYS = {
     "psum": ("all", "each gives its {x}, all get the sum"),
     "pmax": ("all", "each gives its {x}, all get the greatest"),
@@ -35,12 +35,12 @@ _WAYS = {
 
 
 def written(primitive: str) -> str:
-    """The user's name of a collective that is ``primitive`` in a jaxpr."""
+    """The name in user code of the collective ``primitive`` of a jaxpr."""
     return _WRITTEN.get(primitive, primitive)
 
 
 def meeting(primitive: Any, params: Mapping[str, Any], axes: Sequence[tuple[Any, int]]) -> Meeting | None:
-    """The communication of devices along ``axes`` in an operation; None if there is none."""
+    """The communication in an operation on devices along ``axes``; None if they do not communicate."""
     name = written(primitive.name)
     way = _WAYS.get(name)
     if way is None or primitive not in axis_users:

@@ -1,8 +1,8 @@
 """The values of a recording, by their numbers. They are computed on demand; the user's Python never runs.
 
-Values that evaluation computed were kept. A tracer is followed to what it holds: a primal and a tangent, or a batch.
-The value of a staged variable comes from replaying (``replay``) the next recorded run of its program, on the operands
-of that run and in the chosen iteration. A program that never ran is evaluated on the arguments of the call.
+Values that evaluation computed were kept. The value of a tracer is found in the tracer: a primal and a tangent, or a
+batch. The value of a staged variable comes from replaying (``replay``) the next recorded run of its program, on the
+operands of that run and in the chosen iteration. A program that never ran is evaluated on the arguments of the call.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from minijax.tools.values.devices import is_mapped, manual_axes, place_in_mesh
 from minijax.tools.values.examples import Unknown, apart, why
 from minijax.tools.values.replay import replay
 
-# Runs whose frames are held at once, and the bytes of values that each may keep.
+# Most runs whose frames are kept, and the most bytes of values per run.
 MOST_FRAMES = 12
 FRAME_BYTES = 32_000_000
-# Depth limit for programs inside programs.
+# The most levels of programs inside programs.
 DEEPEST = 40
 # A program with more NumPy calls than this is not evaluated for an overview.
 MOST_GLANCED = 5_000
@@ -60,7 +60,7 @@ TOO_DEEP = Unknown("it is too deep inside other values")
 
 
 class Worth(NamedTuple):
-    """A value: ``axes`` are the vmaps, outermost first, that put an axis of examples in front of the array."""
+    """A value. ``axes``: labels of the vmaps that put an axis of examples in front of the array, outermost first."""
 
     array: Array
     axes: tuple[str, ...] = ()
@@ -69,8 +69,8 @@ class Worth(NamedTuple):
 class LoopShown(Frozen):
     """A loop whose iteration can be chosen: ``key`` identifies it, ``index`` is the chosen iteration.
 
-    It may also be a mesh whose device can be chosen: ``where`` is the place of that device along the ``axes`` (names
-    and sizes). With ``checked``, types list the axes along which a value varies.
+    It may also be a mesh whose device can be chosen: ``where`` gives the device's coordinates, and ``axes`` the names
+    and sizes of the mesh axes. With ``checked``, types list the axes along which a value varies.
     """
 
     key: tuple[int, ...]
@@ -83,7 +83,7 @@ class LoopShown(Frozen):
 
 
 class DividedPart(NamedTuple):
-    """An atom of the outer frame and the spec that divides it: a value is one part of it."""
+    """An array in the outer frame, and the spec that divides it among devices."""
 
     spec: PartitionSpec
     frame: Any
@@ -91,16 +91,16 @@ class DividedPart(NamedTuple):
 
     @property
     def aval(self) -> ShapedArray:
-        """The type of the whole."""
+        """The type of the undivided array."""
         return self.atom.aval  # type: ignore[no-any-return]
 
     def value(self) -> Found:
-        """The whole."""
+        """The undivided array."""
         return worth(self.frame, self.atom)
 
 
 class DividedCall(NamedTuple):
-    """A call that makes devices run a program: its frame, its equation, and the mesh with the chosen device."""
+    """A call that runs a program on devices: its frame, its equation, and the mesh with the chosen device."""
 
     frame: Any
     eqn: JaxprEqn
@@ -110,7 +110,7 @@ class DividedCall(NamedTuple):
 Found = Worth | Unknown | None
 # Prefix of the label of a mesh axis when all devices are shown: ``mesh 0:1:model``.
 MESH = "mesh "
-# The variable of a program -> the events of the runs that contain it, each with the path of enclosing equations.
+# A program's variable -> (event, path of enclosing equations) of each run of an operation that contains it.
 _Homes: TypeAlias = dict[Var, list[tuple[int, tuple[tuple[JaxprEqn, Jaxpr], ...]]]]
 
 
@@ -166,15 +166,15 @@ class Ledger:
     # ---------------------------------------------------------------------------------------------
 
     def primal(self, number: int) -> Found:
-        """The value itself, under all transformations."""
+        """The value of a tracer or array, under all transformations."""
         return self._guarded("primal", number)
 
     def tangent(self, number: int) -> Found:
-        """Its tangent; None if it has none, or a zero one."""
+        """The tangent of a tracer; None if it has none, or if it is zero."""
         return self._guarded("tangent", number)
 
     def glance(self, number: int, what: str = "primal") -> Worth | None:
-        """The 'primal' or 'tangent' if it is known or quick to compute, for views of everything."""
+        """The 'primal' or 'tangent' if it is known or quick to compute; None otherwise. For views of many values."""
         with self.glances():
             found = self._guarded(what, number)
         return found if isinstance(found, Worth) else None
@@ -189,7 +189,7 @@ class Ledger:
             self._glancing = before
 
     def arrivals(self, number: int, at: float) -> int:
-        """How often its cotangent changed until event ``at``."""
+        """How often the value's cotangent changed until event ``at``."""
         life = self.lives.get(number)
         fields = {} if life is None else dict(life.tracer.fields)
         if "batched" in fields:
@@ -200,7 +200,7 @@ class Ledger:
         return int(staged and self._backward_done(number, at)) or own
 
     def cotangent(self, number: int, at: int | None = None) -> Found:
-        """The cotangent accumulated until event ``at``, or until the end; None if nothing arrived."""
+        """The cotangent accumulated until event ``at`` (None: until the end); None if nothing arrived."""
         sums = [each for when, each in self._sums(number) if at is None or when <= at]
         if sums:
             return self._sum(sums[-1])
@@ -227,12 +227,12 @@ class Ledger:
         return run is not None and any(self.arrivals(n, until) for n in run.operands if n and n != number)
 
     def arrived(self, number: int, after: int, until: int) -> bool:
-        """Whether a cotangent arrived at it after event ``after`` and no later than ``until``."""
+        """Whether a cotangent of the value arrived after event ``after`` and no later than ``until``."""
         var = self.summed(number)
         return var is not None and any(after < at <= until for at, _ in self._all_arrivals().get(var, ()))
 
     def _sums(self, number: int) -> Sequence[tuple[int, Any]]:
-        """The successive sums of its cotangent, each with its event."""
+        """The successive sums of the value's cotangent, each with its event."""
         var = self._linear_variable(number)
         return () if var is None else self._all_arrivals().get(var, ())
 
@@ -241,7 +241,7 @@ class Ledger:
         return self._linear_variable(self.unbatched(number))
 
     def unbatched(self, number: int) -> int:
-        """The number of the value below all vmaps, for a batch tracer; otherwise the number itself."""
+        """The number of the value inside all batch tracers; for other values ``number`` itself."""
         for _ in range(DEEPEST):
             life = self.lives.get(number)
             held = self._holds(number) if life is not None and "batched" in dict(life.tracer.fields) else ()
@@ -251,7 +251,7 @@ class Ledger:
         return number
 
     def changes(self) -> list[tuple[int, Var]]:
-        """Every event at which a cotangent arrived, with the variable at which it did."""
+        """(event, variable) for every arrival of a cotangent."""
         arrivals = self._all_arrivals()
         return [(at, var) for var, found in arrivals.items() for at, _ in found]
 
@@ -264,7 +264,7 @@ class Ledger:
         return self._arrivals
 
     def _linear_variable(self, number: int) -> Var | None:
-        """The variable of its tangent in a linear program, or its own variable in a staged program."""
+        """The variable of the value's tangent in a linear program, or of the value itself in a staged program."""
         found = self.kept.variables.get(number)
         if found is None and number in self.lives:
             tangent = self._unknown_tangent(number)
@@ -272,9 +272,9 @@ class Ledger:
         return found
 
     def _unknown_tangent(self, number: int) -> int:
-        """The number of a JVP tracer's tangent if that stands for a variable of a linear program, otherwise 0.
+        """The number of a JVP tracer's tangent if this stands for a variable of a linear program, otherwise 0.
 
-        Tracers of linearize are both: JVP tracers with such a tangent.
+        The JVP tracers of linearize have such a tangent.
         """
         holds = self.lives[number].tracer.holds
         inner = self.lives.get(holds[1]) if len(holds) == 2 else None
@@ -306,7 +306,7 @@ class Ledger:
         return own.union(*[self._labels(each, depth + 1) for each in inner])
 
     def is_zero(self, number: int) -> bool:
-        """Whether its tangent is a symbolic zero."""
+        """Whether the value's tangent is a symbolic zero."""
         return type(self.kept.inside.get(number, {}).get(1)) is Zero
 
     def _guarded(self, what: str, number: int) -> Found:
@@ -381,7 +381,7 @@ class Ledger:
         return readable(raw)
 
     def _batched(self, number: int, axis: int, inner: Found) -> Found:
-        """The array in a batch tracer: the axis of its examples moves to the front, behind those of the outer vmaps."""
+        """The array of a batch tracer; the axis of its examples moves behind the axes of the outer vmaps."""
         if not isinstance(inner, Worth):
             return inner
         before = len(inner.axes)
@@ -450,11 +450,11 @@ class Ledger:
         return number
 
     def devices(self, number: int) -> LoopShown | None:
-        """The innermost mesh around the value, each of whose devices runs the program."""
+        """The innermost mesh whose devices run the program with the value; None outside of ``shard_map``."""
         return next((loop for loop in reversed(self.loops(self._staged_within(number))) if loop.axes), None)
 
     def on_device(self, mesh: tuple[int, ...], device: int | None, number: int, what: str = "primal") -> Found:
-        """The 'primal' or 'tangent' on one device of a mesh; with None on all devices, stacked where they differ."""
+        """The 'primal' or 'tangent' on ``device``; None: on all devices, stacked where they differ."""
         before = self.iterations
         self.iterations = {**before, mesh: device}
         try:
@@ -470,7 +470,7 @@ class Ledger:
         return next(found, None)
 
     def place_of_part(self, number: int) -> DividedPart | None:
-        """The array that a value is a part of, if it is an input or output of the program of each device."""
+        """The array that a value is a part of. None unless the value is an input or output of a program on devices."""
         var, life = self.kept.variables.get(number), self.lives.get(number)
         run, path = (None, ()) if var is None or life is None else self._home(var, life.born)
         if run is None or not path or "in_specs" not in path[-1][0].params:
@@ -494,7 +494,7 @@ class Ledger:
         return frame
 
     def call_of(self, bind: BindRecord) -> DividedCall | None:
-        """The equation of a call that makes devices run a program, the frame of that equation, and the mesh."""
+        """A call that runs a program on devices; None for other operations."""
         run = self.kept.runs.get(bind.at)
         number = next(filter(None, bind.results), 0)
         var, life = self.variable(number), self.lives.get(number)
@@ -532,7 +532,7 @@ class Ledger:
             frame = inner
 
     def _frame_of(self, var: Var, born: int) -> Any:
-        """The frame of ``var`` with the labels of the vmaps around it; an Unknown with the reason; or None."""
+        """``var``'s frame and the labels of the vmaps around it; an Unknown with the reason; None if it was not run."""
         run, path = self._home(var, born)
         if run is None:
             return self._unrun(var)
@@ -585,7 +585,7 @@ class Ledger:
         known = self._homes.get(var, ())
         later = [each for each in known if each[0] >= born] or list(known)
 
-        # The innermost run comes first. If its devices communicate, the run of an enclosing program comes before it:
+        # The innermost run comes first. If its devices communicate, runs of enclosing programs come before it, since
         # a frame of one device alone lacks the values of the others.
         def place(home: tuple[int, Any]) -> tuple[bool, int, int]:
             run = self.kept.runs[home[0]]
@@ -604,7 +604,7 @@ class Ledger:
         return found
 
     def equation(self, run: RunRecord) -> tuple[ClosedJaxpr, JaxprEqn]:
-        """A run as a program with one equation."""
+        """A run's operation as a program with one equation, and that equation."""
         found = self._single.get(run.at)
         if found is None:
             primitive = run.operation
@@ -636,7 +636,7 @@ class Ledger:
         return found
 
     def _weight(self, run: RunRecord) -> float:
-        """The cost of the program of a run, in NumPy calls."""
+        """The estimated cost of a run's program, in NumPy calls."""
         found = self._weights.get(run.at)
         if found is None:
             try:
@@ -648,7 +648,7 @@ class Ledger:
         return found
 
     def weight(self, number: int) -> float:
-        """The cost of finding the value of a staged variable, in NumPy calls; 0 for other values."""
+        """The cost of computing the value of a staged variable, in NumPy calls; 0 for other values."""
         var, life = self.kept.variables.get(number), self.lives.get(number)
         run = None if var is None or life is None else self._home(var, life.born)[0]
         return 0.0 if run is None else self._weight(run)
@@ -696,7 +696,7 @@ class Ledger:
         return readable(run.literals[index]) if what == "primal" and index in run.literals else None
 
     def _unrun(self, var: Var) -> Any:
-        """The frame of a program that never ran, on the arguments of the call; None if there is no such program."""
+        """The frame of a program that never ran, on the arguments of the call; None if no such program has ``var``."""
         for closed in self._own_programs():
             if var in set(_variables(closed.jaxpr)):
                 key = ("call", id(closed))
@@ -706,7 +706,7 @@ class Ledger:
         return None
 
     def _own_programs(self) -> Iterator[ClosedJaxpr]:
-        """The finished programs whose inputs have the types of the call's arguments."""
+        """The staged programs whose inputs have the types of the call's arguments."""
         if not self.arguments:
             return
         types = [as_array(x).aval for x in self.arguments]
@@ -722,14 +722,14 @@ class Ledger:
 
 
 def saved_mesh(record: DevicesRecord, index: int) -> LoopShown:
-    """The mesh from a file's record, with the chosen device."""
+    """The mesh in the record of a file, with device ``index`` chosen."""
     index = min(index, record.count - 1)
     where = place_in_mesh(record.axes, index)
     return LoopShown(record.key, record.kind, index, record.count, where, record.axes, record.checked)
 
 
 def _look_through(homes: _Homes, at: int, path: tuple[tuple[JaxprEqn, Jaxpr], ...], eqn: JaxprEqn) -> None:
-    """Collect the paths to the variables of the programs inside ``eqn``."""
+    """Add the paths to the variables of the programs inside ``eqn`` to ``homes``."""
     if len(path) > DEEPEST:
         return
     for jaxpr in (*subjaxprs(eqn.params), *_forward_rules(eqn)):
@@ -757,7 +757,7 @@ def _forward_rules(eqn: JaxprEqn) -> Iterator[Jaxpr]:
 
 
 def _same_variables(a: Jaxpr, b: Jaxpr) -> bool:
-    """Whether one program is the other without its effects."""
+    """Whether both programs have the same inputs and outputs, as a program and its copy without effects have."""
     return a.invars == b.invars and a.outvars == b.outvars
 
 
@@ -769,7 +769,7 @@ def _variables(jaxpr: Jaxpr) -> Iterator[Var]:
 
 
 def _spread(x: Found, labels: Sequence[str], flags: Sequence[bool], sizes: Mapping[str, int]) -> Any:
-    """The array of ``x`` with an axis for each flagged label; an Unknown is returned unchanged."""
+    """The array of ``x``, with an axis for each label that has a flag; an Unknown is returned unchanged."""
     if not isinstance(x, Worth):
         return x
     wanted = [label for label, flag in zip(labels, flags, strict=True) if flag]
@@ -784,7 +784,7 @@ def _spread(x: Found, labels: Sequence[str], flags: Sequence[bool], sizes: Mappi
 
 
 def worth(frame: Any, atom: Any) -> Found:
-    """The value of an atom of a frame."""
+    """The value of a variable or literal in a frame."""
     found = frame.value(atom)
     if found is None or isinstance(found, Unknown):
         return found  # type: ignore[no-any-return]
@@ -792,7 +792,7 @@ def worth(frame: Any, atom: Any) -> Found:
 
 
 def _depth(label: str) -> tuple[bool, tuple[int, ...]]:
-    """Sort key of the axes in front: vmaps first, outermost first, then meshes."""
+    """Sort key for labels of leading axes: vmaps first, outermost first, then meshes."""
     if label.startswith(MESH):
         return True, tuple(map(int, label.removeprefix(MESH).split(":")[:2]))
     return False, (int(label.rpartition(":")[2]),)
@@ -803,7 +803,7 @@ def _axis_name(label: str, name: Any) -> Any:
 
 
 def readable(x: Any) -> Found:
-    """A kept value, if it can still be read."""
+    """``x`` as a value, or an Unknown if it can no longer be read."""
     try:
         array = as_array(x)
         array._value()
@@ -813,12 +813,12 @@ def readable(x: Any) -> Found:
 
 
 def at_hand(recording: Recording) -> Ledger | None:
-    """The values of ``recording``; None if they are not in this process."""
+    """The ledger of ``recording``; None if its values are in another process."""
     return ledger(recording) if recording.has_values else None
 
 
 def ledger(recording: Recording) -> Ledger:
-    """The values of ``recording``: the same object on each call."""
+    """The ledger of ``recording``: the same object on each call."""
     found: Ledger | None = recording.__dict__.get("_ledger")
     if found is None:
         found = recording.__dict__["_ledger"] = Ledger(recording)

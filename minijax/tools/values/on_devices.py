@@ -30,7 +30,7 @@ MOST_LATEST = 3
 # Minimum and maximum width in characters of a value in a device table.
 NARROWEST = 12
 WIDEST = 44
-# A value on a device; for a recording from a file it is text.
+# A value on a device. A recording from a file has it as text.
 Had = Found | DeviceTextRecord
 
 
@@ -41,9 +41,9 @@ class DeviceColumn:
       name: its name.
       type: its type on one device.
       along: the mesh axes along which it may differ.
-      result: whether it is a result of the moment's operation.
-      note: how it is divided, if it is part of an array; '' otherwise.
-      numbers: its numbers in the recording.
+      result: whether it is a result of the current operation.
+      note: how the array that it is part of is divided; '' if there is none.
+      numbers: its numbers in the recording; () if it has none.
     """
 
     numbers: tuple[int, ...] = ()
@@ -60,7 +60,7 @@ class DeviceColumn:
         raise NotImplementedError
 
     def whole(self) -> Had:
-        """The value on all devices: the divided array, or a stack of the parts that differ."""
+        """The value on all devices: the undivided array, or a stack of the parts that differ."""
         raise NotImplementedError
 
 
@@ -91,7 +91,7 @@ class _OfVariable(DeviceColumn):
 
 
 class _OfCall(DeviceColumn):
-    """An operand or result of the call that makes devices run a program."""
+    """An operand or result of a call that runs a program on devices."""
 
     def __init__(self, frame: Any, eqn: JaxprEqn, place: int, name: str, result: bool) -> None:
         jaxpr = eqn.params["jaxpr"].jaxpr
@@ -113,22 +113,22 @@ class _OfCall(DeviceColumn):
 
 
 def _text_of_part(aval: Any) -> str:
-    """``f32[4]``: the type of one device's part. The axes along which it varies are left out: columns show them."""
+    """``f32[4]``: the type of one device's part, without the axes along which it varies; columns show those."""
     plain = aval.update(vma=()) if aval.vma else aval
     return plain.str_short()  # type: ignore[no-any-return]
 
 
 def _note(name: str, spec: PartitionSpec, whole: str, result: bool) -> str:
-    """How an array is divided or assembled."""
+    """How an array is divided among devices, or assembled from them."""
     if not any(map(axes_of_part, spec)):
         return f"{name}: {whole}, " + ("the same on all" if result else "all of it on each")
     return f"{name}: {whole} {'put together' if result else 'divided'} by {spec!r}"
 
 
 class DevicesShown(NamedTuple):
-    """A device table: the mesh with the chosen device; the values; the collective; further text about the operation;
-    and, for a recording from a file, the pieces ``given`` to each device.
-    """
+    """A device table: the mesh with the chosen device, the values, the collective, and more text on the operation.
+
+    ``given``: the pieces that each device gets, for a recording from a file."""
 
     mesh: LoopShown
     columns: tuple[DeviceColumn, ...]
@@ -158,7 +158,7 @@ def of_bind(known: Ledger, bind: BindRecord, done: bool) -> DevicesShown | None:
 
 
 def of_latest(known: Ledger, at: int, level: str) -> DevicesShown | None:
-    """The values named last in a program on devices, until event ``at``."""
+    """The latest named values of a program on devices at event ``at``."""
     found: list[Named] = []
     mesh: LoopShown | None = None
     for named in reversed(named_until(known, at)[-50:]):
@@ -187,7 +187,7 @@ def of_call(known: Ledger, bind: BindRecord, done: bool) -> DevicesShown | None:
 
 
 def _columns(known: Ledger, number: int, name: str, mesh: LoopShown, result: bool) -> Iterator[DeviceColumn]:
-    """The value, and its tangent if it has one."""
+    """The column of a value, and that of its tangent if it has one."""
     if known.variable(number) is None:
         return
     yield _OfVariable(known, number, name, mesh, result)
@@ -237,9 +237,9 @@ Summed = Callable[[Array], ValueSummary]
 
 
 def cell(found: Had, room: int, typed: bool = False, summed: Summed = summary) -> Line:
-    """A value in ``room`` characters: a small one in full, otherwise its range. There is no picture: readers would
-    compare pictures of different ranges. ``summed`` returns the summary of an array.
-    """
+    """A value in ``room`` characters: a small one in full, otherwise its range. ``summed`` summarizes an array.
+
+    There is no picture, since readers would compare pictures of different ranges."""
     if found is None:
         return ()
     if isinstance(found, DeviceTextRecord):

@@ -1,9 +1,8 @@
 """The operations that a value of a recording depends on, and those that use it.
 
-The operations of evaluation form a program of their own: operations on arrays, by number, in order, below all
-transformations. A call of a staged program is one of these operations; ``slices`` finds the dependencies of each of its
-results, for traces from a cache too. A tracer is followed to the array inside it, or to the variable that it stands for
-in a program that ran.
+The operations of evaluation, those on arrays below all transformations, form a program of their own. Calls of staged
+programs count among them; ``slices`` finds the dependencies of each of their results, for cached traces too. A tracer
+is followed to the array inside it; if there is none, to the variable of a program that ran which it stands for.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from minijax.tools.values.moment import ledger
 from minijax.tools.values.replay import Frame, replay
 from minijax.tools.values.slices import UNKNOWN, Focus, SlicedProgram, WhatRan
 
-# The most frames of one equation that are inspected for the branches that it took.
+# The most frames in which the branches taken by one equation are looked up.
 MOST_FRAMES = 200
 
 
@@ -30,10 +29,10 @@ class EvaluatedStep:
 
     Attributes:
       bind: its record.
-      owner: the user's operation that caused it; itself if there is none, as in a backward pass.
+      owner: the user's operation that caused it; ``bind`` itself if there is none, as in a backward pass.
       operands: the numbers of all its operands; 0 for an inline literal.
-      run: its program, if it runs one and that was kept.
-      chooses: whether its first operand only selected the operations to evaluate.
+      run: the run of its program; None if it has no program or the run was not kept.
+      chooses: whether it is a cond, whose first operand only selects the operations that are evaluated.
     """
 
     __slots__ = ("bind", "owner", "operands", "run", "chooses")
@@ -47,7 +46,7 @@ class EvaluatedStep:
 
 
 class StepUse(Frozen):
-    """An operation in a slice, the results needed of it, and the slices of its programs."""
+    """An operation in a slice, those of its results that are needed, and the slices of its programs."""
 
     step: EvaluatedStep
     outs: frozenset[int]
@@ -63,7 +62,7 @@ class StepUse(Frozen):
 
 
 class Ran(WhatRan):
-    """A program that ran: its frame."""
+    """What is known of a program that ran, from its frame."""
 
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
@@ -78,7 +77,7 @@ class Ran(WhatRan):
 
 
 class RanEquation(Ran):
-    """An equation of programs that ran, and the frames around it."""
+    """What is known of an equation in a program that ran. ``around``: the frames with the equation."""
 
     def __init__(self, eqn: JaxprEqn, around: Sequence[Frame]) -> None:
         self.eqn = eqn
@@ -109,12 +108,12 @@ class OriginSlice(Frozen):
     """The dependencies of some values.
 
     Attributes:
-      wanted: their numbers; 0 for a value without a number.
-      uses: the operations, in order.
+      wanted: the numbers of these values; 0 for a value without a number.
+      uses: the operations that the values depend on, in order.
       inputs: the numbers of the values at the start: arguments and constants of the program.
-      operations: the number of operations; operations of programs count once.
-      total: the number in the whole recording.
-      unknown: why something is missing, '' if nothing is missing.
+      operations: the number of operations; an operation in the body of a loop counts once.
+      total: the number of operations in the whole recording.
+      unknown: why something is missing; '' if nothing is.
     """
 
     wanted: tuple[int, ...]
@@ -149,15 +148,16 @@ class Origins:
 
     @property
     def total(self) -> int:
-        """The number of operations; operations of programs count once."""
+        """The number of operations; an operation in the body of a loop counts once."""
         return sum(_size(step) for step in self.steps)
 
     # --- dependencies of a value
     # -----------------------------------------------------------------------------------------------
 
     def array_of(self, number: int) -> int:
-        """The array inside a tracer: the primal of a dual number, the whole batch of a batch tracer. 0 if there is
-        none: the tracer stands for a variable of a program."""
+        """The array inside a tracer: the primal of a dual number, the whole batch of a batch tracer.
+
+        0 if there is none, since the tracer stands for a variable of a program."""
         while number:
             life = self.lives.get(number)
             if life is None or not life.tracer.level.partition(":")[1]:
@@ -238,7 +238,7 @@ class Origins:
         return StepUse(step, made, needed, parts)
 
     def known(self, run: RunRecord) -> WhatRan:
-        """The known facts about the run of an operation with a program."""
+        """What is known of the run of an operation with a program."""
         values = [self.recording.kept.array(n) if n else run.literals.get(i) for i, n in enumerate(run.operands)]
         if run.operation is None or any(each is None for each in values):
             return UNKNOWN
@@ -249,7 +249,7 @@ class Origins:
         return found
 
     def _constants(self) -> dict[int, int]:
-        """The memory of an array -> its number: programs hold the arrays that they close over."""
+        """id of an array's memory -> the array's number, to recognize the constants that programs hold."""
         out: dict[int, int] = {}
         for number, array in self.recording.kept.arrays.items():
             for memory in _memory(array):
@@ -257,7 +257,7 @@ class Origins:
         return out
 
     def _lacking(self, step: EvaluatedStep) -> str:
-        """What is unknown about an operation that a slice needs."""
+        """What a slice cannot follow in an operation; '' if nothing."""
         if any(each.startswith("Ref{") for each in step.bind.in_types):
             return f"{step.bind.primitive} uses a reference: what was written to it before is not followed"
         if step.run is None and len(step.bind.args) > len(step.bind.operands):
@@ -287,8 +287,8 @@ def _size(step: EvaluatedStep) -> int:
 def _evaluated(recording: Recording) -> Iterator[tuple[BindRecord, BindRecord, bool]]:
     """The evaluated operations in the order in which they ended, each with the user's operation around it.
 
-    An operation that only calls others, such as a custom_jvp function, is replaced by these; a cond is listed as well,
-    since it selected them.
+    An operation that only calls others, such as a custom_jvp function, is replaced by those. A cond is listed
+    too, after them, since its index selected them.
     """
     # (record, the user's operation around it, whether its children are done)
     todo: list[tuple[Node, BindRecord | None, bool]] = [(node, None, False) for node in reversed(recording.tree)]

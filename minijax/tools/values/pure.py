@@ -1,8 +1,8 @@
-"""Programs without effects: they can be evaluated again, and unknown results have a reason.
+"""Programs with the same results but without effects, so that they can be evaluated again.
 
-In: a jaxpr, and for each input the reason why it is unknown, '' if it is known. Out: a jaxpr with no ``jit`` and no
-callbacks, with zeros in place of values that depend on them; and the same reasons for the results. Custom derivative
-rules are kept if they are already staged: staging one runs its Python.
+In: a jaxpr, and for each input '' or the reason why it is unknown. Out: a jaxpr without ``jit`` and callbacks, which
+has zeros in place of values that depend on callbacks; and '' or a reason for each result. Custom derivative rules are
+kept if they are already staged: staging one runs its Python.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Purifier:
         self.made: dict[Any, Any] = {}
 
     def closed(self, closed: ClosedJaxpr, reasons: Sequence[str]) -> tuple[ClosedJaxpr, Reasons]:
-        """The pure form of ``closed``, and for each result the reason why it is unknown."""
+        """The pure form of ``closed``; for each result '' or the reason why it is unknown."""
         key = (id(closed), tuple(reasons))
         found = self.made.get(key)
         if found is None:
@@ -66,7 +66,7 @@ class Purifier:
         return self.closed(closed, [""] * len(closed.in_avals))
 
     def params(self, eqn: JaxprEqn, reasons: Sequence[str]) -> tuple[dict[str, Any] | None, Reasons]:
-        """The parameters of ``eqn`` in pure form, None if all results are unknown; and the reason for each result."""
+        """The pure parameters of ``eqn`` (None if all results are unknown); for each result '' or why it is unknown."""
         refusal = refused(eqn)
         if refusal:
             return None, [refusal] * len(eqn.outvars)
@@ -182,7 +182,7 @@ class _Rewriting:
         self.reasons.update((v, r) for v, r in zip(eqn.outvars, out, strict=True) if r)
 
     def stand_in(self, variables: Sequence[Var]) -> None:
-        """Zeros in place of unknown results, as operands for equations with inner programs."""
+        """Let zeros stand for the unknown results ``variables``: equations with inner programs need operands."""
         for v in variables:
             if not is_reference(v):
                 zero = Var(v.aval)
@@ -191,7 +191,7 @@ class _Rewriting:
 
 
 def written_rule(function: Any) -> Any:
-    """The innermost function of a rule: the one that the user wrote."""
+    """The innermost function of a rule: the user's own function."""
     while not isinstance(function, Written) and getattr(function, "inner", None) is not None:
         function = function.inner
     return function
@@ -256,7 +256,7 @@ class KnownRule(Function):
         return closed.evaluate(*closed.consts, *values), closed.side
 
     def closed_for(self, side: Any, avals: Sequence[Any]) -> Closed:
-        """The rule as a jaxpr for the side result ``side``."""
+        """The rule as a jaxpr for ``side``, the side result of the call before."""
         key = (side if self.staged is not None else self._hashable(side), state.axis_env)
         if key not in self.found:
             given = self.staged.avals_for(side) if self.staged is not None else avals
@@ -279,7 +279,7 @@ class KnownRule(Function):
 
 
 class _StagedOnDemand(Function):
-    """``inner``, which may be staged if ``allowed``."""
+    """``inner``, which is staged at its first call. RuleNeeded unless this is ``allowed``."""
 
     def __init__(self, inner: Function, purifier: Purifier, allowed: bool) -> None:
         self.inner = inner

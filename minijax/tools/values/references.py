@@ -1,6 +1,6 @@
 """Programs with refs, evaluated on copies: each equation passes the value of a ref on to the next one.
 
-In: a jaxpr. Out: equations without refs; variables that are arrays stay the same. An equation that uses a ref becomes a
+In: a jaxpr. Out: equations without refs; the variables of arrays are unchanged. An equation that uses a ref becomes a
 call of its discharged form (``ops.refs.discharge``), which also returns the new value of the ref.
 """
 
@@ -23,7 +23,7 @@ def is_reference(atom: Any) -> bool:
 
 
 def without_references(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """Discharge a program that only uses refs of its own; any other is returned unchanged."""
+    """Discharge a program that only uses refs that it creates; return other programs unchanged."""
     if not AbstractRef.made or any(map(is_reference, closed.jaxpr.invars)) or not _uses(closed.jaxpr):
         return closed
     copy = ClosedJaxpr(closed.jaxpr, closed.consts)
@@ -42,7 +42,7 @@ def equations(jaxpr: Jaxpr) -> Sequence[JaxprEqn]:
     """The equations of ``jaxpr``, with the values of refs in place of the refs."""
     if not AbstractRef.made or not any(any(map(is_reference, (*e.invars, *e.outvars))) for e in jaxpr.eqns):
         return jaxpr.eqns
-    # the current value of each ref: an atom
+    # ref -> the variable or literal with its current value
     holds: dict[Any, Any] = {v: v for v in (*jaxpr.invars, *jaxpr.constvars) if is_reference(v)}
     found: list[JaxprEqn] = []
     for eqn in jaxpr.eqns:
@@ -56,7 +56,7 @@ def equations(jaxpr: Jaxpr) -> Sequence[JaxprEqn]:
 
 
 def _on_copies(eqn: JaxprEqn, holds: dict[Any, Any]) -> JaxprEqn:
-    """A call that reads the values of refs from ``holds`` and stores their new values there."""
+    """A call that takes the values of the refs in ``eqn`` from ``holds``, and puts their new values there."""
     operands = list(dict.fromkeys(v for v in eqn.invars if type(v) is not Literal))
     own = {v: Var(v.aval) for v in operands}
     outs = [Var(v.aval) for v in eqn.outvars]

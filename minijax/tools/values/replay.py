@@ -50,7 +50,7 @@ class Replay:
         self.layouts: dict[Jaxpr, Any] = {}
 
     def layout(self, jaxpr: Jaxpr) -> tuple[Sequence[JaxprEqn], dict[Var, int], dict[Var, int]]:
-        """State shared by all frames of one jaxpr."""
+        """What frames of one jaxpr share: its equations, each input's index, the equation of each result."""
         found = self.layouts.get(jaxpr)
         if found is None:
             with self.at_work():
@@ -91,26 +91,26 @@ class Frame:
         self.path = path
         self.feed = feed
         self.consts = dict(zip(jaxpr.constvars, consts, strict=True))
-        # the equations to evaluate, without refs; the places of inputs and of results
+        # the equations to evaluate, without refs; input -> its index; result -> the index of its equation
         self.eqns, self.place_of, self.made_by = root.layout(jaxpr)
         self.steps = Steps(self)
-        # for the backward pass of a custom_vjp call: the inputs without a cotangent
+        # for the backward pass of a custom_vjp call: a flag for each input, set if it gets no cotangent
         self.zeros_out: Sequence[bool] = ()
-        # the variables that receive a cotangent, once known
+        # the variables with a cotangent, known after the backward pass
         self.reached: set[Var] | None = None
 
     # ------------------------------------------------------------------------------------------ public methods
 
     def value(self, var: Any) -> Value:
-        """The value of a variable or literal: an Array, with an axis in front for each vmap flagged in ``mapped``."""
+        """The value of a variable or literal: an Array, with a leading axis per vmap flagged in ``mapped``."""
         return self._shown("primal", self.primal_of, var)
 
     def tangent(self, var: Any) -> Value | None:
-        """Its tangent; None if it is zero, or if no tangents were given."""
+        """The tangent of a variable or literal; None if it is zero, or if no tangents were given."""
         return self._shown("tangent", self.tangent_of, var)
 
     def cotangent(self, var: Any) -> Value | None:
-        """Its cotangent, summed over its uses; None if none arrives, or if none were given."""
+        """The cotangent, summed over all uses of ``atom``; None if none arrives, or if none were given."""
         return self._shown("cotangent", self.cotangent_of, var)
 
     def mapped(self, var: Any, of: str = "value") -> tuple[bool, ...]:
@@ -125,29 +125,30 @@ class Frame:
     def count(self, eqn: JaxprEqn) -> Any:
         """The number of iterations of ``eqn``, 1 if it is no loop; an Unknown if the number is unknown.
 
-        For a batched ``while``, it is that of the example with the most iterations.
+        For a batched ``while`` this is the largest number of any example.
         """
         with self.root.at_work():
             found = self.steps.counts(eqn)
         return found if isinstance(found, (int, Unknown)) else int(np.max(np.asarray(found.array._value())))
 
     def counts(self, eqn: JaxprEqn) -> Any:
-        """``count`` for each example, and for each element of a loop that was batched before recording.
+        """The number of iterations of ``eqn``, or an Unknown. For a batched loop, an Array of the numbers for all
+        examples.
 
-        An integer if it is the same for all, otherwise an Array.
+        Examples of a vmap inside the recorded program count, too.
         """
         with self.root.at_work():
             found = self.steps.counts(eqn)
         return found.array if isinstance(found, Stacked) else found
 
     def branch(self, eqn: JaxprEqn) -> Any:
-        """The branch that a ``cond`` takes: a number; an Array if examples take different branches; or an Unknown."""
+        """The branch that a ``cond`` takes: a number, an Unknown, or an Array if examples take different branches."""
         with self.root.at_work():
             found = self.steps.branch(eqn)
         return found.array if isinstance(found, Stacked) else found
 
     def parts(self, eqn: JaxprEqn) -> tuple[str, ...]:
-        """The names of the programs inside ``eqn``, as ``inside`` takes them; the main one ('') is first."""
+        """The names of the programs inside ``eqn``, as the argument ``part`` of ``inside``; '' is first."""
         return self.steps.parts(eqn)
 
     def inside(self, eqn: JaxprEqn, index: int | None = 0, part: str = "") -> Any:
@@ -168,7 +169,7 @@ class Frame:
             return self.steps.inside(eqn, index, part)
 
     def example(self, *index: int | None) -> Example:
-        """The same evaluation for one example: ``index`` has its number in each vmap, None to keep all examples."""
+        """This evaluation for one example: ``index`` has its number in each vmap, or None to keep all examples."""
         return Example(self, index)
 
     def _shown(self, kind: str, find: Any, var: Any) -> Any:
@@ -216,7 +217,7 @@ class Frame:
             return why(error)
 
     def _demanded(self, kind: str, var: Var) -> Any:
-        """Compute ``var`` with the equations that it depends on; those with kept results do not run again."""
+        """Compute ``var`` with the equations that it depends on. Equations whose results are kept do not run again."""
         found = self._kept(kind, var)
         if found is not None:
             return found[0]
@@ -266,7 +267,7 @@ class Frame:
     # ------------------------------------------------------------------------------------------ cotangents
 
     def cotangent_of(self, atom: Any) -> Any:
-        """The cotangent as a ``Stacked`` or an ``Unknown``; None where none arrives."""
+        """The cotangent as a ``Stacked`` or an ``Unknown``; None if none arrives."""
         if type(atom) is Literal or not self.feed.has_cotangents:
             return None
         if self.feed.no_cotangents:
@@ -403,11 +404,12 @@ def replay(
       closed: a staged program.
       args: an array or number for each input. An argument is unknown if it is a tracer, an Unknown, no longer readable,
         or not of the input's type.
-      tangents: of the inputs; None stands for zero.
-      cotangents: of the outputs of each example, as in ``vmap(grad(f))``; None stands for zero.
+      tangents: those of the inputs; None stands for zero.
+      cotangents: those of the outputs of each example, as in ``vmap(grad(f))``; None stands for zero.
       axes: name (or None) and size of each vmap around the program, outermost first.
-      mapped: for each argument, whether each of these vmaps maps it: then it has an axis in front, in the order of the
-        vmaps; so has its tangent. Cotangents have an axis for each vmap or for none, as their ranks show.
+      mapped: for each argument a flag for each of these vmaps. The argument and its tangent have a leading axis for
+          each
+            flag that is set, in the order of the vmaps. Cotangents have an axis for each vmap or for none.
       rules: allow staging of derivative rules that are not staged yet; this runs their Python once each.
       most_bytes: memory bound for kept values.
       name: the start of ``path``, if given.

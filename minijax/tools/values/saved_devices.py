@@ -31,7 +31,7 @@ from minijax.tools.values.summary import ValueSummary, summary
 # File limits: the total characters of texts, and the number of changes.
 MOST_CHARACTERS = 2_000_000
 MOST_CHANGES = 5_000
-# Width in characters of a piece on a line of its own.
+# Width in characters of a piece that has its own line.
 WIDEST_PIECE = 120
 FIRST_TURNS = "a file has what devices have in the first iterations of loops, no others"
 NO_ROOM = "what devices have from here on had no room in the file: %step of the call itself shows it"
@@ -48,7 +48,7 @@ class SavedDevices:
         self.known = known
         self.moments: list[DeviceMomentRecord] = []
         self._room = MOST_CHARACTERS
-        # equal texts share one record; so do values that appear again
+        # equal texts share one record, and so do equal values
         self._texts: dict[DeviceTextRecord, DeviceTextRecord] = {}
         self._values: dict[Any, DeviceValueRecord] = {}
 
@@ -58,14 +58,14 @@ class SavedDevices:
         return self._room < 0 or len(self.moments) > MOST_CHANGES
 
     def note(self, position: int, shown: DevicesRecord | None) -> None:
-        """From the moment ``position`` on, this is the device table."""
+        """Note that ``shown`` is the device table from the moment ``position`` on."""
         if (self.moments[-1].shown if self.moments else None) is shown:
             return
         no_room = self.full
         self.moments.append(DeviceMomentRecord(position, None if no_room else shown, NO_ROOM if no_room else ""))
 
     def record_of(self, shown: DevicesShown) -> DevicesRecord:
-        """The record of a device table, for every choice of device."""
+        """The record of a device table; it has the values for every choice of device."""
         mesh = shown.mesh
         given = []
         for device in range(mesh.count):
@@ -112,7 +112,7 @@ class SavedDevices:
 
 
 def _once() -> Summed:
-    """``summary`` of one array, computed once."""
+    """A function that computes ``summary`` at its first call, and then always returns the result."""
     known: list[ValueSummary] = []
 
     def summed(array: Any) -> ValueSummary:
@@ -124,7 +124,7 @@ def _once() -> Summed:
 
 
 def _texts(draw: Callable[[int], Line], widest: int) -> list[tuple[int, Line]]:
-    """The drawing for each width up to the widest, each with the least width for which it is used."""
+    """The drawings of a value for all widths up to ``widest``, each with the smallest width that it is used for."""
     out = []
     room = widest
     while room >= NARROWEST:
@@ -142,7 +142,7 @@ def _texts(draw: Callable[[int], Line], widest: int) -> list[tuple[int, Line]]:
 
 
 class _Saved(DeviceColumn):
-    """A value of a loaded recording."""
+    """A value on devices in a loaded recording."""
 
     def __init__(self, record: DeviceValueRecord) -> None:
         super().__init__(record.name, record.type, record.along, record.result, record.note)
@@ -168,7 +168,7 @@ def devices_saved(recording: Recording, position: int) -> DeviceMomentRecord | N
 
 
 def shown_of(record: DevicesRecord, known: Ledger) -> DevicesShown:
-    """The device table, with the chosen device."""
+    """The device table in ``record``, with the device that is chosen in ``known``."""
     columns = tuple([_Saved(each) for each in record.columns])
     mesh = saved_mesh(record, known.iterations.get(record.key) or 0)
     return DevicesShown(mesh, columns, record.meeting, record.said, record.pieces)

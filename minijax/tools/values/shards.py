@@ -55,7 +55,7 @@ def blocks(name: str, value: Any) -> Iterator[Block]:
 
 
 def _sharding(name: str, value: Any) -> Sharding:
-    """The sharding of ``value`` as one of ours; it may be one of real JAX's."""
+    """The sharding of ``value`` as a class of minijax, converted if it is one of real JAX's."""
     sharding = value.sharding
     found = sharding if isinstance(sharding, Sharding) else sharding_of_jax(sharding)
     if found is None:

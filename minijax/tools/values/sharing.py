@@ -1,6 +1,6 @@
-"""Values with the same tangent: after ``err = y - 1.0``, the cotangents of ``err`` and ``y`` are one sum. Only the uses
-of the two values tell them apart.
-"""
+"""Values that share a tangent: after ``err = y - 1.0``, the cotangents of ``err`` and ``y`` are added up in one sum.
+
+Only the operations that use ``err`` or ``y`` show which of the two has a cotangent of its own."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from minijax.tools.recording.records import BindRecord
 from minijax.tools.recording.timeline import timeline
 from minijax.tools.values.moment import Ledger
 
-# number -> for each operation with this operand, the results
+# number of a value -> the results of each operation that has it as an operand
 Uses = Mapping[int, Sequence[tuple[int, ...]]]
 
 
 def shared_with(known: Ledger, number: int) -> str:
-    """The value that shares the cotangent sum of this one; '' if the sum belongs to this value alone."""
+    """The name of the value that shares the cotangent sum of value ``number``; '' if no other value does."""
     number = known.unbatched(number)
     # the answer never changes, and tables request it at every moment
     answers: dict[int, str] = known.__dict__.setdefault("_shared_with", {})
@@ -36,14 +36,14 @@ def _shared_with(known: Ledger, number: int) -> str:
     others = [each for each in group if each not in derived]
     if uses is not None:
         used = [each for each in others if _used_elsewhere(each, members, uses)]
-        # it is unknown which of them was the result
+        # if a backward pass started here, it is unknown which of them was the result
         others = used or ([each for each in others if naming.variable(each)] if var in _results(known) else [])
     names = (naming.variable(each) or naming.known(each) for each in others)
     return next(filter(None, names), "another value" if others else "")
 
 
 def _derived(group: Sequence[int], members: frozenset[int], number: int, uses: Uses | None) -> set[int]:
-    """The value, and values computed from it alone: they share its cotangent."""
+    """Value ``number`` and the values computed from it alone, which share its cotangent."""
     out = {number}
     for each in group:
         if uses is not None and each in out:
@@ -56,7 +56,7 @@ def _used_elsewhere(number: int, members: frozenset[int], uses: Uses) -> bool:
 
 
 def _uses(known: Ledger) -> Uses | None:
-    """The uses of values that share their tangents; None for a long recording."""
+    """The uses of values that share their tangents; None if the recording is too long to look for them."""
     if known.recording.events > MOST_PASSED:
         return None
     found: Uses | None = known.__dict__.get("_shared_uses")

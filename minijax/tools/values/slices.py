@@ -28,28 +28,28 @@ ELEMENTWISE = ("reduce", "reduce_window", "scatter", "sort")
 
 
 class WhatRan:
-    """Known facts about the run of an operation; this base class knows none."""
+    """What is known of the run of an operation: here nothing. Subclasses know more."""
 
     def branches(self) -> Sequence[int] | None:
         """The branches that a cond took; None if unknown."""
         return None
 
     def inside(self, jaxpr: Jaxpr, eqn: JaxprEqn) -> WhatRan:
-        """Known facts about an equation of one of its programs."""
+        """What is known of the equation ``eqn`` in the inner program ``jaxpr``."""
         return self
 
 
 class SlicedProgram(Frozen):
-    """A slice of one program.
+    """A slice of one program inside an operation.
 
     Attributes:
       title: the program's role in its operation: 'body', 'branch 1', or ''.
       jaxpr: the program.
-      uses: the equations needed, in order.
-      inputs: the indices of the inputs needed.
+      uses: the equations that are needed, in order.
+      inputs: the indices of the inputs that are needed.
       operands: for each input, the index of the operand that initializes it.
-      carries: input -> the output of the previous iteration that it receives.
-      held: the needed constants of the program.
+      carries: index of an input -> index of the output of the previous iteration, which it receives.
+      held: the values of the program's constants that are needed.
     """
 
     title: str
@@ -62,7 +62,7 @@ class SlicedProgram(Frozen):
 
 
 class EquationUse(Frozen):
-    """An equation in a slice: its index in its program, the outputs needed, and the slices of its programs."""
+    """An equation in a slice: its index in its program, the needed outputs, and the slices of its inner programs."""
 
     index: int
     eqn: JaxprEqn
@@ -71,7 +71,7 @@ class EquationUse(Frozen):
 
 
 class Focus(Frozen):
-    """A variable inside an operation: the enclosing equations, outermost first, and the program with the variable."""
+    """A variable inside an operation: its program, and the equations around this program, outermost first."""
 
     jaxpr: Jaxpr
     var: Var
@@ -79,7 +79,7 @@ class Focus(Frozen):
 
     @property
     def inner(self) -> Focus:
-        """The same variable as seen from the first of its equations."""
+        """The same variable, seen from inside the first of the equations."""
         return Focus(self.jaxpr, self.var, self.eqns[1:])
 
 
@@ -109,7 +109,7 @@ def look_into(
 def _of_program(
     primitive: str, params: Mapping[str, Any], operands: int, outs: frozenset[int], known: WhatRan, focus: Focus | None
 ) -> Needed | None:
-    """None for an unsupported operation, or one that writes to refs from outside."""
+    """As ``look_into``, but None if the operation is unsupported, or writes to refs from outside."""
     if any(isinstance(v.aval, AbstractRef) for jaxpr in subjaxprs(dict(params)) for v in jaxpr.invars):
         return None
     if primitive in CALLS:
@@ -237,7 +237,7 @@ def _cond(
 def _linear_solve(
     params: Mapping[str, Any], operands: int, outs: frozenset[int], known: WhatRan, focus: Focus | None
 ) -> Needed | None:
-    """Only the solver runs; the other functions are for derivatives."""
+    """As ``_of_program``. Only the solver runs; the other functions are for derivatives."""
     lengths = params["const_lengths"]
     first = lengths.matvec + lengths.vecmat
     own = range(first, first + lengths.solve)
@@ -257,7 +257,7 @@ def operand_of(primitive: str, params: Mapping[str, Any], operands: int, jaxpr: 
 
 
 def focuses(params: Mapping[str, Any], var: Var) -> Iterator[Focus]:
-    """Where ``var`` is in the programs of an operation."""
+    """The places of ``var`` in the programs of an operation."""
     todo: list[tuple[Jaxpr, tuple[JaxprEqn, ...]]] = [(each, ()) for each in subjaxprs(dict(params))]
     seen: set[int] = set()
     while todo:
@@ -271,7 +271,7 @@ def focuses(params: Mapping[str, Any], var: Var) -> Iterator[Focus]:
 
 
 def innermost(parts: Sequence[SlicedProgram]) -> Iterator[JaxprEqn]:
-    """The equations of slices without inner slices: the actual computations."""
+    """The equations without inner programs in these slices: they do the actual work."""
     for part in parts:
         for use in part.uses:
             if use.parts:
@@ -281,13 +281,13 @@ def innermost(parts: Sequence[SlicedProgram]) -> Iterator[JaxprEqn]:
 
 
 def size(primitive: str, params: Mapping[str, Any]) -> int:
-    """The number of operations in one operation: those of its inner programs instead of itself."""
+    """The number of operations in an operation: 1, or the number of those in its inner programs."""
     inner = [] if primitive.partition("-")[0] in ELEMENTWISE else list(subjaxprs(dict(params)))
     return sum(size(eqn.primitive.name, eqn.params) for jaxpr in inner for eqn in jaxpr.eqns) if inner else 1
 
 
 def held(parts: Sequence[SlicedProgram]) -> Iterator[Any]:
-    """The needed constants of programs, including inner ones."""
+    """The values of the needed constants, including those of inner programs."""
     for part in parts:
         yield from part.held
         for use in part.uses:

@@ -46,7 +46,7 @@ def first_unknown(values: Sequence[Any]) -> Unknown | None:
 
 
 class Steps:
-    """The equations of one frame."""
+    """Evaluates the equations of one frame."""
 
     def __init__(self, frame: Any) -> None:
         self.frame = frame
@@ -90,7 +90,7 @@ class Steps:
         return [o if isinstance(o, Unknown) else x for x, o in zip(outs, out, strict=True)]
 
     def _pure(self, eqn: JaxprEqn, ins: Sequence[Any]) -> tuple[Any, list[Any], list[Any]]:
-        """The parameters without effects, None if nothing is known; the operands; and the unknown results."""
+        """The parameters without effects (None if all results are unknown), the operands, and the unknown results."""
         reasons = [x.reason if isinstance(x, Unknown) else "" for x in ins]
         params, out = self.frame.root.purifier.params(eqn, reasons)
         known = [
@@ -100,7 +100,7 @@ class Steps:
         return params, known, [Unknown(r) if r else None for r in out]
 
     def _through(self, inner: Any, kind: str, now: Sequence[Any], find: Callable[[], list[Any]]) -> list[Any]:
-        """The result of ``find`` while ``inner`` takes its inputs from ``now`` instead of its outer frame."""
+        """The result of ``find()``, while ``inner`` takes its inputs from ``now`` instead of its outer frame."""
         inner.feed.now[kind] = now[len(now) - len(inner.feed.ins) :] if kind != "cotangent" else now
         try:
             return find()
@@ -108,7 +108,7 @@ class Steps:
             del inner.feed.now[kind]
 
     def _whole(self, eqn: JaxprEqn, ins: Sequence[Any]) -> Any:
-        """The frame of the single program that ``eqn`` runs once on its operands; None if there is none."""
+        """The frame of the program that ``eqn`` runs once on its operands; None if there is no such program."""
         if called(eqn)[0]:
             return self._call(eqn)
         if eqn.primitive.name == "cond":
@@ -162,7 +162,7 @@ class Steps:
     # ------------------------------------------------------------------------------------------ cotangents
 
     def pulled(self, eqn: JaxprEqn, cts: Sequence[Any]) -> list[Any]:
-        """The cotangents of the operands from those of the results; None where there is none."""
+        """The cotangents of the operands, given those of the results; None stands for zero."""
         try:
             found = self._pulled(eqn, cts)
         except Exception as error:
@@ -210,7 +210,7 @@ class Steps:
     # ------------------------------------------------------------------------------------------ frames inside
 
     def parts(self, eqn: JaxprEqn) -> tuple[str, ...]:
-        """The programs inside ``eqn``."""
+        """The names of the programs inside ``eqn``; '' is the main one."""
         name, feed = eqn.primitive.name, self.frame.feed
         if name == "while":
             return "", "condition"
@@ -319,7 +319,7 @@ class Steps:
     # ------------------------------------------------------------------------------------------ custom rules
 
     def _closed_rule(self, function: Any, side: Any, avals: Sequence[Any], ins: Sequence[Any]) -> tuple[Any, Any, Any]:
-        """A rule as a jaxpr, the values of its inputs from those of the equation, and its side result."""
+        """A rule as a jaxpr, the values of its inputs given those of the equation, and the rule's side result."""
         known = self.frame.root.purifier.rule(function)
         with bound_axes(self.levels.named):
             closed = known.closed_for(side, avals)
@@ -336,7 +336,7 @@ class Steps:
         return self.levels.same(const)
 
     def _rule_frame(self, eqn: JaxprEqn) -> tuple[Any, Any]:
-        """The frame of a custom_jvp rule, and flags for its zero tangents."""
+        """The frame of a custom_jvp rule; for each tangent that it returns, whether this is zero."""
         params, n = eqn.params, eqn.params["num_consts"]
         ins = self._values(eqn)
         tangents = [self.frame.tangent_of(v) for v in eqn.invars[n:]]
@@ -360,7 +360,7 @@ class Steps:
     def _passes(self, eqn: JaxprEqn, cts: Sequence[Any] | None = None) -> tuple[Any, Any]:
         """The frames of the forward and backward pass of a custom_vjp call.
 
-        In the backward frame, ``zeros_out`` flags the inputs without a cotangent.
+        In the backward frame, ``zeros_out`` flags the inputs of the call that get no cotangent.
         """
         fwd, side = self._forward_frame(eqn)
         if cts is None:
@@ -368,7 +368,7 @@ class Steps:
         return fwd, self._backward_frame(eqn, fwd, side, cts)
 
     def _forward_frame(self, eqn: JaxprEqn) -> tuple[Any, Any]:
-        """The frame of a custom_vjp call's forward pass, and its side result."""
+        """The frame of a custom_vjp call's forward pass, and the side result of its fwd rule."""
         params = eqn.params
         avals = [v.aval for v in eqn.invars]
         perturbed = None
@@ -401,7 +401,7 @@ class Steps:
     # ------------------------------------------------------------------------------------------ others
 
     def _solving(self, eqn: JaxprEqn, part: str) -> Any:
-        """The frame of a linear solve's solver, or of its linear function at the solution."""
+        """The frame of a linear solve's solver, or that of its linear function applied to the solution."""
         jaxprs, lengths = eqn.params["jaxprs"], eqn.params["const_lengths"]
         *consts, b = operands(eqn.invars, *lengths)
         own = consts[list(jaxprs._fields).index(part)]
@@ -411,7 +411,7 @@ class Steps:
         return self.child(closed.jaxpr, closed.consts, feed, f"linear solve, {part}")
 
     def _parts(self, eqn: JaxprEqn) -> Any:
-        """The frame of all devices of a shard_map."""
+        """The frame of a shard_map's program, in which all devices are examples."""
 
         def make() -> Any:
             closed, feed = eqn.params["jaxpr"], Devices(self.frame, eqn)

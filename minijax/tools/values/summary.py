@@ -23,14 +23,14 @@ class ValueSummary(Frozen):
 
     Attributes:
       type: ``f32[8,3]``.
-      shape, dtype: of the array.
-      numbers: ``seen`` of ``size`` elements, ``low``, ``high``, ``norm``, ``nans``, ``infs``; None without numbers.
-      mean: of the finite elements seen, or of absolute values of complex numbers; None if there are none.
+      shape, dtype: those of the array.
+      numbers: ``seen`` of ``size`` elements, ``low``, ``high``, ``norm``, ``nans``, ``infs``; None if unknown.
+      mean: that of the finite elements seen, as absolute values if complex; None if there are none.
       spark: a picture of up to eight characters; '' if there is none.
-      course: whether ``spark`` draws the values in order (means of the stretches of a vector); otherwise it is a
-        histogram of the range in eight parts.
-      value: the value as text for a small array; otherwise ''.
-      said: the reason if numbers are missing.
+      course: whether ``spark`` draws the values of a vector in order, as means of successive stretches. Otherwise it is
+              a histogram of the range in eight parts.
+      value: all elements as text, for a small array; otherwise ''.
+      said: the reason if ``numbers`` is None.
     """
 
     type: str
@@ -111,12 +111,12 @@ def _real(x: np.ndarray) -> np.ndarray:
 
 
 def _mean(finite: np.ndarray) -> float | None:
-    """The mean, even if the sum would overflow."""
+    """The mean. It is divided first, since the sum may overflow."""
     return float((finite / finite.size).sum()) if finite.size else None
 
 
 def _evenly(x: np.ndarray, count: int) -> np.ndarray:
-    """The sample behind ``numbers``."""
+    """``count`` elements at equal distances: the same sample that ``numbers`` uses."""
     places = np.linspace(0, x.size - 1, count).astype(np.int64)
     return x[np.unravel_index(places, x.shape)]
 

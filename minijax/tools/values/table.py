@@ -24,31 +24,31 @@ from minijax.tools.values.moment import Found, Ledger, LoopShown, Unknown, Worth
 from minijax.tools.values.sharing import shared_with
 from minijax.tools.values.summary import summary
 
-# The most rows of one table: the latest are shown, the others counted.
+# The most rows of one table. The latest are shown; of the others only their number.
 MOST_ROWS = 60
-# The same for a page with the table of every moment.
+# The most rows of a table on a page, which has the table of every moment.
 MOST_PAGE_ROWS = 30
-# A recording with up to this many values lists all named ones; a longer one lists the latest. For a recording from a
+# If a recording has more values than this, its table only considers the latest of them. For a recording from a
 # file the limit is lower.
 MOST_LIVES = 50_000
 MOST_LIVES_LOADED = 5_000
-# Time limit in seconds: further rows are computed when they are selected.
+# Time limit in seconds for one table. After it, a row is only computed when it is selected.
 MOST_SECONDS = 1.0
 NOT_NOW: dict[str, Found] = {"primal": Unknown("takes long: select it"), "tangent": None, "cotangent": None}
-# A longer recording from a file is not listed: it has no values except small ones as text.
+# The most events of a recording from a file for which a table is made. Files only have small values, as text.
 MOST_EVENTS_WITHOUT = 100_000
 NO_VALUES = line(("muted", "no variable has a value yet"))
 NO_ARRAYS = line(("warning", "opened from a file: values are in the process that recorded them"))
 # The columns of a table, and the least width of a column.
 COLUMNS = ("primal", "tangent", "cotangent")
 _NARROWEST = 8
-# Maximum characters of the name next to a cotangent.
+# The most characters of the name after a cotangent, which names another value with the same cotangent sum.
 MOST_SHARED = 8
 
 
 class Named(NamedTuple):
-    """A value with a name: its number, its name, whether that is a variable, the scope it was created in, and the
-    user's function if that is not the function of the scope.
+    """A value with a name. ``variable``: whether the name is a variable. ``scope``: where it was created. ``function``:
+    the user's function around that line, '' if it is the function of the scope.
     """
 
     number: int
@@ -60,8 +60,8 @@ class Named(NamedTuple):
 
 
 class ValueRow(NamedTuple):
-    """A row: ``known`` has the value for each column; ``new`` is set if the moment created or changed it; ``shared``
-    names the value whose cotangent is part of the same sum.
+    """A row: ``known`` has the value for each column. ``new``: the moment created or changed the value. ``shared``:
+    the name of another value whose cotangent is part of the same sum.
     """
 
     named: Named
@@ -71,8 +71,8 @@ class ValueRow(NamedTuple):
 
 
 class TableRows(NamedTuple):
-    """All values named until a moment; ``shown`` are the latest, or those around the ``selected`` one. ``more`` is set
-    if a very long recording has earlier ones.
+    """All values named until a moment. ``shown``: the latest rows, or those around row ``selected``; ``first``: the
+    index of the first shown one. ``more``: a very long recording has earlier values that are not in ``named``.
     """
 
     named: Sequence[Named]
@@ -95,17 +95,17 @@ def named_values(known: Ledger) -> Sequence[Named]:
 
 
 def _named(known: Ledger, some: Sequence[LifeRecord]) -> Iterator[Named]:
-    """The named ones among ``some`` lives."""
+    """Those of ``some`` values that have a name."""
     lives = sorted(some, key=lambda life: (life.born, life.tracer.id))
     moments = timeline(known.recording)
-    # an argument that a tracer wraps would be listed twice
+    # values inside a named tracer: as a named argument such a value would be listed twice
     held = {(number, life.born) for life in lives if life.name for number in life.tracer.holds}
     for life in lives:
         number = life.tracer.id
         name = life.name or known.naming.expressions.get(number, "")
         if not name or name == "_" or ((number, life.born) in held and _is_array(life)):
             continue
-        # an array belongs to the running function, a tracer to its own
+        # an array belongs to the scope that is running, a tracer to the scope of its transformation
         own = [node for node in moments.begun(life.scope) if node.at == life.scope] if life.scope > 0 else []
         around = [*moments.begun(life.born), *own]
         scopes = [node for node in around if isinstance(node, ScopeRecord) and (node.end >= life.born or node in own)]
@@ -116,7 +116,7 @@ def _named(known: Ledger, some: Sequence[LifeRecord]) -> Iterator[Named]:
 
 
 def _assigned_there(known: Ledger, life: LifeRecord) -> bool:
-    """Whether the line that created a value can have named it: a caller's variable cannot be its name."""
+    """Whether the line that created a value contains its name. If not, a caller gave it this name."""
     word = re.match(r"\w+", life.name)
     if word is None:
         return True
@@ -129,7 +129,7 @@ def _assigned_there(known: Ledger, life: LifeRecord) -> bool:
 
 
 def _function(place: str, scope: ScopeRecord | None) -> str:
-    """The user's function at ``place`` if it is not the function of ``scope``."""
+    """The user's function at ``place``; '' if it is the function of ``scope``."""
     function = place_parts(place)[2].rpartition(".")[2]
     subject = "<module>" if scope is None else scope.subject.partition(" at ")[0]
     return "" if function in (subject, "<module>") or not function.isidentifier() else function
@@ -140,7 +140,7 @@ def _most_lives(known: Ledger) -> int:
 
 
 class _Changes:
-    """The arrivals of cotangents at the rows of a table: in order of events, the rows that each one changes."""
+    """All events at which cotangents arrived, in order, each with the indices of the rows that it changed."""
 
     def __init__(self, known: Ledger, rows: Sequence[Named]) -> None:
         self.rows = rows
@@ -153,10 +153,10 @@ class _Changes:
         self.places = [each for _, each in found]
 
     def row(self, count: int, at: int) -> int:
-        """The latest of the first ``count`` rows: created last, or with a cotangent that changed since."""
+        """The index of the latest of the first ``count`` rows: created last, or with a cotangent that changed since."""
         last = bisect_right(self.events, at) - 1
         if last >= 0 and count and self.events[last] > self.rows[count - 1].life.born:
-            # of several rows with one tangent, such as ``y`` and ``y - 1.0``, the last
+            # if several rows share this cotangent, such as ``y`` and ``y - 1.0``, take the last of them
             return self.places[last][bisect_right(self.places[last], count - 1) - 1]
         return count - 1
 
@@ -169,16 +169,16 @@ def _changes(known: Ledger, rows: Sequence[Named]) -> _Changes:
 
 
 def row_until(known: Ledger, at: int) -> int:
-    """The latest row at event ``at``: created last, or with a cotangent that changed since; -1 if there is none."""
+    """The index of the latest row at event ``at``: created last, or with a cotangent that changed since. -1 if none."""
     return _changes(known, named_values(known)).row(len(named_until(known, at)), at)
 
 
 def _latest(known: Ledger, at: int) -> tuple[Sequence[Named], int, bool]:
-    """The named values among the latest of a very long recording; how many existed at event ``at``; whether there are
-    earlier ones.
+    """For a very long recording: the named ones among the values around event ``at``; how many of these exist by then;
+    whether earlier values were left out.
     """
     lives = known.recording.lives
-    # the current block of values and the one before, so that the next moments reuse them
+    # values are named in blocks; this block and the one before are kept for the next moments
     size = _most_lives(known) // 10
     block = bisect_right(lives, at, key=lambda life: life.born) // size
     blocks = known.__dict__.setdefault("_blocks", {})
@@ -200,8 +200,8 @@ def named_until(known: Ledger, at: int) -> Sequence[Named]:
 
 
 def rows_at(known: Ledger, at: int, before: int, selected: int = -1, most: int = MOST_ROWS) -> TableRows:
-    """The rows at event ``at``; changes after event ``before`` are new. Row ``selected`` is among those shown: by
-    default the latest, created last or with a cotangent that changed since.
+    """The rows at event ``at``. Rows that changed after event ``before`` are new. Row ``selected`` is always shown; if
+    negative, it is the latest row: created last, or with a cotangent that changed since.
     """
     if len(known.recording.lives) <= _most_lives(known):
         every, more = named_values(known), False
@@ -221,7 +221,7 @@ def rows_of(
     first = max(count - most, 0)
     if 0 <= selected < count:
         first = min(first, max(selected - most // 2, 0))
-    # the newest first: they are visible, and time is limited
+    # the newest rows come first, since time is limited and they are the ones in view
     end = time.monotonic() + MOST_SECONDS
     shown = []
     for place in range(min(first + most, count) - 1, first - 1, -1):
@@ -304,7 +304,7 @@ def picked(known: Ledger, found: Found) -> Found:
 
 
 def values_pane(cursor: Cursor, columns: int = 100, selected: int = -1) -> Document:
-    """The values known at the cursor's moment, the latest last; row ``selected`` of all is marked."""
+    """The values known at the cursor's moment, the latest last. The row with index ``selected`` is marked."""
     if not cursor.recording.has_values and cursor.recording.events > MOST_EVENTS_WITHOUT:
         return document(Text((NO_ARRAYS,)))
     known = ledger(cursor.recording)
@@ -317,10 +317,10 @@ def values_pane(cursor: Cursor, columns: int = 100, selected: int = -1) -> Docum
 
 
 def table_lines(known: Ledger, rows: TableRows, columns: int, selected: int = -1) -> Iterator[Line]:
-    """The rows under a heading, grouped by function."""
+    """The lines of a table: column names, then the rows, with a line above each group of rows from one function."""
     names = [row.named.name if row.named.variable else shortened(row.named.name, 40) for row in rows.shown]
     there = [c for c in COLUMNS if c == "primal" or any(row.known[c] is not None for row in rows.shown)]
-    # a single column leaves room to tell x @ w1 from x @ w1 + b1
+    # if there is only one column, long names get more room: x @ w1 and x @ w1 + b1 must look different
     most = columns // (3 if len(there) == 1 else 4)
     width = max(min(max(map(len, names)), max(most, 10)), 4)
     room = max((columns - width - 4 - 2 * (len(there) - 1)) // len(there), _NARROWEST)
@@ -401,7 +401,7 @@ def loop_text(loop: LoopShown) -> str:
 def _row_line(row: ValueRow, name: str, there: Sequence[str], width: int, room: int, selected: bool) -> Line:
     mark: Segment = ("current", MARK + " ") if selected else ("good", "+ ") if row.new else ("", "  ")
     role = "var" if row.named.variable else "muted"
-    # paths of leaves in one tree differ at the end
+    # cut the start: paths of leaves in one tree differ at the end
     cut = f"...{name[3 - width :]}" if row.named.variable and len(name) > width > 3 else shortened(name, width)
     out: list[Segment] = [mark, (role, cut.ljust(width))]
     for column in there:
@@ -414,8 +414,8 @@ def _row_line(row: ValueRow, name: str, there: Sequence[str], width: int, room: 
 
 
 class PageEntry(NamedTuple):
-    """A line of a page's table. If it shows the value ``number`` (0: none), ``draw`` redraws it for the chosen
-    iterations and examples; lines with equal text have equal ``key``; ``row`` is its index among all named values.
+    """A line of a page's table. ``draw`` draws the value ``number`` (0: none) again for the chosen iterations and
+    examples. Lines with equal text have equal ``key``. ``row``: the index of the value among all named ones.
     """
 
     line: Line
@@ -426,8 +426,8 @@ class PageEntry(NamedTuple):
 
 
 class PageTable:
-    """The tables of all moments, for one page: a row is drawn once, and again when a cotangent arrives. Values that
-    take long to compute are left out, and the row says so.
+    """The tables of all moments, for one page. A row is drawn once, and again when a cotangent arrives. Values that
+    take long to compute are left out, and their row says so.
     """
 
     def __init__(self, known: Ledger, columns: int) -> None:
@@ -445,29 +445,29 @@ class PageTable:
         self.room = (columns - self.width - 4 - 2 * (len(self.there) - 1)) // len(self.there)
         self.rows: dict[Any, Line] = {}
         self.groups: dict[Any, tuple[Any, Line]] = {}
-        # the times when a cotangent may have changed: only then does an existing row change
+        # the events at which cotangents may change: only then do existing rows change
         steps = [step.at for record in known.recording.backward for step in record.steps]
         self.changes = sorted({*steps, *(record.begun for record in known.recording.backward)})
 
     def named(self, at: int) -> tuple[Sequence[Named], int, bool]:
-        """The named values; how many exist at event ``at``, and whether there are earlier ones."""
+        """The named values, how many of them exist by event ``at``, and whether earlier ones are left out."""
         if self.long:
             return _latest(self.known, at)
         every = named_values(self.known)
         return every, bisect_right(every, at, key=_born), False
 
     def row(self, at: int) -> int:
-        """The latest row; -1 if there is none."""
+        """The index of the latest row; -1 if there is none."""
         every, count, _ = self.named(at)
         return _changes(self.known, every).row(count, at)
 
     def state(self, at: int) -> Any:
-        """A key that is equal for events with the same table."""
+        """A key for the table at event ``at``: equal keys mean equal tables."""
         every, count, _ = self.named(at)
         return count, every[count - 1].number if count else 0, bisect_right(self.changes, at)
 
     def entries(self, at: int) -> Iterator[PageEntry]:
-        """The table at event ``at``."""
+        """The lines of the table at event ``at``."""
         every, count, more = self.named(at)
         if not count:
             yield PageEntry(NO_VALUES)
