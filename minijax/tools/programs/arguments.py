@@ -14,9 +14,9 @@ _DEFINED = r"(?m)^\s+(?:ROOT )?%?([\w.-]+) = "
 
 
 def parameter_names(program: Any, names: Sequence[str]) -> tuple[str, ...]:
-    """The Python names of XLA's parameters of ``program`` (``ops.call.Compiled``), in order, '' for a constant.
+    """The Python name of each of XLA's parameters of ``program`` (``ops.call.Compiled``), in order; '' for a constant.
 
-    ``names`` are the names of the jaxpr's inputs; returns () if their numbers differ.
+    ``names`` are the names of the jaxpr's inputs. Return () if the program takes other inputs than these.
     """
     taken = program.kept if program.kept is not None else range(len(names))
     if len(program.in_avals) != len(taken) or any(i >= len(names) for i in taken):
@@ -32,7 +32,9 @@ def named(lines: Sequence[str], names: Sequence[str], optimized: bool) -> list[s
 
 
 def hlo_names(text: str, names: Sequence[str]) -> dict[str, str]:
-    """XLA's name -> Python name of the parameters of an HLO program, except names that another value already has."""
+    """{XLA's name: Python name} for the parameters of an HLO program. Names that another value already has are left
+    out.
+    """
     begin = text.find("\nENTRY ")
     if begin < 0 or not names:
         return {}
@@ -51,7 +53,7 @@ def named_hlo(lines: Sequence[str], known: Mapping[str, str]) -> list[str]:
 
 
 def stablehlo_names(names: Sequence[str]) -> dict[str, str]:
-    """``arg1`` -> Python name."""
+    """``arg1`` -> Python name, for each parameter that has one."""
     return {f"arg{i}": own for i, own in enumerate(names) if own}
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from minijax.core.records import Frozen
 from minijax.tools.documents.words import plural
 
-# Strings, compiled by ``re`` at their first use: this keeps the start of a session short.
+# These patterns are strings, which ``re`` compiles at their first use, so that a session starts quickly.
 # ``%3 = stablehlo.add ...``, ``%3:2 = "stablehlo.sort"(...``, ``%3 = call @f(...)``
 _STABLEHLO_OP = r'(?m)^\s*(?:%[\w#:, %]+ = )?"?((?:stablehlo|chlo|func|mhlo)\.[\w.]+|call)\b'
 _NOT_WORK = {"func.func", "func.return", "stablehlo.return"}
@@ -24,7 +24,7 @@ _LOCATION = r"(?m)^#loc.*\n?| loc\((?:[^()]|\([^()]*\))*\)"
 # XLA's tables of files, functions and stack frames after the program.
 _TABLE_NAMES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _TABLES = rf"(?m)^(?:{'|'.join(_TABLE_NAMES)})\n(?:.+\n)*\n?"
-# ``  ROOT %add.1 = f32[8]{0} add(%a, %b), ...``: the opcode is the first word before a bracket; types have none.
+# ``  ROOT %add.1 = f32[8]{0} add(%a, %b), ...``: the opcode is the first word directly before a ``(``.
 _INSTRUCTION = r"\s+(?:ROOT )?%?([\w.-]+) = .*?\s([a-z][\w-]*)\("
 _COMPUTATION = r"(?:ENTRY )?%?([\w.-]+) \(.*\{$"
 # Prefixes of the opcodes of collectives.
@@ -36,12 +36,12 @@ _CALLED = (
 
 
 def stablehlo_counts(text: str) -> Counter[str]:
-    """The count of each operation in a StableHLO module, with constants and calls, without returns."""
+    """Count the operations of a StableHLO module by name, including constants and calls but not returns."""
     return Counter(op for op in re.findall(_STABLEHLO_OP, text) if op not in _NOT_WORK)
 
 
 def hlo_counts(text: str) -> Counter[str]:
-    """The count of each kind of instruction in the entry computation, which XLA will launch."""
+    """Count the instructions of the entry computation by opcode, without those that do no work, such as parameters."""
     entry = re.search(_HLO_ENTRY, text)
     body = text if entry is None else entry[1]
     return Counter(op for op in re.findall(_HLO_INSTRUCTION, body) if op not in _NO_INSTRUCTION)

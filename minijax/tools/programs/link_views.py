@@ -1,5 +1,5 @@
-"""Linked programs as documents: a program whose lines name their equation and source line, and for a source line or an
-equation, its lines in each program.
+"""Linked programs as documents. ``annotated`` writes behind each line of a program its equation and source line;
+``became`` shows the lines of some equations in each program.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LEAST_COLUMN, _MOST_COLUMN = 36, 92
 _MOST_NAMES = 4
 # List at most this many fusions, each with its equations in this many characters.
 _MOST_FUSED, _HELD = 20, 40
-# Notes of lines that need no comment to explain why they have no equation.
+# A line with one of these notes gets no comment: its text shows why it has no equation.
 _OBVIOUS = ("", "parameter", "constant", "tuple", "element of a tuple", "view", "module", "function", "return")
 
 
@@ -93,7 +93,7 @@ def held_text(equations: Sequence[Equation]) -> str:
 
 
 def names_text(equations: Sequence[Equation], most: int) -> str:
-    """``tanh, mul``: equations by name, in ``most`` characters, and the number of further ones."""
+    """``tanh, mul +2``: the names of equations in at most ``most`` characters, and how many names are left out."""
     found = list(dict.fromkeys(each.primitive for each in equations))
     for count in range(len(found), 0, -1):
         said = ", ".join(found[:count]) + (f" +{len(found) - count}" if count < len(found) else "")
@@ -118,7 +118,7 @@ def comment(programs: LinkedPrograms, numbers: Numbers, room: int) -> str:
 def annotated(programs: LinkedPrograms, pane: Pane, lines: Sequence[str] | None = None) -> Block:
     """A pane's program with comments that name each line's source: to the right if there is room, else above.
 
-    ``lines`` replace the pane's own lines, one for one.
+    If ``lines`` are given, they replace the lines of ``pane``, one for one.
     """
     shown = pane.lines if lines is None else tuple(lines)
 
@@ -131,7 +131,7 @@ def annotated(programs: LinkedPrograms, pane: Pane, lines: Sequence[str] | None 
 
 
 def _coloured(programs: LinkedPrograms, numbers: Numbers, words: str) -> Line:
-    """A comment; its place has the colour of the source line, if it names only one."""
+    """The comment ``words``. If all equations come from one source line, its place has the colour of that line."""
     known = user_lines(programs)
     spots = known.places(numbers)
     place = places_text([programs.equation(number) for number in numbers])

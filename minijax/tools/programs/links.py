@@ -23,7 +23,7 @@ from minijax.lowering.places import ModulePlaces, Place, extent, text_lines
 from minijax.ops.call import compiled, lowered_places
 from minijax.tools.programs import hlo
 
-# Longer programs are cut after this many lines: a recording holds a copy of every pane.
+# Longer programs are cut after this many lines, because a recording holds a copy of every pane.
 MOST_LINES = 4000
 
 NO_OPERATION = "no operation needed: the operand serves as it is"
@@ -40,9 +40,10 @@ Numbers = tuple[int, ...]
 class Equation(Frozen):
     """An equation of the jaxpr.
 
-    ``number`` counts from 1. ``inside`` are the equations whose inner jaxprs directly contain it (two, if two call the
-    same one). The place is a file, lines from 1 and columns from 0 (-1 if unknown). ``name`` is its name in XLA's
-    metadata. ``stablehlo_note`` and ``hlo_note`` say why it has no line in that program; '' if it has one.
+    ``number`` counts from 1. ``inside``: the numbers of the equations whose inner jaxpr directly contains this one
+    (two, if two equations call the same jaxpr). The place is a file, lines from 1 and columns from 0 (-1 if unknown).
+    ``name`` is its name in XLA's metadata. ``stablehlo_note`` and ``hlo_note`` say why the equation has no line there;
+    '' if it has.
     """
 
     number: int
@@ -65,10 +66,10 @@ class Equation(Frozen):
 
 
 class Pane(Frozen):
-    """A program line by line: the number of each line in its file, and its equations.
+    """A program line by line. Of each line, ``numbers`` has the line number and ``links`` the numbers of its equations.
 
-    ``notes`` describes lines without an equation: 'parameter', 'constant', 'copy', ...; and marks lines that XLA added
-    for an equation (``ADDED``).
+    ``notes`` describes lines without an equation ('parameter', 'constant', 'copy', ...), and marks lines that XLA added
+    for an equation (``ADDED``). ``left_out`` is the number of lines that were cut.
     """
 
     title: str
@@ -80,7 +81,7 @@ class Pane(Frozen):
     left_out: int = 0
 
     def with_equations(self, wanted: Iterable[int]) -> Numbers:
-        """The indices of the lines of any of these equations."""
+        """The indices of the lines that come from any of the equations ``wanted``."""
         among = frozenset(wanted)
         return tuple(i for i, numbers in enumerate(self.links) if not among.isdisjoint(numbers))
 
@@ -126,7 +127,7 @@ class LinkedPrograms(Frozen):
         return found
 
     def with_inner(self, numbers: Iterable[int]) -> frozenset[int]:
-        """The equations and all equations inside them."""
+        """The equations ``numbers``, and all equations inside them."""
         found = set(numbers)
         todo = list(found)
         while todo:
@@ -136,16 +137,16 @@ class LinkedPrograms(Frozen):
         return frozenset(found)
 
     def linked(self, pane: Pane, index: int) -> tuple[Numbers, ...]:
-        """For each of ``panes``, the indices of the lines linked to a line of one of these equations.
+        """For each of ``panes``, the indices of the lines linked to line ``index`` of ``pane``.
 
-        A line of an equation with inner jaxprs is linked to every line inside; a line inside only to lines of its own
-        equation.
+        If the line belongs to an equation with inner jaxprs, every line of the inner equations is linked to it. The
+        line of an inner equation is linked only to the lines of that equation.
         """
         wanted = self.with_inner(pane.links[index]) if 0 <= index < len(pane.links) else frozenset()
         return tuple(each.with_equations(wanted) for each in self.panes)
 
     def at_line(self, number: int, file: str | None = None) -> Numbers:
-        """The equations from a source line, in ``file`` or in all files."""
+        """The numbers of the equations from source line ``number`` of ``file``, or of any file if ``file`` is None."""
         found = [
             e.number
             for e in self.equations
@@ -174,7 +175,7 @@ def of_lowered(lowered: Any, optimized: bool = True, width: int = 100, most: int
 
 
 def of_executable(executable: Any, width: int = 100) -> LinkedPrograms | None:
-    """The linked programs of a compiled program, as observers receive it; None if its jaxpr is gone."""
+    """The linked programs of ``executable``, which observers receive. None if its jaxpr no longer exists."""
     origin = executable.origin() if executable.origin is not None else None
     if origin is None:
         return None
@@ -187,7 +188,7 @@ def link(
 ) -> LinkedPrograms:
     """The linked programs of a jaxpr, its StableHLO module, and its optimised HLO ('' if it was not compiled).
 
-    Each is cut after ``most`` lines (default ``MOST_LINES``).
+    Each program is cut after ``most`` lines (default ``MOST_LINES``).
     """
     most = MOST_LINES if most is None else most
     printer = _NumberingPrinter(closed.jaxpr)
@@ -206,7 +207,7 @@ def link(
 
 
 def numbered(closed: ClosedJaxpr) -> list[JaxprEqn]:
-    """The equations by number, from 1."""
+    """The equations in the order of their numbers, so equation 1 comes first."""
     printer = _NumberingPrinter(closed.jaxpr)
     printer.document()
     return printer.eqns
@@ -224,7 +225,7 @@ def hlo_panes(closed: ClosedJaxpr, places: ModulePlaces, texts: Iterable[str]) -
 
 
 def _mark(role: str) -> pp.Doc:
-    """An empty segment. It counts as a comment, which forces line breaks: each equation starts a line of its own."""
+    """An empty segment that counts as a comment. It forces line breaks, so each equation starts a new line."""
     mark = pp.text("", role)
     mark.noted = True
     return mark
@@ -236,7 +237,8 @@ class _NumberingPrinter(Printer):
     def __init__(self, root: Jaxpr) -> None:
         super().__init__(root)
         self.eqns: list[JaxprEqn] = []
-        # the equations around each equation; for a shared jaxpr, which is printed once at the top, all its callers
+        # for each equation the numbers of the equations around it; in a shared jaxpr (printed once, on top) all its
+        # callers
         self.inside: list[list[int]] = []
         self.of_shared: dict[Jaxpr, list[int]] = {}
         self._open: list[list[int]] = []
@@ -268,7 +270,7 @@ class _NumberingPrinter(Printer):
 def _jaxpr_pane(printer: _NumberingPrinter, width: int) -> Pane:
     lines: list[str] = [""]
     links: list[list[int]] = [[]]
-    begun = False  # an equation begins on this line; if none does, the line continues the equation of the line before
+    begun = False  # whether an equation begins on this line; if not, the line continues the equation before
     open_: list[int] = []
     for role, piece in pp.segments(printer.document(), width):
         if role.startswith("begin "):
@@ -295,11 +297,11 @@ def _jaxpr_pane(printer: _NumberingPrinter, width: int) -> Pane:
 
 
 class _Numbers:
-    """The numbers of equations, by place: those of the innermost printed equation."""
+    """Finds the numbers of the innermost printed equation for a place in the lowered module."""
 
     def __init__(self, printer: _NumberingPrinter, places: ModulePlaces) -> None:
         self.of_eqn: dict[int, list[int]] = {}
-        # lowering may drop unused results of an equation: match the new equation by a result, else by its source
+        # lowering may replace an equation by one with fewer results, which is found by a result or by its source
         self.of_part: dict[Any, list[int]] = {}
         for number, eqn in enumerate(printer.eqns, 1):
             own = self.of_eqn.setdefault(id(eqn), [])
@@ -319,7 +321,7 @@ class _Numbers:
         return ()
 
     def printed(self, eqn: JaxprEqn) -> Sequence[int]:
-        """The numbers of ``eqn``, or of the printed equation that it was cut down from; () if there is none."""
+        """The numbers of ``eqn``, or of the printed equation that lowering cut down to ``eqn``; () if there is none."""
         found = self.of_eqn.get(id(eqn))
         if found is not None:
             return found
@@ -360,7 +362,7 @@ def _stablehlo_note(line: str) -> str:
     return {"module": "module", "func.func": "function", "return": "return"}.get(words[0] if words else "", "")
 
 
-# Instructions without work: XLA needs them, no equation asked for them.
+# opcode -> note, for instructions that do no work and belong to no equation.
 _NO_WORK = {
     "parameter": "parameter",
     "constant": "constant",
@@ -485,7 +487,7 @@ def _equations(
         at = lowered.get(number)
         source = eqn.source if at is None else at.source
         if source is not None and source[0].co_filename not in files:
-            source = eqn.source  # a cached lowering: its place is in the function that caused it first
+            source = eqn.source  # a lowering from a cache, whose place is in the function that first needed it
         place: dict[str, Any] = {}
         if source is not None:
             line, column, end_line, end_column = extent(source)

@@ -16,8 +16,8 @@ class UserLines:
 
     Attributes:
       spots: the lines with equations, file by file, in order.
-      colours: the index of each line among them; it selects the line's colour.
-      of_equation: the line of each equation; equations without a line are missing.
+      colours: source line -> its index in ``spots``, which selects the line's colour.
+      of_equation: number of an equation -> its source line. Equations without a source line are missing.
       main_file: the file with the most equations.
     """
 
@@ -47,7 +47,7 @@ def user_lines(linked: LinkedPrograms) -> UserLines:
 
 
 def spot_of(linked: LinkedPrograms, number: int) -> Spot | None:
-    """The source line of an equation or of its innermost enclosing equation with one; None if there is none."""
+    """The source line of an equation, or else of the innermost equation around it that has one; None if none has."""
     todo, seen = [number], {number}
     while todo:
         each = linked.equation(todo.pop(0))

@@ -1,8 +1,9 @@
 """The backward pass of a linear program, as a full recorder records it.
-For each equation: the cotangents of its results, what its transpose rule gave each operand, and the operand's sum.
+A record of an equation has the cotangents of its results, and for each operand the cotangent that the transpose rule
+returned and the sum of all cotangents so far.
 
-Variables are recorded as indices into the program (see ``BackwardRecord``). ``listed`` makes letters and the texts of
-equations from the kept copy when they are shown.
+Variables are recorded as indices into the program (see ``BackwardRecord``). When they are shown, ``listed`` writes
+their names and the equations from a copy of the program.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ from minijax.tools.recording.records import (
 from minijax.tools.recording.sources import Sources
 from minijax.tools.recording.summary import Scope
 
-# The cost of one transposed equation against a recording's limit.
+# The number of characters that one transposed equation adds to a recording's total, which has a limit.
 PASS_CHARACTERS = 200
 # The deepest nesting of tracers that is followed.
 MOST_LEVELS = 8
-# The digits of a number, and the most characters that the elements of an array may take.
+# The digits of a number, and the most characters of an array that is shown element by element.
 DIGITS = 5
 MOST_ELEMENTS = 30
 
 
-# A cotangent: the index of its variable and its number, or its text if it has no number.
+# A cotangent: the index of its variable, its number (0 if it has none), and its text if it has no number.
 _Noted = tuple[int, int, str]
 _WIDTH = 3
 
@@ -50,8 +51,8 @@ _WIDTH = 3
 class _Steps(Lazy):
     """The equations that were transposed.
 
-    Each has: the events before and after it, its index, the numbers of cotangents received and found, then those
-    received, those found, and their sums.
+    Each takes: the event before it, the event after it, the index of the equation, the number of cotangents received,
+    the number returned by the rule; then the cotangents received, those returned, and the sums of the operands.
     """
 
     def __init__(self, steps: Sequence[Any], lives: LifeTable) -> None:
@@ -90,7 +91,7 @@ class _OpenTransposition:
         # variable -> its index; first result of an equation -> the index of the equation
         self.index: dict[Any, int] = {}
         self.equations: dict[Any, int] = {}
-        # the fields of its record except the steps; cotangents as they are recorded
+        # the fields of the ``BackwardRecord`` without the steps; cotangents are flat sequences of ``_Noted``
         self.noted: Any = ()
         # the fields of each step, one after the other (``_Steps``)
         self.steps: list[Any] = []
@@ -119,7 +120,7 @@ class Transpositions:
         cts: Sequence[Any],
         sums: Sequence[tuple[Any, Any]],
     ) -> None:
-        """The backward pass of ``jaxpr`` begins; None if it is not to be recorded."""
+        """The backward pass of ``jaxpr`` begins. ``jaxpr`` is None if the pass is not recorded."""
         if jaxpr is None:
             self.open.append(None)
             return
@@ -130,7 +131,7 @@ class Transpositions:
         new.equations = {eqn.outvars[0]: i for i, eqn in enumerate(jaxpr.eqns) if eqn.outvars}
         primals = self.lives.primals
         numbers = [primals.get(v, 0) for v in variables]
-        if not any(numbers):  # the user's program, which is linear itself
+        if not any(numbers):  # no linearization made this program: the user transposes a linear function
             staged = self.lives.staged()
             numbers = [staged.get(v, 0) for v in variables]
         for i, v in enumerate(jaxpr.constvars):
@@ -175,7 +176,9 @@ class Transpositions:
         now.pending = at, number, len(cts), given
 
     def after(self, at: int, eqn: JaxprEqn, found: Sequence[tuple[Any, Any, Any]]) -> None:
-        """The rule has returned. ``found`` has variables, what each received, and its sum."""
+        """The rule has returned. ``found``: for each operand its variable, the cotangent from the rule, and the sum so
+        far.
+        """
         now = self.open[-1] if self.open else None
         if now is None or now.pending is None:
             return

@@ -1,4 +1,4 @@
-"""Recordings in files of chunks. Only the chunks that are shown are read, so a million events open at once.
+"""Recordings in files of chunks. Only the chunks that are shown are read, so even a million events open quickly.
 
 the line "minijax recording 2"
 chunks: rows of records (``storage_rows``), as compressed JSON, about two thousand each
@@ -6,12 +6,12 @@ documents; the signs of the moments (``timeline``); the columns of all records t
 the directory: compressed JSON, with the address of each part
 the address of the directory, and a checksum of everything before it
 
-Records have numbers: first those of the tree, in the order in which they begin, then the records inside other records,
-and last the recording itself. A row has neither the children of its record nor the recording's tree; the signs encode
-them. Long lists of records are loaded item by item.
+Records are numbered: first the records of the tree, in the order in which they begin, then the records inside others,
+and last the recording itself. The signs encode the children of a record and the recording's tree, so the rows omit
+both. Long lists of records are loaded item by item.
 
-The checksum is compared when a file is opened, so a truncated or damaged file is refused at once. The contents are
-checked when they are unpacked and when records are made. They raise ValueError. Nothing in a file is executed.
+The checksum is compared when a file is opened, so a truncated or damaged file is refused immediately. The contents are
+checked when they are unpacked and when records are made; invalid ones raise ValueError. Nothing in a file is executed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from minijax.tools.recording.timeline import (
 
 MAGIC = b"minijax recording 2\n"
 VERSION = 2
-# The address of the directory, its length packed and unpacked, and the checksum of all bytes before it.
+# _END has the start of the directory, its packed and its unpacked length. _SUM is the checksum of all bytes before it.
 _END = struct.Struct("<QQQ")
 _SUM = struct.Struct("<I")
 # A chunk ends after this many rows, or this many characters.
@@ -64,19 +64,19 @@ MOST_CHUNKS = 24
 MOST_BYTES = 1_000_000_000
 # No file has more moments than this: a recorder stops at a million events.
 MOST_MOMENTS = 20_000_000
-# JSON becomes objects of many times its size. Above the first number of bytes, a file may unpack to this many bytes per
-# packed byte. Recordings of only equal steps have 35; those in .xz files have 41.
+# Limits on the JSON of one part, since its Python objects take many times its size: it has at most MOST_JSON bytes plus
+# this many for each packed byte. A recording of only equal steps needs 35 per packed byte, one in an .xz file 41.
 MOST_JSON = 16_000_000
 MOST_JSON_TO_PACKED = 100
 # Longer lists of records, and all lists of the recording itself, are loaded item by item.
 FEW = 16
-# The fields that the signs encode.
+# For each type, the field that is not written because the signs encode it.
 _TOLD = {BindRecord: "children", ScopeRecord: "children", Recording: "tree"}
 _COLUMNS = ("ats", "equations", "lives", "births", "deaths")
 
 
 def most_json(packed: int) -> int:
-    """The most bytes of JSON that this number of packed bytes may give."""
+    """The most bytes of JSON that ``packed`` bytes may unpack to."""
     return min(MOST_JSON + MOST_JSON_TO_PACKED * packed, MOST_BYTES)
 
 
@@ -222,7 +222,7 @@ def _number_held(record: Frozen, rest: list[Frozen], numbers: dict[int, int], no
 
 
 class Listed(LikeTuple):
-    """The records in a field, by number; ``one`` reads each when it is used."""
+    """The records of one field. ``numbers`` has their record numbers; ``one`` reads a record when it is used."""
 
     __slots__ = ("store", "numbers", "one")
 
@@ -252,7 +252,7 @@ class _Chunk:
 
 
 class _Store(Reader, Sequence[Any]):
-    """The records of a file by number. As a sequence, it has the records of the tree.
+    """All records of a file, by number. As a sequence, the store has only the records of the tree.
 
     Attributes:
     data: the file.
@@ -278,7 +278,7 @@ class _Store(Reader, Sequence[Any]):
         if any(chunk[3] < 1 for chunk in self._chunks) or not 0 <= self._nodes < (self._ends or [0])[-1]:
             raise ValueError("its records are not counted as they are")
         self._open: OrderedDict[int, _Chunk] = OrderedDict()
-        # a record is one object while anything refers to it
+        # a record that something still refers to is not made again
         self._alive: WeakValueDictionary[int, Frozen] = WeakValueDictionary()
         self._documents: Sequence[Any] | None = None
         self._names_read: SavedNames | None = None
@@ -311,7 +311,7 @@ class _Store(Reader, Sequence[Any]):
         return directory  # type: ignore[no-any-return]
 
     def _part(self, address: Any, most: int = MOST_BYTES) -> bytes:
-        """A part of the file, unpacked. ValueError if it has more bytes than that."""
+        """A part of the file, unpacked. ValueError if it has more than ``most`` bytes."""
         begin, length, size = address[:3] if type(address) is list and len(address) > 2 else (-1, -1, -1)
         if any(type(each) is not int or each < 0 for each in (begin, length, size)):
             raise ValueError("it does not say where a part of it is")
@@ -319,7 +319,7 @@ class _Store(Reader, Sequence[Any]):
             raise ValueError("a part of it is larger than any recording's")
         unpacking = zlib.decompressobj()
         try:
-            # one more than allowed: zlib takes 0 as no limit
+            # one byte more than expected, because zlib takes 0 as no limit
             found = unpacking.decompress(memoryview(self.data)[begin : begin + length], size + 1)
         except zlib.error as error:
             raise ValueError(f"it is damaged: {error}") from None
@@ -347,7 +347,7 @@ class _Store(Reader, Sequence[Any]):
 
     @property
     def docs(self) -> Sequence[Any]:  # type: ignore[override]
-        """The documents. Few moments show one."""
+        """The documents, unpacked at first use because few moments show one."""
         if self._documents is None:
             self._documents = read_table(self._json(self._addresses["documents"]))
         return self._documents
@@ -445,7 +445,7 @@ class _Store(Reader, Sequence[Any]):
         return self.record(number % self._nodes)
 
     def mentions(self, number: int, words: str) -> bool:
-        """False if the chunk of a tree's record lacks one of the words, since then the record lacks it too."""
+        """Whether the chunk of record ``number`` of the tree has all ``words``. If not, the record lacks a word too."""
         pieces = tuple(re.findall(r"\w+", words.lower()))
         if pieces != self._said[0]:
             self._said = pieces, {}
@@ -453,7 +453,7 @@ class _Store(Reader, Sequence[Any]):
         found = self._said[1].get(index)
         if found is None:
             text = self._part(self._chunks[index]).decode("utf-8", "surrogatepass").lower()
-            # the kind of a jaxpr is its title too, which is not a text of its record
+            # a search reads a jaxpr's title too, which is not a text of its record
             found = '["jaxprrecord"' in text or all(piece in text for piece in pieces)
             self._said[1][index] = found
         return found

@@ -21,7 +21,7 @@ _PLAIN = {int, str, bool, float, complex, type(None), np.dtype, frozenset}
 
 
 class Copier:
-    """Copies jaxprs without constants of inner jaxprs, functions and objects, which would stay alive.
+    """Copies jaxprs without the functions, objects and constants of inner jaxprs, which a copy would keep alive.
 
     ``equations`` is the number of copied equations, inner jaxprs included.
     """
@@ -49,7 +49,9 @@ class Copier:
         return copy
 
     def value(self, value: Any, inside: bool = False) -> Any:
-        """A parameter; if it is not plain, a text that prints the same, ``inside`` a tuple or alone."""
+        """A copy of a parameter that prints like the original. ``inside``: it is an item of a tuple, printed by
+        ``repr``.
+        """
         kind = type(value)
         if kind in _PLAIN or isinstance(value, (np.dtype, enum.Enum)):
             return value
@@ -68,7 +70,7 @@ class Copier:
 
 
 class _Printed:
-    """Stands for a parameter by its text."""
+    """An object that prints as the text of a parameter."""
 
     __slots__ = ("text",)
 

@@ -1,4 +1,4 @@
-"""A position in a full recording, and the moves of a stepper. Moving back costs the same, since nothing runs again.
+"""A position in a full recording, and the moves of a stepper. Nothing runs again, so moving back costs no more than on.
 
 A recording is a sequence of *moments*: the beginning, the entry and exit of each bind and scope, every other record
 once, and the end. A cursor stands at one moment. ``state`` describes that moment.
@@ -51,7 +51,7 @@ __all__ = ["BEGIN", "END", "ENTER", "EVENT", "LEAVE", "Cursor", "Moment", "State
 
 
 class Prefix(Sequence[EquationRecord]):
-    """The first ``length`` items of ``known``, without a copy, since each moment of a long jaxpr has one."""
+    """The first ``length`` items of ``known``, not copied: every moment of a long jaxpr has such a prefix."""
 
     __slots__ = ("known", "length")
 
@@ -98,8 +98,9 @@ class State(Frozen):
       tracers: for each interpreter of ``stack``, the live tracers; for evaluation, the arrays in variables.
       programs: for each interpreter that records equations, the equations so far.
       place: the user's line, ``file:line (function)``, or ''.
-      rule: the rule being applied: of the innermost open bind that has one, or of the backward pass.
-      forced: why this interpreter processes ``bind``.
+      rule: the rule being applied by the innermost open bind that has one, or by the backward pass; None if there is
+          none.
+      forced: why the interpreter of ``bind`` processes it.
     """
 
     moment: Moment
@@ -138,7 +139,7 @@ def moments(recording: Recording) -> Sequence[Moment]:
 
 
 def ways(known: Sequence[Moment]) -> list[Any]:
-    """A key for each moment, which finds it again in another recording of the same call: the path from the outside.
+    """A key for each moment: its path from the outside. It finds the moment in another recording of the same call.
 
     Each step of the path is the kind of the record, and its index among the equal records inside the same record.
     """
@@ -187,7 +188,7 @@ class Alive(Sequence[LifeRecord]):
 
 class ScopeLives:
     """The tracers of one scope in order of birth. Finding the live ones takes time in proportion to the number found.
-    ``births`` and ``deaths`` (-1: none) are the tracers' times, if they are known without the records.
+    ``births`` and ``deaths`` are the events when tracers begin and end (-1: never). If None, the records give them.
 
     ``_latest`` is a binary tree stored as a list (children of i at 2i and 2i + 1): the latest death below each node.
     """
@@ -201,7 +202,7 @@ class ScopeLives:
         self.deaths = integers(np.sort(died[died >= 0]))
         self._last: tuple[tuple[int, int, int], tuple[LifeRecord, ...]] | None = None
         self.size = size = 1 << max(len(known) - 1, 0).bit_length()
-        latest = np.full(2 * size, -1, np.int64)  # before any event
+        latest = np.full(2 * size, -1, np.int64)  # padding: ended before any event
         latest[size : size + len(known)] = np.where(died < 0, np.iinfo(np.int64).max, died)
         while size > 1:
             np.maximum(latest[size : 2 * size : 2], latest[size + 1 : 2 * size : 2], out=latest[size // 2 : size])
@@ -255,7 +256,7 @@ class Cursor:
         self.named = False
         # called with the progress of a search; an exception from it ends the search
         self.heed: Callable[[int, int], None] | None = None
-        # the equations and tracers of a scope that were read
+        # scope -> its equations, or its tracers, once they have been read
         self._equations: dict[int, Picked] = {}
         self._lives: dict[int, ScopeLives] = {}
         self._by_scope: tuple[Indices, Any, Any] | None = None
@@ -294,11 +295,11 @@ class Cursor:
         return self.go(self.position - 1)
 
     def over(self) -> bool:
-        """Move past everything inside the bind or scope just entered, to its exit; else to the next moment."""
+        """At the entry of a bind or scope, move to its exit; elsewhere, to the next moment."""
         return self.go(self.moment.other if self.moment.kind == ENTER else self.position + 1)
 
     def back_over(self) -> bool:
-        """Move from the exit of a bind or scope to its entry; else to the moment before."""
+        """At the exit of a bind or scope, move to its entry; elsewhere, to the moment before."""
         return self.go(self.moment.other if self.moment.kind == LEAVE else self.position - 1)
 
     def out(self) -> bool:
@@ -331,7 +332,7 @@ class Cursor:
         return False
 
     def _order(self, backwards: bool, signs: Sequence[int]) -> Sequence[int]:
-        """The moments after this one, or those before it, the nearest first."""
+        """The moments to search, the nearest first: those after the current one, or before it if ``backwards``."""
         if not signs:
             return range(self.position - 1, -1, -1) if backwards else range(self.position + 1, len(self.moments))
         known = self.moments.marked(*signs)
@@ -376,17 +377,17 @@ class Cursor:
         """Move to the next moment whose record has ``words`` in one of its own texts. Case does not matter."""
         words = words.lower()
         naming = naming_of(self.recording)
-        # finding the names of a record's values takes longer than reading its own texts
+        # words in no name must be in the record's own texts, which take less time to read than names take to find
         own = naming.unnamed(words)
 
         def wanted(moment: Moment) -> bool:
             node = moment.node
             said: Iterable[str] = texts(node)
             if isinstance(node, JaxprRecord):
-                # the kind of a jaxpr is not shown, so it is not searched
+                # a jaxpr is shown by its title, which is none of its texts
                 said = (*said, "".join(piece for _, piece in jaxpr_title(node)))
             if moment.kind == LEAVE:
-                # a bind with nothing inside is left on the line where it was entered
+                # a bind with nothing inside has the same line for entry and exit, and the entry was searched
                 own_line = isinstance(node, BindRecord) and bool(node.children)
                 name = naming.assigned(node) if own_line else ""  # type: ignore[arg-type]
                 said = (node.primitive, name, node.out, node.error) if own_line else ()  # type: ignore[union-attr]
@@ -410,8 +411,8 @@ class Cursor:
         return self.go(self.bookmarks.get(name, self.position))
 
     def take_marks(self, earlier: Cursor) -> list[str]:
-        """Copy the bookmarks of ``earlier``, a recording of the same call. Returns the names of those without a
-        match.
+        """Copy the bookmarks of ``earlier``, the cursor of another recording of the same call. Return the names of
+        bookmarks that no moment here matches.
         """
         if not earlier.bookmarks:
             return []
@@ -482,7 +483,7 @@ class Cursor:
         return None
 
     def _equations_of(self, scope: int) -> Picked:
-        """The equations that the interpreter of a scope records, as records of their moments."""
+        """The equations that the interpreter of ``scope`` adds to its jaxpr."""
         known = self._equations.get(scope)
         if known is None:
             if self._equations_by_scope is None:

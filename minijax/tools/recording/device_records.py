@@ -1,5 +1,5 @@
-"""Records of the values that each device of a mesh has at each moment, as a file keeps them: texts, bounded in size.
-They are made when a recording is saved. In the process that recorded, the values are looked up instead.
+"""Records of the values on each device of a mesh at each moment: texts of bounded size, for recordings in files. They
+are made when a recording is saved. The process that recorded looks up the values themselves.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ class Meeting(Frozen):
     """A collective: devices that exchange values.
 
     Attributes:
-      name: the user's name for it; ``primitive``: the primitive in the jaxpr.
-      way: 'all', 'pieces', 'one' or 'source'; ``said``: a text of the result, with ``{x}`` for the operand.
+      name: its name in user code, such as 'psum'; ``primitive``: the primitive in the jaxpr.
+      way: who sends to whom (see ``values.meetings``); ``said``: a text of the result, with ``{x}`` for the operand.
       axes: the mesh axes along which devices exchange values.
-      groups: the groups of devices, as numbers in order.
+      groups: the groups of devices that exchange values, each as device numbers in order.
       pairs: for 'one' and 'source', the sender and receiver of each value.
       split: for 'pieces', the array axis along which values are cut.
     """
@@ -95,7 +95,9 @@ class DevicesRecord(Frozen):
 
 
 class DeviceMomentRecord(Frozen):
-    """The moment from which a view of the devices holds. None stands for no view; ``said`` then gives the reason."""
+    """A view of the devices, valid from moment ``position`` on. ``shown`` is None without a view; ``said`` then says
+    why.
+    """
 
     position: int
     shown: DevicesRecord | None

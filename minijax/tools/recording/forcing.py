@@ -39,8 +39,8 @@ def forced_by(trace: Trace, args: Sequence[Any]) -> tuple[int, str]:
 
 
 def reason(index: int, name: str, kind: str, level: str, lower: Sequence[str]) -> str:
-    """The text of ``forced_by`` for the argument at ``index``, which the user calls ``name``. The argument has this
-    ``kind`` ('tracer', 'tangent') and ``level``. The interpreters of the ``lower`` arguments run later.
+    """The text of ``forced_by`` for the argument at ``index``, which the user calls ``name``. ``kind`` is 'tracer' or
+    'tangent', ``level`` names its interpreter, and ``lower`` the interpreters of the other arguments, which run later.
     """
     named = f" ({name})" if name else ""
     above = f", a higher level than {', '.join(lower)}" if lower else ""
@@ -57,7 +57,7 @@ def names_in(frame: FrameType | None) -> dict[int, str]:
     """id of a value -> the first variable of ``frame`` that contains it."""
     if frame is None:
         return {}
-    # the newest: a notebook's namespace begins with imports
+    # only the newest variables, because a notebook's namespace begins with imports
     found = list(frame.f_locals.items())[-_MOST_NAMES:]
     return {id(value): name for name, value in reversed(found)}
 

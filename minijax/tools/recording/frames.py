@@ -1,7 +1,7 @@
 """The user's frames in which operations run, and the values of their variables: values get their names from them.
 
-When a frame is first seen, the module variables that its function uses are read, and the variables of modules among
-them. So they have names before a function called from there names them otherwise.
+When a frame is first seen, the module variables that its function mentions are read, and so are the variables of
+modules among them. This gives their values names before a function that is called later gives them other names.
 
 A variable that is set after the last operation of its function is seen only when the function has ended. So the frames
 of an operation are kept until the next operation, and frames that have ended by then are read once more.
@@ -29,12 +29,12 @@ MOST_FRAMES = 64
 MOST_LEAVES = 1000
 MOST_DEPTH = 6
 _LONGEST_KEY = 40
-# The most containers that are searched from one variable of a module, and the most modules on the way to it.
+# The most containers that are searched from one module variable, and the most modules in its dotted name.
 MOST_OF_GLOBAL = 1000
 MOST_MODULES = 3
 # Flags of resumable code: generators and coroutines.
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-# Larger containers are not searched again if only an item other than the first has changed.
+# Of larger containers, only the length and the first item are compared to see whether they have changed.
 MOST_COMPARED = 64
 
 # Called with a value and its name.
@@ -48,7 +48,7 @@ class Frames:
         # the frames of the last operation, outermost first, and the instruction of each
         self.known: list[FrameType] = []
         self.stood: list[int] = []
-        # the innermost of them
+        # the innermost of these frames, and its instruction
         self.last: FrameType | None = None
         self.last_stood = -1
         # how often variables have been read
@@ -59,9 +59,9 @@ class Frames:
         self.named: dict[int, str] | None = None
 
     def look(self, see: See, frame: FrameType | None = None) -> None:
-        """Call ``see`` with the values of variables: first those of frames that have ended, then those of frames that
-        have run on, callers first, because a caller's name for a value comes before a function's name for its argument.
-        ``frame`` is the innermost frame, if it is known.
+        """Call ``see`` with the values and names of variables: first in frames that have ended, then in frames that
+        have run on. Callers come before the functions they call, so a value gets the caller's name and not that of a
+        parameter. ``frame`` is the innermost frame, if it is known.
         """
         self.named = None
         self.looks += 1
@@ -110,8 +110,8 @@ class Frames:
             named = list(variables.items())[-MOST_NAMES:]
         else:
             named = list(variables.items())[:MOST_NAMES]
-        # in the order in which the function sets its variables: after ``w = params["w"]`` the name is params["w"], and
-        # after ``p = {"w": w}`` it is w; but after ``x, t = dual``, a tuple, it is x
+        # The order is that of the function's assignments: after ``w = params["w"]`` the value is called params["w"],
+        # and after ``p = {"w": w}`` it is called w. Tuples come last, so after ``x, t = dual`` it is called x.
         tuples = []
         for name, value in named:
             if isinstance(value, (Tracer, Array)):
@@ -127,8 +127,8 @@ class Frames:
             self._container(value, name, see)
 
     def _globals(self, frame: FrameType, see: See) -> None:
-        """Call ``see`` with the module variables that the code of ``frame`` mentions. The code's names include
-        attributes; a module variable of the same name is read too.
+        """Call ``see`` with the module variables that the code of ``frame`` mentions. Its names include attributes, so
+        a module variable with the name of an attribute is read too.
         """
         words = frame.f_code.co_names
         known = frame.f_globals
@@ -164,7 +164,9 @@ class Frames:
             see(leaf, path)
 
     def _new(self, value: Any, items: Mapping[Any, Any]) -> bool:
-        """Whether ``value`` has not been searched, or has visibly changed since."""
+        """Whether the container ``value`` has not been searched yet, or has other ``items`` or another length by
+        now.
+        """
         if len(items) <= MOST_COMPARED:
             key = (id(value), len(items), hash(tuple(map(id, items.values()))))
         else:
@@ -197,13 +199,13 @@ def _is_engines(module: ModuleType) -> bool:
 
 
 def _may_hold(value: Any) -> bool:
-    # a named tuple has no dictionary
+    # hasattr is not enough: a named tuple has no ``__dict__``
     return type(value) in _CONTAINERS or hasattr(value, "__dict__") or isinstance(value, tuple)
 
 
 def _items(value: Any) -> tuple[Mapping[Any, Any], Callable[[Any], str]] | None:
-    """The items of a container by key, and how a key is written after the container's name; None if ``x`` is no
-    container.
+    """The items of a container by key, and the function that writes a key after the container's name. None if ``value``
+    is no container.
 
     No code of the user runs: attributes are read from the instance's dictionary.
     """

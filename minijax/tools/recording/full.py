@@ -46,14 +46,14 @@ _NONE: tuple[Any, ...] = ()
 class _Begun(NamedTuple):
     """A bind or scope that is open."""
 
-    # the note that it begins with
+    # the index in ``notes`` where its first note begins
     first: int
     # the primitive, or the scope's level
     kind: Any
     place: str
-    # whether an operation runs here, so that the next one belongs to a rule
+    # whether a bind is open here, so that the next operation belongs to its rule
     within: bool
-    # the end of the note that it begins with
+    # the index in ``notes`` where its first note ends
     after: int
 
 
@@ -86,19 +86,20 @@ class Full(Summary):
         # the notes so far (see ``noted``)
         self.notes: list[Any] = []
         self.open: list[_Begun] = []
-        # by the note of an open bind or scope (-1: outside of all): functions whose traces were found in a cache for
-        # the next operation, and the id of the exception that was being handled when a scope began
+        # Keys are the first note of an open bind or scope (-1 outside all of them). ``found``: the functions whose
+        # traces the next operation takes from a cache. ``handled``: the id of the exception being handled when the
+        # scope began.
         self.found: dict[int, list[str]] = {}
         self.handled: dict[int, int] = {}
         self.characters = 0
-        # the last recorded event, once it is known
+        # the last event to be recorded; it becomes lower when the recording is full
         self.last_event = summary.MOST_EVENTS
         self.stopped = False
-        # the last event before that one
+        # the last event before recording stopped
         self.stopped_at = 0
         # ids of the executables that have been recorded
         self.linked: set[int] = set()
-        # the phases one by one, while there is a tree
+        # every phase in order, until recording stops
         self.each_phase: list[PhaseRecord] = []
         # open operations that are not recorded
         self.unrecorded = 0
@@ -109,14 +110,14 @@ class Full(Summary):
         # the source of the last equation, and its line
         self.last_source: Any = None
         self.last_place = ""
-        # imported programs being evaluated: the number of open scopes when each began
+        # for each imported program that is being evaluated: the number of open scopes when it began
         self.importing: list[int] = []
-        # for each open bind, and for the equation being transposed: the count of variable readings when a rule of the
-        # engine began to work on plain parameters. While the count stays the same, no code of the user has run.
-        # Otherwise -1, or -2 until the rule is known.
+        # for each open bind, and for the equation being transposed: ``frames.looks`` when an engine's rule began to
+        # work on plain parameters. While ``looks`` stays the same, no user code has run. The value is -2 until the rule
+        # is known, and -1 for other rules or parameters.
         self.trusted: list[int] = []
         self.transposing_trusted = -1
-        # the user's frames for which linear programs run backwards
+        # the user's frame in which each open backward pass began
         self.pass_frames: list[FrameType | None] = []
         # whether variables have been read since the last backward pass began
         self.looked = False
@@ -185,7 +186,9 @@ class Full(Summary):
             self.close()
 
     def note_passing(self, opened: _Begun, main: Any) -> None:
-        """Keep an exception that ends an interpreter, while the whole stack is there, if no operation has kept it."""
+        """Keep an exception that ends an interpreter, unless an operation has kept it. The stack is still complete
+        here.
+        """
         error = sys.exc_info()[1]
         if error is not None and id(error) not in (self.handled.get(opened.first), self.passing):
             self.passing = id(error)
@@ -208,7 +211,7 @@ class Full(Summary):
         trusted = self.trusted[-1] if within else self.transposing_trusted
         alone = trusted == frames.looks and (within or self.looked)  # no code of the user has run since
         if not alone and not self.stopped:
-            # before this event begins: values that only ended frames held die with them
+            # before this event begins, so that values that only ended frames held die at the event before
             frame = errors.user_frame(5)  # this frame, the hook's guard, and two of ``bind`` are not the user's
             if (
                 frame is not None
@@ -224,7 +227,7 @@ class Full(Summary):
             self.unrecorded += 1
             return
         if self.importing:
-            # inside an operation, and in bodies of loops, rules compute other values for a line
+            # only operations of the imported program itself compute the value of a line
             self.sources.asking = self.importing[-1] == len(self.scopes) and not within
         place, expression = self.sources.spot(frame)
         level = trace.main.level
@@ -296,8 +299,8 @@ class Full(Summary):
             self.note_own(began)
 
     def going_back(self) -> bool:
-        """Whether variables have been read during the backward pass of a linear program; its caller waits for it to
-        end.
+        """Whether variables have been read since the running backward pass began. They need no second reading: the
+        user's frame waits until the pass ends.
         """
         return self.looked and state.source is not None and bool(self.transpositions.open)
 
@@ -306,7 +309,7 @@ class Full(Summary):
         return 0 if life is None else life.number
 
     def name_variable(self, value: Any, name: str) -> None:
-        """Record the value of a variable of the user."""
+        """Record that the user's variable ``name`` holds ``value``."""
         life = self.lives.known.get(id(value))
         if life is not None:
             self.lives.names.setdefault(life.number, name)
@@ -330,7 +333,7 @@ class Full(Summary):
         self.lives.values.keep_run(run)
 
     def birth_place(self) -> str:
-        """The line that made a value first seen as an operand: that of the innermost open record."""
+        """The line that made a value first seen as an operand: the line of the innermost open bind or scope."""
         return self.open[-1].place if self.open else ""
 
     def taken_hits(self) -> str:
@@ -561,7 +564,7 @@ class Full(Summary):
             self.lives.values.keep_program(self.events, kind, closed)
 
     def likeness(self, kind: str, name: str, jaxpr: Jaxpr) -> int:
-        # each has its place in the tree
+        # no two jaxprs are counted as alike: each has its place in the tree
         return self.jaxprs_made
 
     def add_phase(self, phase: str, name: str, seconds: float, own: float) -> None:
@@ -595,7 +598,7 @@ class Full(Summary):
         return self.stopped
 
     def left_out(self) -> dict[str, int]:
-        # a full recording has all lives
+        # a full recording leaves out no tracers
         rest = {kind: count for kind, count in super().left_out().items() if kind != "tracers"}
         if self.stopped:
             rest["events"] = self.events - self.stopped_at

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class LikeTuple(Sequence[Any]):
-    """Records that are made or read one by one. It equals a tuple of them."""
+    """A sequence of records that are made or read one by one. It equals a tuple of the same records."""
 
     __slots__ = ()
 
@@ -30,7 +30,7 @@ class LikeTuple(Sequence[Any]):
 
 
 class Lazy(LikeTuple):
-    """``count`` records, made by ``make``; each is one object from its first use on."""
+    """``size`` records. ``make`` makes each one at its first use; later uses return the same object."""
 
     def __init__(self, size: int) -> None:
         self._made: list[Any] = [None] * size

@@ -1,7 +1,7 @@
 """The lifetimes of the tracers and arrays that a full recorder sees. Each is numbered and followed until it dies.
 
-They are held weakly: a value dies when it would die unwatched. The exception is in ``frames``: a frame, and the values
-of its variables, live until the next operation. The elements of an array are kept (``values``).
+They are held weakly, so a value dies as it does without a recorder. Only the frames of the last operation live longer:
+they and the values of their variables live until the next operation. The elements of arrays are kept (``values``).
 
 The notes of a value are a row of integers and strings, most of them shared by many rows. ``LifeTable`` makes records
 from them when they are read.
@@ -39,9 +39,9 @@ ARRAY, TWO, DUAL, BATCHED, STAGED, UNKNOWN, OTHER = range(7)
 _KINDS = ((JVPTracer, TWO), (DualTracer, DUAL), (BatchTracer, BATCHED), (JaxprTracer, STAGED))
 _shapes: dict[type, int] = {}
 
-# (event, interpreter, its scope, type, physical type, subject, whether it is a tangent, contents: a number or text, 0
-# for none, a tuple for several; the variable's letter, the batch axis or the array's value; the user's line). All rows
-# are in one list.
+# A row: event, interpreter, its scope, type, physical type, subject, whether it is a tangent, the values inside (0 for
+# none, a number or text for one, a tuple for several), the tracer's variable or batch axis or the array's value, and
+# the user's line. All rows are in one list, one after the other.
 Row = tuple[Any, ...]
 _AT, _LEVEL, _SCOPE, _TYPE, _PHYSICAL, _SHAPE, _TANGENT, _INSIDE, _WORTH, _PLACE = range(10)
 _WIDTH = 10
@@ -96,23 +96,23 @@ class Lives:
         self.names: dict[int, str] = {}
         # id of an array in a variable that no operation has used yet -> the array, held weakly, and its name
         self.named: dict[int, tuple[weakref.ref[Array], str]] = {}
-        # ids of the first arrays whose names were not kept, and the event since then; whether no array with a kept name
-        # has died
+        # ids of the first arrays whose names were not kept, and the event of the first of them; ``packed``: whether
+        # forgetting dead arrays made too little room
         self.unnamed: set[int] = set()
         self.unnamed_since = -1
         self.packed = False
         self.values = Values()
         # the variable of a tangent -> the number of the first value seen with that tangent
         self.primals: dict[Var, int] = {}
-        # the variable of a staged program -> the number of its first tracer; filled on lookup
+        # the variable of a staged program -> the number of its first tracer; filled when ``staged`` is called
         self._staged: dict[Var, int] = {}
         self._asked = 0
-        # number of a tracer -> the program variable that it stands for in a program run under interpreters
+        # number of a tracer -> the variable that it stands for in a program that runs again under interpreters
         self.ran: dict[int, Var] = {}
 
     def see(self, x: Any, scopes: Sequence[Scope], place: str = "", name: str = "", held: bool = False) -> Life | None:
         """The life of ``x``, which begins now if ``x`` is new. None for a tracer whose interpreter has ended, for an
-        inline number (unless a tracer has ``held`` it), and for anything that is no array.
+        inline number (unless ``held``: it is inside a tracer), and for anything that is no array.
         """
         life = self.known.get(id(x))
         if life is not None:
@@ -169,7 +169,7 @@ class Lives:
         return life
 
     def note_run(self, variables: Sequence[Var], values: Sequence[Any], scopes: Sequence[Scope], place: str) -> None:
-        """A program runs under interpreters: these values stand for its variables."""
+        """Record that ``values`` stand for the ``variables`` of a program that runs under interpreters."""
         ran = self.ran
         for variable, x in zip(variables, values, strict=True):
             if isinstance(x, Tracer):
@@ -197,12 +197,12 @@ class Lives:
         if self.packed:
             return False
         self.named = {key: each for key, each in self.named.items() if each[0]() is not None}
-        # too little room was freed: do not search again soon
+        # too little room was freed: do not search again
         self.packed = len(self.named) > MOST_NAMED * 9 // 10
         return len(self.named) < MOST_NAMED
 
     def nameless(self) -> dict[str, int]:
-        """The number of names that were not kept, and the event since then; nothing if all were kept."""
+        """The number of names that were not kept, by a text with the event of the first; {} if all were kept."""
         more = "or more " if len(self.unnamed) == MOST_NAMED else ""
         return {f"{more}{NAMES_PAST} {self.unnamed_since:,}": len(self.unnamed)} if self.unnamed else {}
 

@@ -36,9 +36,9 @@ _MOST_PARAMETERS = 24
 def log_document(
     recording: Recording, most: int = 200, start: int = 0, verbose: bool = False, whole: str = ""
 ) -> Document:
-    """The tree of a full recording as an indented log: ``most`` lines, from event ``start``. Equal steps are one line,
-    with a line below it that says how to see each (``whole``). With ``verbose``, every record has a line with its
-    place, parameters and rule.
+    """The tree of a full recording as an indented log: ``most`` lines, from event ``start``. Equal steps share one
+    line, and the end of the log says how to see each step (``whole``). With ``verbose``, every record has a line with
+    its place, parameters and rule.
     """
     lines: list[Line] = []
     naming = naming_of(recording)
@@ -93,7 +93,7 @@ def repeated_line(moments: Timeline, position: int, following: int, naming: Nami
 
 
 def outcome(node: BindRecord, naming: Naming | None = None) -> Line:
-    """The result of a bind: `` = 0.14112``, `` : f32[3]`` or `` raised ...``; '' if it has no results."""
+    """The result of a bind: `` = 0.14112``, `` : f32[3]`` or `` raised ...``; an empty line if it has no results."""
     if node.error:
         return (("error", f" raised {node.error}"),)
     if naming is None:

@@ -1,13 +1,13 @@
 """The names of the values in a full recording: the user's variables, or the expressions that compute the values.
 
 An operation is the *user's* if no other operation called it on the same line; the operations inside it belong to rules.
-A value that no variable held is named by the expression whose result it is, ``a @ w1``, and the value inside a tracer
-by the tracer, ``primal of h``. If an expression takes several operations, the others are named by what computes them,
-``reduce_sum(e ** 2)``, or by number, ``reduce_sum #12``.
+A value that no variable held is named by the expression that computes it, ``a @ w1``, and a value inside a tracer by
+the tracer, ``primal of h``. If an expression takes several operations, only its result has this name. Other values are
+named by their operation, ``reduce_sum(e ** 2)``, or by number, ``reduce_sum #12``.
 
-A name is never guessed. A variable was seen to hold the value. The result of an expression is the one value that other
-parts of the program use, of those from a run of consecutive operations of the expression. If they use several, or if
-the user's functions ran in between, none of them gets the expression as its name.
+A name is never guessed. A variable names a value that it was seen to hold. An expression names the one value that
+other parts of the program use, among the values from one run of its operations. If they use several, or if the user's
+functions ran in between, the expression names no value.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MOST_PASSED = 200_000
 # How the name of a value inside a tracer begins.
 _PRIMAL, _COTANGENT, _PART = "primal of ", "ct of ", "part of "
 _ROLES = {"primal": _PRIMAL, "tangent": "tangent of ", "batched": "batched "}
-# Operations that functions such as those of ``jnp`` apply to an operand so that it fits; the user wrote the operand.
+# Operations by which functions such as those of ``jnp`` make an operand fit; the user wrote only the operand.
 _FITTING = frozenset(("broadcast_in_dim", "convert_element_type", "reshape", "squeeze", "copy"))
 
 
@@ -67,7 +67,7 @@ def naming_of(recording: Recording) -> Naming:
 
 
 class _LivesByNumber(Mapping[int, LifeRecord]):
-    """The lives of a recording by number, without a table."""
+    """The lives of a recording by number. Each is read when it is looked up."""
 
     def __init__(self, naming: Naming) -> None:
         self._naming = naming
@@ -90,7 +90,7 @@ class Naming:
     if the recording is not too long.
     Attributes:
       recording: the recording.
-      names: number -> the result of ``name``.
+      names: number -> the result of ``known``.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -110,8 +110,8 @@ class Naming:
         return None
 
     def held_by(self, number: int) -> tuple[str, int]:
-        """The tracer that holds a value, and as which field: ('primal', the tracer). Only the tracers seen after the
-        value are searched; ('', 0) if none holds it.
+        """The field and the number of the tracer that holds a value: ('primal', 6); ('', 0) if none holds it. Only
+        tracers seen soon after the value are searched.
         """
         known = self.recording.lives
         for life in known[number : number + MOST_AFTER] if number > 0 else ():
@@ -121,8 +121,8 @@ class Naming:
 
     @cached_property
     def lettered(self) -> dict[tuple[int, str], int]:
-        """The scope of an interpreter and a variable of its program -> the first tracer of that variable; for a
-        tangent's variable, the tracer with that tangent.
+        """(scope of an interpreter, variable of its program) -> the number of the first tracer of that variable, or for
+        a tangent's variable, of the first tracer with that tangent.
         """
         saved = timeline(self.recording).names
         if saved is not None:
@@ -146,7 +146,7 @@ class Naming:
     def maker(self, number: int) -> BindRecord | None:
         """The outermost operation that returned the value, of the user or of a rule; None if it came from outside."""
         life = self.life(number)
-        # a result that is new is seen when the operation ends
+        # an operation's new result is first seen when the operation ends
         for node in timeline(self.recording).begun(life.born) if life is not None else ():
             if isinstance(node, BindRecord) and number in node.results:
                 return node
@@ -154,7 +154,9 @@ class Naming:
 
     @cached_property
     def expressions(self) -> dict[int, str]:
-        """Number -> the expression whose result it is. Empty for a very long recording, since this reads all of it."""
+        """Number -> the expression that computes the value. Empty for a very long recording: all of it would be
+        read.
+        """
         saved = timeline(self.recording).names
         if saved is not None:
             return saved().expressions
@@ -173,8 +175,8 @@ class Naming:
         return " ".join([_FIXED, *_ROLES.values(), _COTANGENT, _PART, *known, *primitives, *expressions]).lower()
 
     def unnamed(self, words: str) -> list[str]:
-        """The given words (in lower case) that occur in no name, so a text with all words must contain these itself.
-        Numbers and types may occur in any name.
+        """The words in ``words`` (lower case) that occur in no name, so they must occur in a record's own texts. Words
+        with digits are left out: they may be numbers or types, which may occur in any name.
         """
         pieces = re.findall(r"\w+", words)
         return [each for each in pieces if each not in self.words and not any(map(str.isdigit, each))]
@@ -232,8 +234,8 @@ class Naming:
         return "" if life is None else life.name or self.again(number)[0]
 
     def again(self, number: int) -> tuple[str, str]:
-        """The name of the value's variable in a program that the engine runs again: the user's variable, and the
-        expression.
+        """For a value of a program that the engine runs again: the user's variable and the expression for the same
+        value at staging; '' for each that is unknown.
         """
         for _ in range(MOST_LEVELS):
             life = self.life(number)
@@ -254,7 +256,9 @@ class Naming:
         return found
 
     def path(self, number: int) -> Iterator[tuple[str, int]]:
-        """The value, the tracer that holds it, the tracer that holds that: ('', 4), ('primal', 6), ('batched', 7)."""
+        """The value, the tracer that holds it, the tracer that holds this tracer: ('', 4), ('primal', 6), ('batched',
+        7).
+        """
         role = ""
         for _ in range(MOST_LEVELS):
             yield role, number
@@ -281,7 +285,7 @@ class Naming:
         return found if found[1] else self._tangent_of(number)
 
     def _tangent_of(self, number: int) -> tuple[str, int]:
-        """('tangent', the tracer) if the value is a place on the tape of linearize: the tracer with that tangent."""
+        """('tangent', the tracer with this tangent) if the value is a tangent on linearize's tape; else ('', 0)."""
         life = self.life(number)
         if life is None or len(life.tracer.fields) != 1 or life.tracer.fields[0][0] != "tangent":
             return "", 0
@@ -307,11 +311,11 @@ class Naming:
         return f"{maker.primitive} #{number}"
 
     def operands(self, bind: BindRecord, fitted: bool = False) -> list[str]:
-        """The operands of an operation: their names; the value of an operand without a name.
+        """The operands of an operation, each by its name, or by its value if it has no name.
 
         Args:
-          fitted: name an operand that was only made to fit, in the same expression, by its source: ``b`` for the
-            ``broadcast_in_dim(b)`` of ``h + b``.
+          fitted: if an operand was only made to fit, in the same expression, name the value before: ``b`` for the
+              ``broadcast_in_dim(b)`` of ``h + b``.
         """
         numbers = (*bind.operands, *[0] * (len(bind.args) - len(bind.operands)))
         if fitted:
@@ -322,7 +326,7 @@ class Naming:
         return text if self._from_outside(number) else self.name(number) or text
 
     def _from_outside(self, number: int) -> bool:
-        """Whether it is an array that no operation made and no variable holds; it is shown as its value."""
+        """Whether the value is an array that no operation made and no variable holds. It is then shown as its value."""
         life = self.life(number)
         if life is None or ":" in life.tracer.level or self.known(number):
             return False
@@ -390,7 +394,7 @@ class Naming:
 
 
 def own_name(name: str) -> str:
-    """``h`` of ``primal of h``, since the value is the same."""
+    """``h`` for ``primal of h``, since both have the same value."""
     while name.startswith(_PRIMAL):
         name = name.removeprefix(_PRIMAL)
     return name[1:-1] if name.startswith("(") and name.endswith(")") else name
@@ -430,7 +434,7 @@ def _results(recording: Recording) -> Iterator[tuple[int, str]]:
     """Number -> the expression, for the values that are results of expressions."""
     # lines on which interpreters began: an expression there may have run the user's functions
     places = {node.place for _, node in recording.walk() if isinstance(node, ScopeRecord)}
-    # number -> the expressions whose operations (of the user) used it
+    # number -> the expressions in which one of the user's operations used the value
     used: dict[int, set[tuple[str, str]]] = {}
     runs: list[list[BindRecord]] = []
     spot = ("", "")

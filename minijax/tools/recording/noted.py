@@ -31,17 +31,17 @@ from minijax.tools.recording.timeline import (
     event_sign,
 )
 
-# A note's first element is its type: the sign of its moment, or OWN_RULE for the rule that a bind applies, which is no
-# moment. The note of any other event is its record. The layouts, each after the type:
-#   BIND: event, primitive, interpreter, its level, a bit mask of its own operands, parameters; why this interpreter:
-#     the operand's index, its name or the whole reason, its kind, the lower levels (None with a whole reason);
-#     number of omitted operands, expression, line, cached function, number of operands below
+# A note's first element is its type: the sign of its moment, or OWN_RULE for the rule that a bind applies, which has no
+# moment. The note of any other event is its record. After the type, a note has:
+#   BIND: event, primitive, interpreter, its level, a bit mask of the operands that are its tracers, parameters; the
+#     reason for this interpreter: an operand's index, its name (or the whole reason), its kind, the lower levels (None
+#     with a whole reason); number of omitted operands, expression, line, cached function, number of operands; operands
 #   SCOPE: event, interpreter, its level, subject, stack, line
-#   LEFT: index of the note of its beginning, event, number of results, not finite, error, number of results below
-#   RULE and OWN_RULE: event, table, primitive, (name, file, line of its source), line
-#   EQUATION: event, interpreter, its scope, primitive, parameters, line, number of elements below for operands and for
-#     results (each with its type)
-# An operand or result is its number, or (text, type) without one: see ``preview.worth_and_type``.
+#   LEFT: index of the note of its beginning, event, number of results, not finite, error, number of results shown;
+# these   RULE and OWN_RULE: event, table, primitive, (name, file, line of its source), line
+#   EQUATION: event, interpreter, its scope, primitive, parameters, line, number of operands, twice the number of
+#     results; operands, then results, each with its type
+# An operand or result is its number, or (text, type) if it has none: see ``preview.worth_and_type``.
 OWN_RULE = 64
 _LENGTHS = {BIND: 16, SCOPE: 7, LEFT: 7, RULE: 6, OWN_RULE: 6, EQUATION: 9}
 MOST_EQUATION = 1000
@@ -80,7 +80,7 @@ class Notes:
         open_numbers: list[int] = []
 
         def leave(end: int) -> int:
-            """End the innermost open note that has no LEFT note, because an interrupt came in between."""
+            """End the innermost open bind or scope, which has no LEFT note because an interrupt came first."""
             nodes.late[open_numbers.pop()] = end
             signs.append(LEFT + RAISED if self.notes[open_notes[-1]] == BIND else LEFT)
             return open_notes.pop()
@@ -153,7 +153,7 @@ class _Nodes(Lazy):
         super().__init__(0)
         self.notes = notes
         self.lives = lives
-        # number -> the index of its note, of its end's note, and of the note of its rule; -1 without one
+        # number of a record -> the index of its note, of the note of its end, and of the note of its rule; -1 if none
         self.begins = array("q")
         self.ends = array("q")
         self.rules = array("q")

@@ -53,7 +53,7 @@ KINDS = {
 
 
 def more(panel: str, keys: Mapping[str, str] = MappingProxyType({})) -> str:
-    """How to show a panel in full: the front end's key ``F3``, or a command."""
+    """How to show a panel in full: its key in ``keys``, such as ``F3``, or a command."""
     return keys.get(panel, "%tracers" if panel == "tracers" else "%panels --all")
 
 
@@ -148,7 +148,7 @@ def tracer_line(record: TracerRecord) -> Line:
 
 
 def tracer_rows(recording: Recording, everything: bool = False, rest: str = more("tracers")) -> Iterator[Block]:
-    """The tracers, those that a variable of the user holds first."""
+    """The tracers. Those that a user variable holds come first."""
     if not recording.tracers:
         return
     named = [t for t in recording.tracers if t.fields[:1] and t.fields[0][0] == "name"]
@@ -193,7 +193,7 @@ def jaxpr_blocks(
 
 
 def programs(recording: Recording) -> Iterator[tuple[str, ModuleRecord | None, ExecutableRecord | None]]:
-    """Each program that was lowered or compiled: its name, before XLA, and after XLA (None if unknown).
+    """Each program that was lowered or compiled: its name, its record before XLA, and that after XLA (None if unknown).
 
     One function may be compiled several times. Its modules and executables are paired in order.
     """

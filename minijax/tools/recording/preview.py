@@ -1,7 +1,7 @@
 """Values as short strings, bounded in length and in cost for every kind of value.
 
 Nothing here keeps a value or runs a method of the user's classes, since a foreign ``repr`` could do anything. Values on
-a device stay there unless ``fetch`` is given. The functions return strings.
+a device stay there unless ``fetch`` is given.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _number(value: Any) -> str:
 
 
 def float_text(item: float) -> str:
-    """A float with seven digits; an integral one has a point too."""
+    """A float with up to seven digits. A whole number ends in ``.0``."""
     text = f"{item:.7g}"
     return text if not text.lstrip("-").isdigit() else text + ".0"
 
@@ -116,7 +116,7 @@ def value_text(value: Any, fetch: bool = False) -> str:
 
 
 def worth_and_type(value: Any) -> tuple[Any, str]:
-    """A value as text, or as the number for ``float_text``; and its type as in ``short_type``."""
+    """The value's text, or its number if it is a float32 scalar on the host; and its type as in ``short_type``."""
     if isinstance(value, Array) and type(getattr(value, "_np", None)) is np.float32:
         return value._np.item(), type_texts.get(value.aval) or aval_text(value.aval)
     return value_text(value, fetch=True), short_type(value)
@@ -157,7 +157,9 @@ def physical_type(tracer: Tracer) -> str:
 
 
 def nonfinite(value: Any) -> bool:
-    """Whether ``value``, or a value inside a tracer, has an element that is NaN or infinite, as far as it is known."""
+    """Whether an element of ``value``, or of a value inside a tracer, is NaN or infinite. False if it is not
+    readable.
+    """
     if isinstance(value, Tracer):
         return any(map(nonfinite, held(value)))
     if isinstance(value, Array):
@@ -204,7 +206,7 @@ _PLACING = ("sharding", "out_sharding")
 
 
 def plain_parameters(params: dict[str, Any]) -> tuple[tuple[str, str], ...] | None:
-    """A cached text of ``parameters`` that are plain values; None for others."""
+    """The result of ``parameters``, cached, if all are plain values; else None."""
     key: list[Any] = []
     for name, value in params.items():
         kind = type(value)
@@ -238,7 +240,7 @@ def subject_text(subject: str) -> str:
 
 
 def is_tangent(tracer: Tracer) -> bool:
-    """Whether it is the unknown tangent that ``linearize`` gives to jvp rules."""
+    """Whether ``tracer`` is the unknown tangent that ``linearize`` gives to jvp rules."""
     trace = tracer._trace
     return trace is not trace.main.trace
 
@@ -251,7 +253,7 @@ def level_text(tracer: Tracer) -> str:
 def fields(tracer: Tracer, variable: str = "", fetch: bool = False) -> tuple[tuple[str, str], ...]:
     """The values inside a tracer, by name: ``(('primal', '3.0'), ('tangent', 'partial_eval:1 f32[]'))``.
 
-    ``variable`` is the name of its jaxpr's variable, if it has one.
+    ``variable`` is the name of the tracer's variable in its jaxpr, if it has one.
     """
     if isinstance(tracer, JVPTracer):
         return (("primal", value_text(tracer.primal, fetch)), ("tangent", value_text(tracer.tangent, fetch)))

@@ -25,7 +25,7 @@ class Recorder:
     Args:
       level: 'summary' or 'full'.
       source: the text of what is run, for the recording.
-      retrace: trace functions again whose traces are cached, if calls in the block need them. The new traces are kept
+      retrace: trace functions that the block calls again, even if their traces are cached. The new traces are kept
           until the end of the block. The caches of other calls do not change.
     """
 
@@ -57,13 +57,13 @@ class Recorder:
 
     def numbers(self, values: Iterable[Any]) -> list[int]:
         """The numbers of arrays and tracers in a full recording, which follows them from now on; 0 for other objects.
-        Call this only while it watches.
+        Call this only inside the ``with`` block.
         """
         observer = self._observer
         return [] if observer is None else [observer.number(value) for value in values]
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        # a second Ctrl-C must not remove what the first one leaves
+        # a second Ctrl-C must not lose the recording of the call that the first one ended
         with _Uninterrupted(isinstance(error, KeyboardInterrupt)):
             self._finish(error)
             if error is not None:
@@ -73,7 +73,7 @@ class Recorder:
         seconds = time.perf_counter() - self._began
         observer, self._observer = self._observer, None
         assert observer is not None
-        # an observer that raised was removed with a warning, so it has only the beginning
+        # an observer that raised was removed with a warning, so it saw only the beginning
         removed = all(each is not observer for each, _ in observe.observers)
         observe.unsubscribe(observer)
         if self._retracing is not None:
@@ -109,7 +109,7 @@ class Recorder:
         ).holding(rest.kept, rest.moments)
 
 
-# The attribute of an exception with the recording until it was raised, and its start time.
+# The attribute of an exception with the recorder's start time, and the recording until the exception.
 _KEPT = "_minijax_recording"
 
 
@@ -122,8 +122,8 @@ def recorded_until(error: BaseException, since: float) -> Recording | None:
 
 
 class _Uninterrupted:
-    """Context manager that delays an interrupt to the end of the block. ``dropped``: the block handles an interrupt
-    already, and ignores another one.
+    """Context manager that delays an interrupt to the end of the block. ``dropped``: ignore the interrupt, because the
+    block already handles one.
     """
 
     def __init__(self, dropped: bool) -> None:

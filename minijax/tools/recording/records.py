@@ -36,8 +36,8 @@ class TracerRecord(Frozen):
 
 
 class LifeRecord(Frozen):
-    """The lifetime of a tracer or array: from ``born`` until just before ``died``, or to the end of its scope if that
-    is -1.
+    """The lifetime of a tracer or array: from ``born`` until just before ``died``, or to the end of its scope if
+    ``died`` is -1.
 
     ``scope`` is the ``at`` of the interpreter's ``ScopeRecord`` (``-level`` if it was on the stack before the recording
     began). ``name`` is the first variable of the user that held it, with the path to it (``params['w']``); ``place`` is
@@ -93,8 +93,8 @@ class JaxprRecord(Frozen):
     """A finished jaxpr: ``kind`` names its maker, ``depth`` is the height of the interpreter stack at that time.
 
     ``program`` is a copy without constants, functions or other values. ``doc`` replaces it for a very long jaxpr, or
-    one loaded from a file (``tutorial`` is then the same in that style). All are None where recording was cut short.
-    ``times`` counts jaxprs with the same kind, name, types and primitives; the first one is stored.
+    for one from a file (``tutorial`` is then the same jaxpr in that style). All three are None after a recording's
+    limit. ``times`` counts jaxprs with the same kind, name, types and primitives; the first one is stored.
     """
 
     at: int
@@ -116,8 +116,8 @@ class JaxprRecord(Frozen):
 
 
 class CacheRecord(Frozen):
-    """A cache lookup: hit or miss, the reason of a miss, advice, and the number of compared signatures out of the
-    ``known`` ones in the cache.
+    """A cache lookup: whether it hit, the ``reason`` of a miss, and ``advice``. ``earlier`` is how many of the
+    ``known`` signatures in the cache were compared.
 
     Every miss has its own record, with the user's line (``place``). Outside of the tree, all hits of a function are one
     record, with their number (``times``); ``reason`` is then a warning about the hit.
@@ -138,8 +138,8 @@ class CacheRecord(Frozen):
 class PhaseRecord(Frozen):
     """A phase ('trace', 'lower', 'compile', 'run', ...) took ``seconds``, without the recorder's own work.
 
-    ``own`` excludes inner phases: differentiation without the compilation that it caused. Outside of the tree, the
-    phases of a function between two cache misses are one record: ``times`` phases with their total time.
+    ``own`` excludes inner phases, as a compilation during differentiation. Outside of the tree, the phases of a
+    function between two cache misses are one record: ``times`` phases with their total time.
     """
 
     at: int
@@ -386,15 +386,15 @@ class Recording(Frozen):
 
     @property
     def blank(self) -> bool:
-        """Whether nothing happened except the exception that ended it, if any."""
+        """Whether the recording is empty, except perhaps for the exception that ended it."""
         return all(isinstance(node, ErrorRecord) for node in self.tree[:2])
 
     def __repr__(self) -> str:
         return f"<{self.level} recording of {self.events} events>"
 
     def holding(self, kept: Values | None, timeline: Any = None) -> Recording:
-        """This recording with the kept values and with its moments, as ``timeline`` returns them. Equality ignores
-        both.
+        """Give this recording the values ``kept``, and ``timeline``: its moments, or a function that returns them.
+        Return the recording. Equality ignores both.
         """
         if kept is not None:
             self.__dict__["_kept"] = kept

@@ -58,7 +58,9 @@ class Repeats:
         return runs[index] if index >= 0 and position < runs[index].end else None
 
     def under(self, parent: int) -> tuple[list[int], list[Repeated]]:
-        """The runs among the records inside the one entered at ``parent`` (-1: the top), and where they begin."""
+        """Where runs of equal steps begin inside the record entered at ``parent`` (-1: the top of the tree), and the
+        runs.
+        """
         found = self.known.get(parent)
         if found is None:
             runs = list(self._runs(parent))

@@ -38,11 +38,11 @@ MOST_TEXT = 1_000_000
 # Maximum characters kept of an operation's expression.
 MOST_EXPRESSION = 120
 _RUNS_MAGICS = ("get_ipython().run_line_magic(", "get_ipython().run_cell_magic(")
-# file -> its lines as typed, where a front end runs others: Python code instead of a magic.
+# file -> the lines that the user typed, if a front end runs other code: Python instead of a magic.
 as_typed: dict[str, list[str]] = {}
 
 
-# Objects in rules that cannot call user code, and the depth of the search for other objects.
+# Types of objects in rules that cannot call user code, and how deep other objects are searched.
 _PLAIN_VALUES = type(None), bool, int, float, complex, str, np.dtype, np.ufunc, np.generic, Primitive
 _PLAIN_PARTS = (*_PLAIN_VALUES, BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
 _PLAIN_PACKAGES = ("builtins", "minijax", "ml_dtypes", "numpy")  # packages of classes
@@ -62,10 +62,10 @@ class Sources:
         self.wanted: dict[str, set[int]] = {}
         # id of the code of a rule -> that code
         self.rules: dict[int, CodeType] = {}
-        # id of a rule -> a weak reference (ids are reused), the result of ``rule``, and whether the rule calls only
-        # engine code, as far as that can be seen
+        # id of a rule -> a weak reference (since ids are reused), the result of ``rule``, and whether the rule calls
+        # only engine code, as far as that can be seen
         self.described: dict[int, tuple[weakref.ref[Any], tuple[str, str, int], bool]] = {}
-        # the last of these flags for the rule described last
+        # that flag, for the rule described last
         self.engines = False
         # whether an imported program is being evaluated: then the equations' own expressions are used
         self.asking = False

@@ -89,8 +89,8 @@ _known_parts: dict[tuple[type[Frozen], str], tuple[list[tuple[int, Type]], list[
 
 
 def _parts(kind: type[Frozen], without: str) -> tuple[list[tuple[int, Type]], list[int]]:
-    """For a kind of record, except the field ``without``: the row indices and types that JSON cannot write directly,
-    and the fields that contain records.
+    """For a kind of record, except the field ``without``: the row indices and the types of fields that JSON cannot
+    write directly; and the indices of fields that contain records.
     """
     found = _known_parts.get((kind, without))
     if found is None:
@@ -101,8 +101,8 @@ def _parts(kind: type[Frozen], without: str) -> tuple[list[tuple[int, Type]], li
 
 
 def held(record: Frozen, without: str = "") -> Iterator[Frozen]:
-    """The records in fields of ``record``, single or in tuples, except in the field ``without``; the last item of a
-    tuple comes first.
+    """The records inside ``record``, except those in the field ``without``. The items of a tuple come in reverse
+    order.
     """
     values = record.values()
     for i in _parts(type(record), without)[1]:
