@@ -32,9 +32,7 @@ def named(lines: Sequence[str], names: Sequence[str], optimized: bool) -> list[s
 
 
 def hlo_names(text: str, names: Sequence[str]) -> dict[str, str]:
-    """{XLA's name: Python name} for the parameters of an HLO program. Names that another value already has are left
-    out.
-    """
+    """XLA's name -> Python name, for the parameters of an HLO program; without names that another value has."""
     begin = text.find("\nENTRY ")
     if begin < 0 or not names:
         return {}

@@ -42,8 +42,7 @@ class Equation(Frozen):
 
     ``number`` counts from 1. ``inside``: the numbers of the equations whose inner jaxpr directly contains this one
     (two, if two equations call the same jaxpr). The place is a file, lines from 1 and columns from 0 (-1 if unknown).
-    ``name`` is its name in XLA's metadata. ``stablehlo_note`` and ``hlo_note`` say why the equation has no line there;
-    '' if it has.
+    ``name`` is its name in XLA's metadata. ``stablehlo_note`` and ``hlo_note`` say why it has no line there, or ''.
     """
 
     number: int
@@ -237,8 +236,7 @@ class _NumberingPrinter(Printer):
     def __init__(self, root: Jaxpr) -> None:
         super().__init__(root)
         self.eqns: list[JaxprEqn] = []
-        # for each equation the numbers of the equations around it; in a shared jaxpr (printed once, on top) all its
-        # callers
+        # for each equation the numbers of those around it; in a shared jaxpr (printed once, on top) all its callers
         self.inside: list[list[int]] = []
         self.of_shared: dict[Jaxpr, list[int]] = {}
         self._open: list[list[int]] = []

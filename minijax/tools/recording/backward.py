@@ -1,6 +1,5 @@
 """The backward pass of a linear program, as a full recorder records it.
-A record of an equation has the cotangents of its results, and for each operand the cotangent that the transpose rule
-returned and the sum of all cotangents so far.
+For each equation it has the cotangents of the results, the cotangents that its transpose rule returned, and their sums.
 
 Variables are recorded as indices into the program (see ``BackwardRecord``). When they are shown, ``listed`` writes
 their names and the equations from a copy of the program.
@@ -176,9 +175,7 @@ class Transpositions:
         now.pending = at, number, len(cts), given
 
     def after(self, at: int, eqn: JaxprEqn, found: Sequence[tuple[Any, Any, Any]]) -> None:
-        """The rule has returned. ``found``: for each operand its variable, the cotangent from the rule, and the sum so
-        far.
-        """
+        """The rule has returned. ``found``: for each operand (its variable, its cotangent, the sum so far)."""
         now = self.open[-1] if self.open else None
         if now is None or now.pending is None:
             return

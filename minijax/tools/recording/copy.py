@@ -49,9 +49,7 @@ class Copier:
         return copy
 
     def value(self, value: Any, inside: bool = False) -> Any:
-        """A copy of a parameter that prints like the original. ``inside``: it is an item of a tuple, printed by
-        ``repr``.
-        """
+        """A copy of a parameter that prints like the original. ``inside``: it is an item of a tuple (see ``repr``)."""
         kind = type(value)
         if kind in _PLAIN or isinstance(value, (np.dtype, enum.Enum)):
             return value

@@ -98,8 +98,7 @@ class State(Frozen):
       tracers: for each interpreter of ``stack``, the live tracers; for evaluation, the arrays in variables.
       programs: for each interpreter that records equations, the equations so far.
       place: the user's line, ``file:line (function)``, or ''.
-      rule: the rule being applied by the innermost open bind that has one, or by the backward pass; None if there is
-          none.
+      rule: the rule being applied by the innermost open bind that has one, or by the backward pass; else None.
       forced: why the interpreter of ``bind`` processes it.
     """
 

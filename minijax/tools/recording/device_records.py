@@ -95,9 +95,7 @@ class DevicesRecord(Frozen):
 
 
 class DeviceMomentRecord(Frozen):
-    """A view of the devices, valid from moment ``position`` on. ``shown`` is None without a view; ``said`` then says
-    why.
-    """
+    """A view of the devices, valid from moment ``position`` on. If ``shown`` is None, ``said`` says why."""
 
     position: int
     shown: DevicesRecord | None

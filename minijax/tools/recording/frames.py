@@ -164,9 +164,7 @@ class Frames:
             see(leaf, path)
 
     def _new(self, value: Any, items: Mapping[Any, Any]) -> bool:
-        """Whether the container ``value`` has not been searched yet, or has other ``items`` or another length by
-        now.
-        """
+        """Whether the container ``value`` has not been searched yet, or its ``items`` have changed since."""
         if len(items) <= MOST_COMPARED:
             key = (id(value), len(items), hash(tuple(map(id, items.values()))))
         else:

@@ -186,9 +186,7 @@ class Full(Summary):
             self.close()
 
     def note_passing(self, opened: _Begun, main: Any) -> None:
-        """Keep an exception that ends an interpreter, unless an operation has kept it. The stack is still complete
-        here.
-        """
+        """Keep an exception that ends an interpreter, while the stack is complete, unless an operation has kept it."""
         error = sys.exc_info()[1]
         if error is not None and id(error) not in (self.handled.get(opened.first), self.passing):
             self.passing = id(error)

@@ -154,9 +154,7 @@ class Naming:
 
     @cached_property
     def expressions(self) -> dict[int, str]:
-        """Number -> the expression that computes the value. Empty for a very long recording: all of it would be
-        read.
-        """
+        """Number -> the expression that computes the value. Empty for very long recordings, to save time."""
         saved = timeline(self.recording).names
         if saved is not None:
             return saved().expressions
@@ -256,9 +254,7 @@ class Naming:
         return found
 
     def path(self, number: int) -> Iterator[tuple[str, int]]:
-        """The value, the tracer that holds it, the tracer that holds this tracer: ('', 4), ('primal', 6), ('batched',
-        7).
-        """
+        """The value, its holder, the holder of its holder: ('', 4), ('primal', 6), ('batched', 7)."""
         role = ""
         for _ in range(MOST_LEVELS):
             yield role, number

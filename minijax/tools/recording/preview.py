@@ -96,7 +96,7 @@ def host_value(array: Array, fetch: bool = False) -> Any:
 
 def value_text(value: Any, fetch: bool = False) -> str:
     """The text of a value: ``3.0``, ``[1, 2, 3]``, ``f32[1000]``, ``jvp:2 f32[]``, ``linearize:1 tangent f32[]``; at
-    most ``LONGEST`` characters.
+    most ``words.LONGEST`` characters.
     """
     if isinstance(value, Tracer):
         return f"{level_text(value)} {'tangent ' if is_tangent(value) else ''}{aval_text(value.aval)}"
@@ -157,9 +157,7 @@ def physical_type(tracer: Tracer) -> str:
 
 
 def nonfinite(value: Any) -> bool:
-    """Whether an element of ``value``, or of a value inside a tracer, is NaN or infinite. False if it is not
-    readable.
-    """
+    """Whether an element of ``value``, or of a value inside a tracer, is known to be NaN or infinite."""
     if isinstance(value, Tracer):
         return any(map(nonfinite, held(value)))
     if isinstance(value, Array):

@@ -58,9 +58,7 @@ class Repeats:
         return runs[index] if index >= 0 and position < runs[index].end else None
 
     def under(self, parent: int) -> tuple[list[int], list[Repeated]]:
-        """Where runs of equal steps begin inside the record entered at ``parent`` (-1: the top of the tree), and the
-        runs.
-        """
+        """The starts of the runs of equal steps inside the record entered at ``parent`` (-1: the top), and the runs."""
         found = self.known.get(parent)
         if found is None:
             runs = list(self._runs(parent))

@@ -158,8 +158,8 @@ def _record(name: str, kinds: tuple[type[Frozen], ...], once: bool) -> Type:
 class Types:
     """The field types for annotations.
 
-    ``kinds`` has the record classes by name, ``unions`` names for groups of classes, ``once`` the name of those with a
-    single place in the tree, ``unwritten`` the name of a type that is never written (its value is None by then).
+    ``kinds``: name -> record class. ``unions``: name -> classes with this name in annotations. ``once``: the name of
+    records that may occur only once in the tree. ``unwritten``: the name of a type whose values are None in files.
     """
 
     def __init__(

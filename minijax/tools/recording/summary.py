@@ -1,6 +1,6 @@
 """The recorder of level 'summary': counts, the deepest stack, the first tracers, the jaxprs, the phases.
 
-It is cheap enough for every line of a prompt: at most twice the time of tracing, and free in compiled execution.
+It is cheap enough for every line of a prompt: tracing takes at most twice the time, and compiled calls take no longer.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MOST_TRACERS = 12
 MOST_JAXPRS = 24
 # The most lowered programs, and the most compiled ones.
 MOST_PROGRAMS = 1000
-# The most cache misses, reached only after minutes; the most function names for hits, phases and rules.
+# The most cache misses, a number reached only after minutes; the most function names for hits, phases and rules.
 MOST_MISSES = 100_000
 MOST_NAMES = 4000
 # Of a longer jaxpr, MOST_EQUATIONS_SHOWN equations are kept, as text. Once MOST_EQUATIONS_IN_ALL are kept, this holds
@@ -78,7 +78,7 @@ def error_text(error: BaseException, limit: int = _LONGEST_MESSAGE) -> str:
 
 
 def miss_record(at: int, cache: str, name: str, reason: str, place: str) -> CacheRecord:
-    """The record of a miss. An engine's ``reason`` may have further attributes."""
+    """The record of a miss. The engine's ``reason`` may have the attributes ``advice``, ``earlier`` and ``known``."""
     advice, earlier, known = getattr(reason, "advice", ""), getattr(reason, "earlier", 0), getattr(reason, "known", 0)
     return CacheRecord(at, cache, name, False, str(reason), advice, earlier, known, 1, place)
 
@@ -91,9 +91,9 @@ class Scope:
     def __init__(self, at: int, main: Any, label: str, count: list[int]) -> None:
         self.at = at
         self.label = label
-        # one-element list shared by all interpreters with this label: the number of binds
+        # the number of binds, in a list with one element that all interpreters with this label share
         self.count = count
-        # the same for tangent operations in rules of linearize; None until there are any
+        # the same for tangent operations in rules of linearize; None until the first one
         self.tangents: list[int] | None = None
         # the interpreter; None once its inputs have names
         self.main = main
@@ -117,7 +117,7 @@ class Scope:
         return name
 
 
-# Programs reuse the same letters.
+# Cached, because programs use the same letters.
 @functools.lru_cache(maxsize=100_000)
 def letters(number: int) -> str:
     """The name of the variable with this index, counted from 0."""
@@ -169,7 +169,7 @@ class Summary(observe.Observer):
         self.bind_counts: dict[str, list[int]] = {}
         self.tracers: list[TracerRecord] = []
         self.tracers_made = 0
-        # how many of the made tracers are described
+        # how many of the tracers in ``tracers_made`` are described
         self.tracers_kept = 0
         self.samples_left = MOST_SAMPLED
         # id of a tracer -> a weak reference (ids are reused), and its index in ``tracers``
@@ -215,7 +215,7 @@ class Summary(observe.Observer):
         return scope.tangents
 
     def foreign(self) -> bool:
-        """Whether this event is on another thread; it counts the event in either case."""
+        """Whether this event is on another thread. Counts the event in any case."""
         if get_ident() != self.thread:
             self.elsewhere += 1
             return True
@@ -321,7 +321,7 @@ class Summary(observe.Observer):
             known.times += 1
             return
         if len(self.alike) >= MOST_JAXPRS * self.scale:
-            # drop the most deeply nested one, to make room for the outer one
+            # drop the most deeply nested jaxpr, to make room for one further out
             inmost = max(self.alike, key=lambda each: self.alike[each].record.depth)
             if self.alike[inmost].record.depth <= len(self.scopes):
                 return
@@ -342,7 +342,7 @@ class Summary(observe.Observer):
         self.note_own(began)
 
     def likeness(self, kind: str, name: str, jaxpr: Jaxpr) -> int:
-        """A key shared by similar jaxprs: kind, name, depth, types, and primitives in order."""
+        """A hash that similar jaxprs share: of their kind, name, depth, types, and primitives in order."""
         types = tuple(jaxpr.in_avals), tuple(jaxpr.out_avals)
         return hash((kind, name, len(self.scopes), types, tuple([eqn.primitive for eqn in jaxpr.eqns])))
 
@@ -389,7 +389,7 @@ class Summary(observe.Observer):
         self.add_phase(phase, name, seconds, max(seconds - inside, 0.0))
 
     def add_phase(self, phase: str, name: str, seconds: float, own: float) -> None:
-        """Add a phase to those of its function since the last miss."""
+        """Add a phase to the total of its function since the function's last cache miss."""
         key = phase, name, self.last_miss.get(name, -1)
         total = self.phases.get(key)
         if total is None and len(self.phases) >= MOST_NAMES + 5 * len(self.misses):

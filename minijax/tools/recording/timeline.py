@@ -1,8 +1,8 @@
-"""The moments of a recording, in order. Each takes one byte; a ``Moment`` is created on demand.
+"""The moments of a recording, in order. Each takes one byte; a ``Moment`` is created when it is read.
 
-A moment's byte is its *sign*: the kind of its record, and whether that begins or ends here. Records are numbered in the
-order in which they begin. The signs encode the whole structure (depths, matching moments, nesting), so no tree is
-traversed: a recorder writes them as it goes, and a file stores them.
+A moment's byte is its *sign*: the kind of its record, and whether the record begins or ends here. Records are numbered
+in the order in which they begin. The signs encode depths, matching moments and nesting, so that no tree is traversed.
+A recording's notes give the signs, and a file stores them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from minijax.tools.recording.records import (
 # The kinds of moments; BEGIN and END, the first and last moments of a cursor, have no record.
 BEGIN, ENTER, LEAVE, EVENT, END = "begin", "enter", "leave", "event", "end"
 
-# The signs. The exit of a bind has one of four, for whether it raised and whether its result is not finite.
+# The signs. The exit of a bind has one of four signs: it may have raised, and its result may be not finite.
 OUTSIDE, OTHER, BIND, SCOPE, RULE, EQUATION, PHASE, JAXPR, ERROR = range(9)
 LEFT, RAISED, NONFINITE = 16, 1, 2
 MOST_SIGN = LEFT + RAISED + NONFINITE
@@ -40,7 +40,7 @@ _KINDS = {OUTSIDE: BEGIN, BIND: ENTER, SCOPE: ENTER} | dict.fromkeys(range(LEFT,
 
 
 def event_sign(record: Any) -> int:
-    """The sign of a record without content."""
+    """The sign of a record that has no records inside."""
     return _EVENTS.get(type(record), OTHER)
 
 
@@ -55,7 +55,7 @@ class Moment(NamedTuple):
     """One moment: its ``kind``, its record, the number of open records around it, and its event ``at``.
 
     ``parent`` is the index of the ENTER moment of the innermost enclosing record (-1 at the top). ``other`` is the
-    index of the LEAVE moment for an ENTER, and the reverse; otherwise the moment's own.
+    index of the matching LEAVE or ENTER moment, or the moment's own index if it is neither.
     """
 
     kind: str
@@ -67,7 +67,7 @@ class Moment(NamedTuple):
 
 
 class SavedNames(NamedTuple):
-    """The results of ``naming.Naming`` that need a pass over the recording, as stored in a file."""
+    """The results of ``naming.Naming`` that take a pass over the recording. A file stores them."""
 
     expressions: dict[int, str]
     lettered: dict[tuple[int, str], int]
@@ -77,7 +77,7 @@ class SavedNames(NamedTuple):
 
 class Timeline(Sequence[Moment]):
     """The moments of a recording. ``signs`` are those between the beginning and the end, ``nodes`` the records in the
-    order in which they begin, ``end`` the event of the end.
+    order in which they begin, and ``end`` is the event at the end of the recording.
 
     ValueError if the signs do not form a tree with this number of records.
     """
@@ -108,7 +108,7 @@ class Timeline(Sequence[Moment]):
         self._parents = integers(_parents(depths, np.flatnonzero(entered)))
         self._loose: tuple[Any, Any] | None = None
         self._starts: Any = None
-        # for a recording from a file: columns for all equations and lives without their records, and the results of
+        # only for a recording from a file: the fields of all equations and lives that cursors need, and the results of
         # ``naming.Naming``
         self.columns: dict[str, Any] = {}
         self.names: Callable[[], SavedNames] | None = None
@@ -145,11 +145,11 @@ class Timeline(Sequence[Moment]):
         return self._numbers[index]
 
     def other(self, index: int) -> int:
-        """The index of the matching exit of an entry, and the reverse."""
+        """The index of the matching exit of an entry, or of the matching entry of an exit; otherwise ``index``."""
         return self._others[index]
 
     def parent(self, index: int) -> int:
-        """The entry of the innermost record around a moment; -1 at the top."""
+        """The index of the entry of the innermost record around a moment; -1 at the top."""
         return self._parents[index]
 
     def depth(self, index: int) -> int:
@@ -157,7 +157,7 @@ class Timeline(Sequence[Moment]):
         return self._depths[index]
 
     def around(self, index: int) -> Iterator[int]:
-        """The entries of the records around a moment, innermost first."""
+        """The indices of the entries of the records around a moment, innermost first."""
         parent = self._parents[index]
         while parent >= 0:
             yield parent
@@ -168,7 +168,7 @@ class Timeline(Sequence[Moment]):
         return int(self._all_starts()[number])
 
     def begun_by(self, index: int) -> int:
-        """The number of records that have begun at a moment, including its own."""
+        """The number of records that have begun up to a moment, including the moment's own record."""
         return int(np.searchsorted(self._all_starts(), index, side="right"))
 
     def _all_starts(self) -> Any:
@@ -185,7 +185,7 @@ class Timeline(Sequence[Moment]):
         return self._ats
 
     def begun(self, at: int) -> Iterator[Node]:
-        """The last record that begins at event ``at`` or before, after the records around it, outermost first."""
+        """The last record that begins by event ``at``, after the records around it, outermost first."""
         number = int(np.searchsorted(self.ats(), at, side="right")) - 1
         around = [self.start(number)] if number >= 0 else []
         while around and self._parents[around[-1]] >= 0:
@@ -274,7 +274,7 @@ class Children(Sequence[Any]):
 
 
 def integers(array: Any) -> Any:
-    """The integers of an array for single reads; recordings hold no arrays besides the user's."""
+    """The integers of an array as a memoryview, which reads one item faster than an array does."""
     return memoryview(array.tobytes()).cast(array.dtype.char)
 
 
@@ -291,7 +291,7 @@ def _parents(depths: Any, entered: Any) -> Any:
 
 
 def _narrow(depths: Any) -> Any:
-    """``depths`` in the smallest integer type that fits: NumPy sorts short integers in one pass."""
+    """``depths`` as 16-bit integers if they fit, because NumPy sorts these in one pass."""
     return depths.astype(np.int16) if depths.max(initial=0) < 1 << 15 else depths
 
 
@@ -325,9 +325,9 @@ def _walked(recording: Recording) -> Timeline:
 
 
 class Indices:
-    """Items grouped by scope: ``of(scope)`` are the indices of its items, in order.
+    """Items grouped by scope: ``of(scope)`` returns the indices of the items in that scope, in order.
 
-    ``scopes`` is the scope of each; ``order`` is the second sort key.
+    ``scopes`` has the scope of each item. ``order``, if given, is the sort key within a scope.
     """
 
     def __init__(self, scopes: Any, order: Any = None) -> None:
@@ -364,7 +364,7 @@ class Picked(Sequence[Any]):
         return bisect_right(self.places, place)
 
 
-# The scope of an array that no variable of the user held: no view shows it.
+# The scope given to arrays that no user variable held, which no view shows.
 HIDDEN = -(2**53)
 
 

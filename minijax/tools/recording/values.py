@@ -1,7 +1,7 @@
 """The values that a full recorder keeps, by the numbers of tracers and arrays, up to a memory limit.
 
 They exist only in this process; a recording loaded from a file has texts. The engine never writes to an array, so a
-reference to its memory is enough; after a donation the value is deleted, and reading it says so.
+reference to its memory is enough. Only donation deletes a kept value; reading it then raises an error that says so.
 
 For staged programs, the programs and their calls are kept, so that ``tools/values`` can compute values of variables on
 demand.
@@ -18,18 +18,18 @@ from minijax.core.records import Frozen
 from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Var
 
-# Memory limit for kept values in bytes; then the most calls and programs.
+# Maximum number of bytes of kept values, of calls, and of programs.
 MOST_BYTES = 256_000_000
 MOST_CALLS = 20_000
 MOST_PROGRAMS = 2_000
-# Larger arrays (in bytes) are checked for memory that is already counted.
+# An array of more bytes than this is counted only if its memory is not counted already.
 _LARGE = 10_000
 
 
 class RunRecord(Frozen):
-    """An operation that runs a program: ``at`` is the event of its bind, ``params`` its parameters; ``operands`` are
-    numbers (0: not numbered; then ``literals`` has the value at that index). ``operation`` is the primitive object,
-    ``avals`` are the operands' types, ``axes`` names and sizes of the mapped axes in scope.
+    """An operation that runs a program: ``at`` is the event of its bind, ``params`` its parameters. ``operands`` are
+    the numbers of the operands; where one is 0, ``literals`` has the value by index. ``operation`` is the primitive
+    object, ``avals`` are the operands' types, ``axes`` names and sizes of the mapped axes in scope.
     """
 
     at: int
@@ -47,7 +47,7 @@ class Kept(Mapping[int, Array]):
     """Arrays by number. ``Array`` objects are created on access, since a recording has very many scalars."""
 
     def __init__(self) -> None:
-        # number -> the NumPy value, with its type in ``types``; for an array on a device, the array itself
+        # number -> the NumPy value (``types`` has its type); for an array on a device, an ``Array`` with its type
         self.held: dict[int, Any] = {}
         self.types: dict[int, ShapedArray] = {}
 
@@ -70,8 +70,8 @@ class Values:
 
     Attributes:
       arrays: number -> the array. Use ``array``, which returns None for values that were not kept.
-      variables: number of a tracer -> its variable, in the jaxpr that its interpreter records, or its tangent's
-        variable in the linear program.
+      variables: number of a tracer -> its variable in the jaxpr that its interpreter records. For a tracer of a
+      linearization, it is the variable of the tangent in the linear program.
       inside: number of a tracer -> its unnumbered contents: an inline number or a symbolic zero.
       runs: event of a bind -> the operation that runs a program.
       programs: event -> how a jaxpr was made ('staged', ...), and the jaxpr finished at that event.
@@ -153,7 +153,7 @@ class Values:
         return True
 
     def _new(self, arrays: Iterable[Any]) -> dict[int, int]:
-        """The sizes of those arrays that are not counted yet, by the id of their memory."""
+        """Id of an array's memory -> its size in bytes, for the ``arrays`` whose memory is not counted yet."""
         found = {_held(x): 100 + getattr(x, "nbytes", 0) for x in arrays}
         return {key: size for key, size in found.items() if key not in self._counted}
 
@@ -178,7 +178,7 @@ def _programs(values: Iterable[Any]) -> Iterator[ClosedJaxpr]:
 
 
 def _traced(closed: ClosedJaxpr) -> bool:
-    """Whether a program has tracers among its constants; such programs are not kept."""
+    """Whether a program has tracers among its constants. Such programs are not kept."""
     return any([isinstance(each, Tracer) for each in closed.consts])
 
 

@@ -126,7 +126,7 @@ def _indent(said: str) -> int:
     return len(said) - len(said.lstrip())
 
 
-# Lines that begin with one of these, or have gaps, keep the author's layout: they are not joined with others.
+# A line that begins like this, or has gaps inside, is not joined with other lines, to keep the author's layout.
 _OWN_LINE = re.compile(r"\s*(>>>|\.\.\.|[-*|#=+]|\d+[.)] |$)|.*\S {2,}\S")
 # An item of an argument list, ``name: its meaning``: its continuation lines are indented further.
 _ITEM = re.compile(r"\s*\*{0,2}\w[\w*, .\[\]()]*: \S")
@@ -151,16 +151,16 @@ def _filled(group: list[str]) -> Block:
 
 
 def _typed_class(cls: Any) -> tuple[str, list[str], int] | None:
-    """File, lines and first line of a class typed at the prompt or executed there from a file, or None.
+    """The file, lines and first line number of a class from the prompt or from a file run there; None if not found.
 
-    inspect finds no file for such a class. Search the files of its methods first, because a later class may have the
-    same name. Then search from the latest input back.
+    ``inspect`` finds no file for such a class. Search the files of its methods first, because a later class may have
+    the same name. Then search all inputs, the latest first.
     """
     if not isinstance(cls, type) or cls.__module__ != "__main__":
         return None
     codes = [getattr(inspect.unwrap(x), "__code__", None) for x in vars(cls).values() if inspect.isfunction(x)]
     own = [code.co_filename for code in codes if code is not None]
-    # ``register`` stores None as the modification time: that marks typed inputs
+    # ``source.register`` marks typed inputs by None as the modification time
     typed = [name for name, entry in linecache.cache.items() if len(entry) == 4 and entry[1] is None]
     for file in dict.fromkeys((*own, *reversed(typed))):
         # a file executed in the prompt's namespace may define the class too
@@ -173,7 +173,7 @@ def _typed_class(cls: Any) -> tuple[str, list[str], int] | None:
 
 
 def _class_statement(source: str, cls: type) -> ast.ClassDef | None:
-    """The last class statement in ``source`` with the class's name, nested as its ``__qualname__`` says."""
+    """The last class statement in ``source`` with the class's name, nested as in its ``__qualname__``."""
     if f"class {cls.__name__}" not in source:
         return None
     try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from logging import LogRecord
 
 MOST_KEPT = 1000
-# The loggers of the option's messages. Only the messages of the first are recorded.
+# The loggers of the option's messages. Only the messages of the first logger are recorded.
 _TRACING = "jax._src.interpreters.partial_eval"
 _LOGGERS = (_TRACING, "jax._src.compiler", "jax._src.compilation_cache")
 _HEAD = "TRACING CACHE MISS at "
@@ -96,7 +96,7 @@ class Watching:
     """Records JAX's misses between ``begin`` and ``end``; also a context manager.
 
     Attributes:
-      seen: whether JAX was imported, and so watched, when the last input began.
+      seen: whether JAX was imported when the last input began, so that its misses were watched.
       first: the number of the first miss that belongs to the last input.
     """
 
@@ -111,16 +111,16 @@ class Watching:
         self.end()
         self.first = total()
         jax = sys.modules.get("jax")
-        self.seen = hasattr(jax, "explain_cache_misses")  # jax may be half imported
+        self.seen = hasattr(jax, "explain_cache_misses")  # false while jax is only partly imported
         if jax is not None and self.seen:
             _filter.wanted = bool(jax.config.jax_explain_cache_misses)
-            import logging  # JAX has imported it; without JAX nobody needs it
+            import logging  # without cost here, because JAX has imported it
 
             for name in _LOGGERS:
                 logging.getLogger(name).addFilter(_filter)  # adding a filter again has no effect
             option = jax.explain_cache_misses
-            # Ctrl-C can interrupt between any two of these lines: end() undoes all of them, done or not. JAX's own
-            # context manager cannot: an interrupt at its beginning makes it lose the earlier value.
+            # Ctrl-C can interrupt between any two of these lines: end() undoes each of them that was done. JAX's own
+            # context manager does not: if an interrupt comes at its beginning, it loses the earlier value.
             self._undo = option, option.get_local()
             _filter.watching.add(self)
             option.set_local(True)
@@ -134,7 +134,7 @@ class Watching:
             self._undo = None
 
     def skip(self) -> None:
-        """Leave the misses so far out of the last input."""
+        """Exclude all misses up to now from the last input."""
         self.first = total()
 
     def __enter__(self) -> Watching:
@@ -192,7 +192,7 @@ def _keep(said: str) -> None:
 
 
 def _difference(said: str) -> str:
-    """``at x, now f32[4] and before f32[3]`` in minijax's wording: ``x: f32[3] became f32[4]``."""
+    """``x: f32[3] became f32[4]`` for JAX's ``at x, now f32[4] and before f32[3]``."""
     said = re.sub(r"\(\{\}\)|https?://\S+|\{weak_type=False\}", "", said).replace("{weak_type=True}", " weak")
     match = re.fullmatch(r"(?:at (?:input path )?)?(\S+?)(?: differs:|,) now (.+) and before (.+?)(, so .+)?", said)
     if match is None:

@@ -17,9 +17,9 @@ class LentNames:
         self.aside: dict[str, Any] = {}
 
     def borrow(self, names: Iterable[str], given: Mapping[str, Any]) -> list[str]:
-        """Save the values of ``names`` and replace them by those in ``given``; a name saved already is skipped.
+        """Save the values of ``names`` and replace them by those in ``given``. Names saved already are skipped.
 
-        Returns the names to which the user had given another value.
+        Returns the names whose old value was set by the user and differs from ``given``.
         """
         space, differ = self.namespace, []
         for name in names:

@@ -1,6 +1,6 @@
-"""The first names at a prompt: JAX's public ones, and elementary functions as in the tutorial "Autodidax".
+"""The first names at a prompt: JAX's public names, and elementary functions as in the tutorial "Autodidax".
 
-Source: https://docs.jax.dev/en/latest/autodidax.html for the second list.
+Source of ``FUNCTIONS``: https://docs.jax.dev/en/latest/autodidax.html
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ FUNCTIONS = {
 
 
 def initial_names(imported_only: bool = False) -> dict[str, Any]:
-    """The names that a new session defines; with ``imported_only`` only the names that need no further import."""
+    """The names that a new session defines; with ``imported_only`` only the names that are already imported."""
     minijax = _public.load()
 
     def has(module: Any, name: str) -> bool:
@@ -90,7 +90,7 @@ def initial_names(imported_only: bool = False) -> dict[str, Any]:
     names: dict[str, Any] = {"minijax": minijax, "jnp": jnp, "np": np, "lax": lax}
     names.update((name, getattr(minijax, name)) for name in NAMES if has(minijax, name))
     names.update((name, getattr(jnp, actual)) for name, actual in FUNCTIONS.items())
-    # every name of ``minijax.numpy`` but single letters and names of builtins; earlier names win
+    # every name of ``minijax.numpy``, except single letters and names of builtins; names set above stay
     own = vars(jnp)
     public = [name for name, x in own.items() if type(x) is not ModuleType] if imported_only else jnp.__all__
     for name in public:
@@ -100,20 +100,20 @@ def initial_names(imported_only: bool = False) -> dict[str, Any]:
 
 
 def names_read(code: str, namespace: dict[str, Any]) -> dict[str, Any]:
-    """The prompt's names that ``code`` reads and ``namespace`` lacks, imported or borrowed now."""
+    """The prompt's names that ``code`` reads and ``namespace`` lacks. They are imported, or borrowed from JAX, now."""
     minijax = _public.load()
     unknown = {word for word in _WORD.findall(code) if word not in namespace and not hasattr(builtins, word)}
     if unknown.isdisjoint([*NAMES, *names_of("minijax.numpy")]):
         return {}
     read, assigned = _read_and_assigned(code)
     found = {name: getattr(minijax, name) for name in read & unknown & {*NAMES} if hasattr(minijax, name)}
-    # borrowing a function imports jax: a variable of the same name must not cause that
+    # borrowing a function imports jax, which a variable with the function's name must not cause
     functions = read & unknown & {*names_of("minijax.numpy")} - assigned - found.keys()
     return found | {name: getattr(jnp, name) for name in functions if len(name) > 1}
 
 
 def _read_and_assigned(code: str) -> tuple[set[str], set[str]]:
-    """The names that ``code`` reads and the names that it assigns. A command reads every word but attributes."""
+    """The names that ``code`` reads and the names that it assigns. A command reads all words except attributes."""
     try:
         nodes = [*ast.walk(ast.parse(code))]
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -9,7 +9,7 @@ import numpy as np
 
 from minijax.core.array import Array
 
-# Maximum number of results, and of bytes for all of them. Beyond either, the earliest results are dropped.
+# Maximum number of results, and of bytes for all of them. Beyond either limit, the earliest results are dropped.
 MOST_RESULTS = 1000
 MOST_BYTES = 256 * 1024 * 1024
 # Maximum number of objects counted in one result; further objects count as 0 bytes.
@@ -46,7 +46,7 @@ class Outputs(dict[int, Any]):
 
 
 def bytes_of(value: Any) -> int:
-    """The size of a value and of all items in its lists, tuples and dictionaries, in bytes; each object counts once."""
+    """The size in bytes of a value with all items of its lists, tuples and dictionaries. Each object counts once."""
     seen: set[int] = set()
     todo, total = [value], 0
     while todo and len(seen) < _MOST_PARTS:

@@ -74,11 +74,11 @@ def is_kept_whole(fun: Any) -> bool:
 
 
 def arrays_of(x: Any) -> tuple[Any, Callable[[Any], Any]] | None:
-    """For an argument that holds third-party objects, such as an Equinox model: the argument with its arrays alone, and
-    a function that puts the other leaves back. None if it holds no such objects, or these hold only arrays.
+    """Split an argument that holds third-party objects, such as an Equinox model. Return the argument with only its
+    arrays, and a function that puts the other leaves back. None if it holds no such objects, or these hold only arrays.
 
-    A model's other leaves (dropout flags and rates, its activation) are part of the program, as in the
-    transformations of the model's own library.
+    The other leaves of a model (dropout flags and rates, its activation) are part of the program, as in its own
+    library.
     """
     if "jax" not in sys.modules:
         return None
@@ -95,7 +95,7 @@ def arrays_of(x: Any) -> tuple[Any, Callable[[Any], Any]] | None:
     rest = tree_unflatten(tree, [leaf if held else None for leaf, held in pairs])
 
     def whole(arrays: Any) -> Any:
-        # JAX calls this helper, so minijax converts it to JAX: JAX must find no minijax function in it
+        # minijax converts this helper to JAX, which calls it, so it must call no function of minijax
         return tree_map(
             lambda given, held: held if given is None else given, arrays, rest, is_leaf=lambda leaf: leaf is None
         )
@@ -108,7 +108,7 @@ def _is_array(x: Any) -> bool:
 
 
 def answer(result: Result, programs: list[Watched]) -> Result:
-    """A command's result for JAX programs: adds a line on how they were watched, and converts the value to JAX."""
+    """The result of a command for JAX programs: adds a line on how they were watched, and converts the value to JAX."""
     from minijax.tools.session import watch
 
     status = "; ".join(dict.fromkeys(each.status for each in programs))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Nothing:
-    """Stands for "no value" where None is a value."""
+    """Means "no value", since None may be a value."""
 
     def __repr__(self) -> str:
         return "NOTHING"
@@ -30,16 +30,16 @@ class Step(Frozen):
     Attributes:
       recording: the recording.
       position: the first moment to show.
-      retrace: records the call again and ignores cached traces; returns the recording and the exception that
-        ended it, or None. Without a call, None.
-      programs: compiles the call as ``jit`` would and returns its programs linked line by line. Raises the errors of
-        staging, lowering and compiling. Without a call, None.
-      stages: compiles the call as ``jit`` would and returns its stages down to machine code (``metal.stages.Stages``).
-        Without a call, None.
-      note: a remark on the recording shown before the first step, such as that a line was run again for it.
-      given: the leaves of the call's arguments, each with the user's name for it.
-      again: records the call with other leaves; returns the recording and the exception that
-        ended it, or None. Without a call, None.
+      retrace: records the call again, ignoring cached traces; returns the recording, and the exception that ended it or
+          None. None if there is no call.
+      programs: compiles the call as ``jit`` does, and returns its programs linked line by line. Raises the errors of
+          staging, lowering and compiling. None if there is no call.
+      stages: compiles the call as ``jit`` does, and returns its stages down to machine code (``metal.stages.Stages``).
+          None if there is no call.
+      note: a remark on the recording, shown before the first step: for example that a line was run again for it.
+      given: the leaves of the call's arguments, as (the user's name for it, value).
+      again: records the call with other leaves; returns the recording, and the exception that ended it or None. None if
+          there is no call.
     """
 
     recording: Recording
@@ -53,8 +53,8 @@ class Step(Frozen):
 
 
 class Browse(Frozen):
-    """The stages of a call (``metal.stages.Stages``) to browse, the call's title, a remark on it, and the lines of the
-    user's code, as (file, line), that are highlighted first.
+    """The stages of a call (``metal.stages.Stages``) to browse, with the call's ``title`` and a remark (``note``).
+    ``chosen`` has the lines of user code, as (file, line), that are highlighted first.
     """
 
     stages: Any

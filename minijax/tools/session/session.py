@@ -68,7 +68,7 @@ class Outcome(Frozen):
       summary: the panels; empty if nothing was traced.
       recording: the recording of the engine's work.
       command: whether the input was a command; then ``shown`` is its answer, not a value.
-      step: the recording to step through, or the stages to browse; a full-screen front end opens it, not ``shown``.
+      step: the recording to step through, or the stages to browse; a full-screen front end opens it, and not ``shown``.
       debug: the frames to debug; an interactive front end opens a debugger there instead of showing ``shown``.
       data: a command's answer as JSON data.
       next_input: the next input for the user to edit; a front end with a prompt puts it there instead of showing
@@ -104,7 +104,7 @@ class FailedInput(Frozen):
 
     Attributes:
       number, source: the input.
-      replays: whether running the input again would record something; false if the engine had done nothing yet.
+      replays: whether running the input again would record anything; false if the engine had done nothing yet.
       error: the type and place of the exception, in one line: ``KeyError at <minijax-3>:2``.
       interrupted: whether Ctrl-C ended the input.
     """
@@ -165,7 +165,7 @@ class Session:
         self.settings = settings or Settings()
         self.recording: Recording | None = None
         self.recordings: list[Recording] = []
-        # whether code has run unwatched since ``recording`` (IPython cells are unwatched by default)
+        # whether code has run since ``recording`` without being watched (IPython cells are not watched by default)
         self.unwatched = False
         # number of the first cache miss that belongs to the last input (see ``core.miss_log``)
         self.first_miss = miss_log.total()
@@ -186,19 +186,19 @@ class Session:
         self.log: list[Entry] = []
         # colours programs in pages that commands write; front ends set it, because they import the lexer
         self.highlight: Highlighter | None = None
-        # renames the source places in pages that commands write, in front ends with place names of their own
+        # renames source places in pages that commands write; set by front ends that have their own names for places
         self.renamed_places: Callable[[str], str] | None = None
-        # the current input of a front end with inputs of its own; it becomes part of the command's file name
+        # returns the current input of a front end that numbers inputs itself; it becomes part of a command's file name
         self.origin: Callable[[], str] | None = None
         # unwraps the value if a front end wraps the results of commands
         self.unwrapped: Callable[[Any], Any] = lambda value: value
         # the front end's names of commands that it must rename
         self.renamed_commands: dict[str, str] = {}
-        # the names that our prompt defined at the start
+        # the names that minijax's own prompt defined at the start
         self.given: dict[str, Any] = {}
-        # imports the names whose import was left for later; None once all are imported
+        # imports the names of the prompt that are not imported yet; None once all are imported
         self.late_names: Callable[[], dict[str, Any]] | None = None
-        # whether our own prompt reads the lines: some commands need it
+        # whether minijax's own prompt reads the lines: some commands need it
         self.own_prompt = True
         # the local names of a calling function, for commands given inside it (IPython's local scope)
         self.local_names: dict[str, Any] = {}
@@ -225,7 +225,7 @@ class Session:
         return tuple(self.live.levels)
 
     def prompt_label(self) -> str:
-        """The label of the innermost pushed level for the prompt, such as ``jvp:1``; empty without one."""
+        """The label of the innermost pushed level for the prompt, such as ``jvp:1``; '' if no level is pushed."""
         return self.live.levels[-1].label if self.live.levels else ""
 
     def command_name(self, name: str) -> str:
@@ -253,7 +253,7 @@ class Session:
 
     def complete_names(self) -> None:
         """Import the modules of the prompt's names whose import was left for later."""
-        # another thread may run this too (repl/warm.py): every step may safely run twice
+        # another thread may run this too (repl/warm.py), so every step may run twice
         load = self.late_names
         if load is None:
             return
@@ -265,7 +265,7 @@ class Session:
 
     def import_names(self, code: str) -> None:
         """Import the names of the prompt that ``code`` reads and the namespace lacks."""
-        if not self.given:  # the prompt of another program, which has its own names
+        if not self.given:  # in another program's prompt, which has its own names
             return
         for name, value in names_read(code, self.namespace).items():
             self.namespace[name] = self.given[name] = value
@@ -286,7 +286,9 @@ class Session:
         return name in self.given and self.lookup(name) is self.given[name]
 
     def held_in(self, name: str) -> str:
-        """The latest call with a full recording in which a variable of this name held a value, or ''."""
+        """The source of the latest call with a full recording in which a variable ``name`` held a value; '' if none
+        did.
+        """
         full = [each for each in self.recordings if each.level == "full" and source.is_call(each.source)]
         for recording in reversed(full[-_LATELY:]):
             # searching longer recordings would take too long
@@ -366,14 +368,14 @@ class Session:
             self.failed = FailedInput(number, code, replays, summary, isinstance(error, KeyboardInterrupt))
 
     def replay_hint(self, number: int) -> str:
-        """The hint below input ``number`` if it failed and can be stepped through, or ''."""
+        """The hint below input ``number`` if the input failed and can be stepped through; else ''."""
         failed = self.failed
         if failed is None or failed.number != number or not failed.replays:
             return ""
         return replay_text(failed.interrupted)
 
     def hint(self, outcome: Outcome) -> str:
-        """The hint below an outcome: how to step to its exception, or ''."""
+        """The hint below an outcome that says how to step to its exception; '' if there is none."""
         if outcome.error is None or outcome.step is not None:
             return ""
         if outcome.error is self.recorded_error:
@@ -381,7 +383,7 @@ class Session:
         return self.replay_hint(outcome.number)
 
     def run_again(self, failed: FailedInput) -> Any:
-        """Run an input again under its number and return its value. Shows, stores and counts nothing."""
+        """Run an input again under its number and return its value. The value is neither shown nor stored."""
         if self.runs_again is not None:
             return self.runs_again(failed)
         if source.is_command(failed.source):
@@ -433,7 +435,7 @@ class Session:
         return NOTHING if value is None else value
 
     def run_command_line(self, code: str, number: int) -> Result:
-        """Run a command as typed, with its ``%`` and, for a cell, its body."""
+        """Run a command as typed: with its ``%``, and with its body if it is a cell."""
         filename = f"<minijax-{number}>"
         source.register(filename, code)
         header, _, body = source.as_command(code).strip("\n").lstrip().partition("\n")
@@ -451,11 +453,11 @@ class Session:
         local_names: dict[str, Any] | None = None,
         filename: str = "",
     ) -> Result:
-        """Run a command by name, with its line and, for a cell, its body.
+        """Run the command called ``name`` on ``line``, and on the body ``cell`` if it is a cell.
 
         Raises:
-          UsageError: the command does not exist, or does not understand its arguments. Exceptions of the
-            user's code propagate.
+          UsageError: the command does not exist, or does not understand its arguments. Exceptions of the user's code
+              propagate too.
         """
         __tracebackhide__ = True
         self.complete_names()
@@ -545,7 +547,7 @@ class Session:
 
     def _with_error(self, result: Result) -> Document:
         """The document of a result and, if an exception ended the user's call, the error."""
-        if result.error is None or isinstance(result.error, SystemExit):  # of a program: the document describes it
+        if result.error is None or isinstance(result.error, SystemExit):  # the document describes a program's exit
             return result.document
         return result.document + self.error_document(result.error)
 
@@ -586,8 +588,8 @@ class Session:
         return error_document(error, self.settings.frames == "all")
 
     def value_tree(self, value: Any, where: str | None, columns: int) -> Block | None:
-        """A container of arrays that takes many lines, as a key tree; None for any other value. ``where`` is the
-        value's path in the result of the running input, or None if it is not part of it.
+        """A key tree for a container of arrays that takes many lines; None for any other value. ``where`` is the
+        value's path in the result of the running input, or None if the value is not part of that result.
         """
         written = "" if where is None else f"Out[{len(self.inputs) - 1}]{where}"
         return value_tree(value, written, columns) if self.settings.trees else None

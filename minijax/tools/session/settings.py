@@ -20,7 +20,7 @@ _ON = {"on": True, "off": False, "true": True, "false": False, "1": True, "0": F
 class Choice(Frozen):
     """One setting. ``kind`` is 'one' (one of ``choices``), 'panels' (some of ``choices``), 'switch' or 'count'.
 
-    ``changed`` says when a new value takes effect: at once, or at the next start of the program.
+    ``changed`` says when a new value takes effect: immediately ('at once') or at the next start of the program.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Settings:
       panel_keys: the key that toggles each panel, in front ends with keys; not a setting.
       file: the path of the settings file, in front ends with one; not a setting.
       columns: the width of the page for values, or 0 if unknown; not a setting.
-      without: the names of settings without effect in this front end; not a setting.
+      without: the names of settings that have no effect in this front end; not a setting.
     """
 
     panels: tuple[str, ...]
@@ -166,13 +166,13 @@ _READ = {"one": _one, "panels": _panels, "switch": _switch, "count": _count}
 
 
 def shown(value: Any) -> str:
-    """A setting's value as ``%config`` prints and reads it."""
+    """A setting's value in the form that ``%config`` prints and accepts."""
     if isinstance(value, tuple):
         return " ".join(value) or "off"
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
-# name -> the words that it accepts
+# name of a setting -> the words that it accepts; () for a number
 CHOICES: Mapping[str, tuple[str, ...]] = {
     name: choice.choices or ("on", "off") if choice.kind != "count" else () for name, choice in TABLE.items()
 }

@@ -1,7 +1,7 @@
 """The settings file, ``$XDG_CONFIG_HOME/minijax/config.toml``: read at the start, written by ``%config save``.
 
-One TOML line ``name = value`` for each setting. The engine's own settings (``jax_enable_x64 = true``) are
-allowed too. A mistake in the file causes a warning and nothing else.
+Each setting is a TOML line ``name = value``. The engine's own settings (``jax_enable_x64 = true``) are allowed too. A
+mistake in the file only causes a warning.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _take(settings: Settings, name: str, value: Any) -> str:
 
 
 def save(settings: Settings, path: Path) -> None:
-    """Write the settings into ``path`` in one atomic step; only its owner may read it.
+    """Write the settings into ``path`` atomically. Only the owner of the file may read it.
 
     Other lines of the file, comments included, stay the same.
 
@@ -93,7 +93,7 @@ def save(settings: Settings, path: Path) -> None:
         if name in kept or getattr(settings, name) != choice.default
     }
     updated = _updated(text, {name: values[name] for name in changed})
-    # The lines were edited as text: check that the new values are right and that all other values are unchanged.
+    # The lines were edited as text, so check that the new values are right and all other values are unchanged.
     wanted = kept | {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
     if parsed(updated) != wanted:
         raise ValueError("it is written in a way that cannot be edited line by line")
@@ -112,7 +112,7 @@ def _toml_value(value: Any) -> str:
 
 
 def _updated(text: str, values: dict[str, str]) -> str:
-    """``text`` with these values. New names go before the first table."""
+    """``text`` with ``values`` in place of the old ones. New names go before the first table."""
     lines = text.splitlines()
     end = next((i for i, each in enumerate(lines) if each.lstrip().startswith("[")), len(lines))
     top, rest = lines[:end], lines[end:]

@@ -28,7 +28,7 @@ INDENT = "    "
 # A block ends after these statements.
 _LAST = ("return", "raise", "break", "continue", "pass")
 _SHELL = r"(?:[A-Za-z_]\w*\s*=\s*)?!\s*[^=\s].*"
-# The prompts of Python and IPython in pasted lines: of inputs, and of any line
+# The prompts of Python and IPython in pasted lines: _PROMPTS matches those of any line, _PASTED those of inputs
 _PROMPTS = r"(?m)^[ \t]*(?:>>>|\.\.\.|In \[\d+\]:|[ \t]*\.\.\.:)(?:[ ]|$)"
 _PASTED = r"\s*(?:>>>|In \[\d+\]:)(?:\s|$)"
 
@@ -162,7 +162,7 @@ def inputs(source: str) -> Iterator[str]:
 
 
 def _closed(source: str) -> bool:
-    """Whether a ``%`` on the line after ``source`` begins a command: no bracket or string is open there."""
+    """Whether ``source`` leaves no bracket or string open, so that ``%`` on the next line begins a command."""
     if not source.strip():
         return True
     try:
@@ -199,7 +199,7 @@ def _statements(source: str) -> Iterator[str]:
 def register(filename: str, source: str) -> None:
     """Let tracebacks, ``inspect`` and the stepper find ``source`` by ``filename``."""
     linecache.cache[filename] = (len(source), None, [line + "\n" for line in source.split("\n")], filename)
-    # a later session in the same process may reuse a name: its entry becomes the newest
+    # a later session in the same process may register a name again: the name then counts as the newest
     _registered.pop(filename, None)
     _registered[filename] = None
     if len(_registered) > MOST_REGISTERED:
