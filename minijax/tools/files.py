@@ -1,4 +1,4 @@
-"""Write files atomically and readable by their owner only: they hold the user's results."""
+"""Write files atomically. Only their owner can read them, since they hold the user's results."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import stat
 def write(path: str | os.PathLike[str], text: str | bytes, force: bool = False, keep_mode: bool = True) -> int:
     """Write ``text`` to a file atomically; returns its size in bytes.
 
-    Only the owner can read a new file. An existing file keeps its permissions unless ``keep_mode`` is false. A
-    symbolic link is followed. Characters that UTF-8 cannot encode are written as escapes.
+    Only the owner can read a new file. An existing file keeps its permissions unless ``keep_mode`` is false. If the
+    path is a symbolic link, its target is written. Characters that UTF-8 cannot encode become escapes.
 
     Raises:
       FileExistsError: the file exists and ``force`` is false.
@@ -25,7 +25,7 @@ def write(path: str | os.PathLike[str], text: str | bytes, force: bool = False, 
     data = text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
-    # O_EXCL: refuse to write to an existing file or through a symbolic link at this path
+    # O_EXCL: refuse a file that exists, or a symbolic link, at this temporary path
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with open(descriptor, "wb") as file:

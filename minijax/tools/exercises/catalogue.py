@@ -1,4 +1,4 @@
-"""The exercises in their order."""
+"""The list of all exercises, in the order of the course."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from minijax.tools.exercises.model import Answer, Exercise, NotYet, Passed
 # --- compile once -------------------------------------------------------------------------------------------
 
 EPOCHS = 4
-# each check trains on a vector of a new length, so that no cache has seen it
+# each check trains on a vector of a new length, which no cache has seen
 _lengths = itertools.count(5)
 
 
@@ -42,7 +42,7 @@ def _check_once(answer: Answer) -> Passed:
     first = miss_log.total()
     result = train(jnp.asarray(w))
     misses = [each for each in miss_log.since(first) if each.cache == "staging"]
-    _forget_traces(answer)  # else %why would compare the user's next call with this one
+    _forget_traces(answer)  # otherwise %why would compare the user's next call with this one
     compiled = [each for each in misses if "compile" in each.costs]
     if not isinstance(result, tuple) or len(result) != 2:
         raise NotYet("train returns (w, total).")
@@ -58,7 +58,7 @@ def _check_once(answer: Answer) -> Passed:
 
 
 def _forget_traces(answer: Answer) -> None:
-    """Clear the caches of train and of the functions that it calls."""
+    """Clear the caches of ``train`` and of the functions that it calls."""
     train = answer["train"]
     code = getattr(getattr(train, "__wrapped__", train), "__code__", None)
     for name in ("train", "step", *(code.co_names if code is not None else ())):
@@ -93,19 +93,19 @@ def _judge_training(result: tuple[Any, Any], w: Any) -> None:
 
 
 def _why(misses: list[miss_log.Missed]) -> Iterator[Block]:
-    """The reason for each compilation, in %why's words; the first one of a function needs none."""
+    """The reason for each trace, as %why gives it, or "the first call" for the first trace of a function."""
     for number, each in enumerate(misses[:6]):
-        # the checker itself cleared the caches
+        # the checker itself cleared the caches, so this is a first call too
         reason = "the first call" if not number or each.reason == "its cache was cleared" else each.reason
         yield Row(f"{number + 1}", (line(("name", each.name), ("muted", f": {reason}")),))
 
 
-# %why's words for the value of a static argument
+# the text in which %why says that the value of a static argument has changed
 _STATIC = r"(\w+): -?[\d.][\d.e+-]* became"
 
 
 def _advice(reasons: list[str]) -> str:
-    """One change to suggest, from %why's reasons."""
+    """One change to suggest, chosen by the reasons that %why gives."""
     words = " ".join(reasons)
     if "a new function" in words or "number 2 made there" in words:
         return "Each turn makes a new function for jit, and jit knows functions by what they are: make it once."
@@ -247,18 +247,18 @@ def _temporaries(loss: Any) -> int:
 
 @functools.cache
 def _before() -> int:
-    """The bytes that the start code needs."""
+    """The bytes that XLA allocates for temporaries of the start code."""
     return _temporaries(deep)
 
 
 def _scans(loss: Any) -> bool:
-    """Whether the program still has a loop."""
+    """Whether the program has a scan."""
     ws, x = np.zeros(LAYERS, np.float32), np.zeros(WIDTH, np.float32)
     return "scan[" in str(make_jaxpr(loss)(ws, x))
 
 
 def _remedy(loss: Any) -> str:
-    """A change to suggest, from the places of the checkpoints in the program."""
+    """A change to suggest, depending on where the program has checkpoints."""
     ws, x = np.zeros(LAYERS, np.float32), np.zeros(WIDTH, np.float32)
     jaxpr = make_jaxpr(loss)(ws, x).jaxpr
     where = list(_checkpoints(jaxpr, False))
@@ -278,7 +278,7 @@ def _remedy(loss: Any) -> str:
 
 
 def _checkpoints(jaxpr: Jaxpr, inside: bool) -> Iterator[tuple[bool, Any]]:
-    """For each checkpoint, whether it is inside a loop, and its policy."""
+    """For each checkpoint in the program, whether it is inside a loop, and its policy."""
     for eqn in jaxpr.eqns:
         if eqn.primitive.name in ("checkpoint", "remat2"):
             yield inside, eqn.params.get("policy")

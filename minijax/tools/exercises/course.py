@@ -1,4 +1,4 @@
-"""A user's way through the exercises: the open one, the progress, and the user's own names, set aside meanwhile."""
+"""A user's way through the exercises: the open exercise, the progress, and the user's values that it has replaced."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minijax.tools.session.result import Result
 from minijax.tools.session.session import Session
 from minijax.tools.usage import UsageError
 
-# names that every exercise offers for experiments
+# names that can be used in every exercise
 _ALWAYS = ("minijax", "jnp", "lax", "jit", "grad", "vmap", "jvp", "vjp", "make_jaxpr")
 _MARKS = {"done": ("good", "✓"), "tried": ("warning", "~"), "": ("muted", "·")}
 
@@ -29,8 +29,8 @@ class Progress:
       attempts: the number of checks.
       done: an answer was right.
       hints: the number of hints shown.
-      kept: the values of its names when the user left it, restored at the next start.
-      written: the typed statements that defined these values.
+      kept: name -> the answer's value when the user left the exercise. The next start restores these values.
+      written: name -> the statement with which the user defined this value.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Progress:
 
     @property
     def mark(self) -> tuple[str, str]:
-        """A role and a mark for the list."""
+        """The role and the mark of this exercise in the list."""
         return _MARKS["done" if self.done else "tried" if self.attempts else ""]
 
 
@@ -55,10 +55,10 @@ class ExerciseCourse:
         self.progress = [Progress() for _ in exercises]
         self.open: int | None = None
         self.lent = LentNames(session.namespace)
-        # the values of the exercise's names after its start code; and the names that the exercise provides
+        # the values of the exercise's names after its start code, and the values of other names that it uses
         self.begun: dict[str, Any] = {}
         self.given: dict[str, Any] = {}
-        # the first input of the prompt that may be an answer
+        # the index of the first input that may be an answer
         self.opened_at = 0
         self.first = True
 
@@ -78,7 +78,7 @@ class ExerciseCourse:
         return document(text(heading), text(*rows), text(said, role="muted", hanging=0))
 
     def start(self, number: int, anew: bool = False) -> Result:
-        """Open an exercise: display it, and run its start code unless it is open already."""
+        """Open an exercise: display it and run its start code. If it is open and not ``anew``, only display it."""
         self.refuse_unknown(number)
         exercise, progress = self.exercises[number], self.progress[number]
         blocks = list(self._task(number))
@@ -93,7 +93,7 @@ class ExerciseCourse:
             borrowed = self.lent.borrow(dict.fromkeys((*own_names(exercise), *self.given)), self.given)
             blocks += _of_names(borrowed, returned)
             self.open = number
-        except BaseException:  # Ctrl-C: no exercise is open that could restore the names later
+        except BaseException:  # Ctrl-C: give the names back, since no exercise is open that would do it later
             self.lent.give_back(self.given)
             raise
         self.opened_at = len(self._typed())
@@ -108,7 +108,7 @@ class ExerciseCourse:
         return Result(Document(tuple(blocks)))
 
     def refuse_unknown(self, number: int) -> None:
-        """UsageError unless there is an exercise of this number."""
+        """Raise UsageError if there is no exercise with this number."""
         if not 0 <= number < len(self.exercises):
             raise UsageError(f"there are exercises 1 to {len(self.exercises)}, and no exercise {number + 1}")
 
@@ -132,7 +132,7 @@ class ExerciseCourse:
         return Result(Document((*_of_names([], self._leave()), text(said, role="muted"))))
 
     def _leave(self) -> list[str]:
-        """Store the user's answer, restore the user's own names, and return these names."""
+        """Save the user's answer; restore the values that the exercise replaced, and return their names."""
         if self.open is None:
             return []
         exercise, space = self.exercises[self.open], self.session.namespace
@@ -179,7 +179,7 @@ class ExerciseCourse:
         yield self._more(number)
 
     def _more(self, number: int) -> Block:
-        """What to try after a wrong answer."""
+        """What to try next after a wrong answer."""
         left = len(self.exercises[number].hints) - self.progress[number].hints
         return text(f"%tour hint: {left} left" if left else "%tour solution shows ours", role="muted")
 
@@ -196,7 +196,7 @@ class ExerciseCourse:
         yield text(said, role="muted")
 
     def edit(self) -> Result:
-        """Put the answer so far at the prompt for editing: the last typed statements, else the start code."""
+        """Put the answer into the next input for editing: for each name the last statement typed, or the start code."""
         exercise = self.exercises[self._opened()]
         written = {**_statements(exercise.start), **self._written()}
         parts = dict.fromkeys(written[name] for name in exercise.asks)
@@ -205,20 +205,20 @@ class ExerciseCourse:
         return Result(document(Code(code, "python")), next_input=code)
 
     def _typed(self) -> list[str]:
-        """All inputs of the prompt so far."""
+        """All inputs of the session so far."""
         typed = self.session.namespace.get("In")
         return typed if isinstance(typed, list) else []
 
     def _written(self) -> dict[str, str]:
-        """The statements typed for the open exercise, by the names that they define."""
+        """name -> the statement that the user typed for it since the open exercise was opened, or in earlier visits."""
         found = dict(self.progress[self._opened()].written)
         for code in self._typed()[self.opened_at :]:
-            with contextlib.suppress(SyntaxError, ValueError):  # a command, or a syntax error
+            with contextlib.suppress(SyntaxError, ValueError):  # the input is a command, or has a syntax error
                 found.update(_statements(code))
         return found
 
     def hint(self) -> Result:
-        """The hints so far, and one more."""
+        """Show one more hint, after those shown before."""
         number = self._opened()
         exercise, progress = self.exercises[number], self.progress[number]
         progress.hints = min(progress.hints + 1, len(exercise.hints))
@@ -228,7 +228,7 @@ class ExerciseCourse:
         return Result(Document((*rows, text(said, role="muted"))))
 
     def solution(self, use: bool = False) -> Result:
-        """Our answer and its explanation; ``use`` defines it."""
+        """Show the first solution and its explanation. With ``use``, also run the solution."""
         number = self._opened()
         exercise = self.exercises[number]
         code = Code(exercise.solutions[0].rstrip("\n"), "python")
@@ -236,7 +236,7 @@ class ExerciseCourse:
         if use:
             outcome = self.session.run_inner(exercise.solutions[0], f"<solution-{number + 1}>")
             blocks += outcome.shown.blocks
-            # for %tour edit, as if the user had typed it
+            # %tour edit shows the solution as if the user had typed it
             progress = self.progress[number]
             progress.written = {**self._written(), **_statements(exercise.solutions[0])}
             self.opened_at = len(self._typed())
@@ -273,7 +273,7 @@ class ExerciseCourse:
 
 
 def _of_names(borrowed: list[str], returned: list[str]) -> Iterator[Block]:
-    """Which of the user's names changed hands between two exercises."""
+    """Say which of the user's values are restored, and which are replaced, when another exercise opens."""
     again = [name for name in returned if name not in borrowed]
     taken = [name for name in borrowed if name not in returned]
     if again:
@@ -290,12 +290,12 @@ def _verdict(head: Segment, said: str) -> Block:
 
 
 def own_names(exercise: Exercise) -> list[str]:
-    """The names that an exercise's code defines."""
+    """The names that the code of an exercise and of its solutions defines."""
     return list(dict.fromkeys(name for code in (exercise.start, *exercise.solutions) for name in _defined(code)))
 
 
 def given_names(exercise: Exercise) -> dict[str, Any]:
-    """The names that exist before the start code runs: the exercise's own, and the names of JAX that its code reads."""
+    """name -> value, for names that exist before the start code runs: the exercise's own, and JAX's that it reads."""
     known, own = initial_names(), own_names(exercise)
     read = names_in("\n".join((exercise.start, *exercise.solutions)))[1]
     given = {name: known[name] for name in (*read, *_ALWAYS) if name in known and name not in own}
@@ -303,12 +303,12 @@ def given_names(exercise: Exercise) -> dict[str, Any]:
 
 
 def _defined(code: str) -> list[str]:
-    """The global names that code defines."""
+    """The global names that ``code`` defines."""
     return list(_statements(code))
 
 
 def _statements(code: str) -> dict[str, str]:
-    """The global names that code defines, each with the text of the last statement that defines it."""
+    """name -> text of the last statement that defines it, for the global names that ``code`` defines."""
     found: dict[str, str] = {}
     lines = code.split("\n")
     for statement in ast.parse(code).body:

@@ -49,7 +49,7 @@ _INNOCENT = {
 
 
 def _innocent(name: str, answer: Answer) -> str:
-    """Why this name is not the variable with the tracer."""
+    """Why the variable ``name`` does not hold the tracer."""
     if name in _INNOCENT:
         return _INNOCENT[name].format(value=shown(answer.names.get(name)))
     if name in answer.names:
@@ -93,12 +93,12 @@ LEAK = Exercise(
 
 
 def distance(a: Any, b: Any) -> Any:
-    """As in the start code."""
+    """The distance of two points, as in the start code."""
     return jnp.sqrt(jnp.sum((a - b) ** 2))
 
 
 def energy(points: Any) -> Any:
-    """As in the start code."""
+    """The function whose gradient is NaN, as in the start code."""
     near = distance(points[0], points[1])
     far = distance(points[0], points[2])
     spring = jnp.where(near > 0.0, near, 0.0)
@@ -129,7 +129,7 @@ def _check_nan(answer: Answer) -> Passed:
 
 
 def _primitive_name(said: str) -> str:
-    """The primitive that an answer means: its name, %nan's ``div (jvp rule of sqrt)``, or a Python operator."""
+    """The primitive that an answer means. It may be a name, ``div (jvp rule of sqrt)`` as in %nan, or an operator."""
     rule = re.search(r"(?:jvp|transpose) rule of (\w+)", said)
     name = rule[1] if rule is not None else said.strip()
     return _SIGNS.get(name, name.removeprefix("jnp.").removeprefix("lax.").removesuffix("_p").removesuffix("_jvp"))
@@ -150,7 +150,7 @@ _NOT_CULPRIT = {
     "gt": "A comparison has no derivative at all: nothing passes through it backwards.",
     "add": "An addition hands its cotangent on as it is: it makes nothing that it was not given.",
 }
-# names in jnp -> the primitives that they bind
+# name of a function in jnp -> the primitive that it binds
 _ALSO = {
     "where": "select_n",
     "select": "select_n",

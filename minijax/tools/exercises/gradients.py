@@ -1,4 +1,4 @@
-"""Exercises about wrong gradients: a where that comes too late, a custom rule that ignores its cotangent."""
+"""Exercises about wrong gradients: a ``where`` that comes too late, and a rule that ignores its cotangent."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _check_norm(answer: Answer) -> Passed:
 
 
 def _judge_at_zero(found: Any) -> None:
-    """NotYet unless the norm of 0 is exactly 0."""
+    """Raise NotYet unless the norm of the zero vector is exactly 0."""
 
     def why() -> str:
         if np.shape(found) == () and 0 < found < 1e-2:

@@ -13,12 +13,12 @@ from minijax.tools.documents.words import shortened
 from minijax.tools.exercises.model import NotYet
 from minijax.tools.recording import preview
 
-# The result of a mistake, and the message for it.
+# The result that a mistake leads to, and the message for this mistake.
 Mistake = tuple[Any, str]
 
 
 def shown(x: Any) -> str:
-    """A value in a few digits: ``[0.5, 1.0]``; the repr if it has no value."""
+    """A value with few digits, such as ``[0.5, 1.0]``. The repr if it is not a value, for example a tracer."""
     if isinstance(x, tuple | list):
         inner = ", ".join(map(shown, x))
         return f"[{inner}]" if isinstance(x, list) else f"({inner}{',' if len(x) == 1 else ''})"
@@ -27,7 +27,7 @@ def shown(x: Any) -> str:
 
 
 def _values(x: Any) -> np.ndarray | None:
-    """The elements of an array; None for a tracer or anything else without elements."""
+    """The elements of an array. None for anything without elements, such as a tracer."""
     try:
         return np.asarray(x)
     except TypeError:
@@ -35,7 +35,7 @@ def _values(x: Any) -> np.ndarray | None:
 
 
 def close(a: Any, b: Any, tolerance: float = 1e-4) -> bool:
-    """Whether two arrays have the same shape and agree within the precision of float32 and finite differences."""
+    """Whether two arrays have the same shape and differ by at most ``tolerance``, relative or absolute."""
     x, y = _values(a), _values(b)
     if x is None or y is None or {x.dtype.kind, y.dtype.kind} - set("fiub"):
         return False
@@ -50,8 +50,8 @@ def expect(
     otherwise: Callable[[], str] = str,
     tolerance: float = 1e-4,
 ) -> None:
-    """NotYet unless ``found`` equals ``wanted``; the message names the first of ``mistakes`` with the same result, and
-    adds the hint ``otherwise`` if none has it.
+    """Raise NotYet unless ``found`` equals ``wanted``. The message is that of the first of ``mistakes`` that leads to
+    the same result. If none does, the message ends with the hint from ``otherwise``.
     """
     values = _values(found) if is_array_like(found) else None
     if values is None or values.dtype == object:
@@ -71,7 +71,7 @@ def expect(
 
 
 def compared(what: str, found: Any, wanted: Any) -> tuple[Block, ...]:
-    """A table of the answer's result beside the expected one."""
+    """A table with the answer's result and the expected one."""
     rows = ((("", what), ("error", shown(found)), ("good", shown(wanted))),)
     return (Table(("", "yours", "due"), rows),)
 
@@ -82,7 +82,7 @@ def note(said: str) -> Block:
 
 
 def pair(what: str, found: Any, of: str) -> tuple[Any, Any]:
-    """The two parts of a rule's result."""
+    """The two parts of a rule's result. NotYet if it is no pair; ``of`` says of what."""
     if not isinstance(found, tuple | list) or len(found) != 2:
         raise NotYet(f"{what} returned {shown(found)}. It returns a pair: {of}.")
     return found[0], found[1]

@@ -10,7 +10,7 @@ from minijax.tools.documents.document import Block
 
 
 class NotYet(Exception):
-    """An answer is not right. The message says what is wrong, based on measurements.
+    """The user's answer is not right. The message says what is wrong, based on measurements.
 
     Attributes:
     shown: the measurements, displayed below the message.
@@ -56,14 +56,14 @@ class Exercise(Frozen):
       name: its short name, such as ``jvp-rule``.
       title: the goal in a few words.
       lesson: the background, in a few lines.
-      task: what to write, in a line or two.
+      task: what the user has to write, in a line or two.
       start: code that is displayed and run when the exercise is opened.
-      asks: the names of the start code that the answer redefines.
+      asks: those names of the start code that the user has to define again.
       check: checks the answer; raises ``NotYet``. Exceptions of the user's functions propagate.
       hints: from a first idea to nearly the whole answer.
       solutions: code that ``check`` accepts; %tour solution displays the first one, the others are alternatives.
       why: the explanation below the solution.
-      given: names that the start code needs and that JAX does not have.
+      given: returns name -> value for names that the start code needs and that JAX does not have.
     """
 
     name: str

@@ -23,7 +23,7 @@ X, Y, DX, DY = 0.8, 0.5, 0.3, 0.7
 
 
 def _primitive(name: str, value: Callable[..., Any]) -> Primitive:
-    """A primitive whose evaluation, abstract evaluation and lowering come from one function."""
+    """A primitive whose evaluation, abstract evaluation and lowering all use the function ``value``."""
     primitive = Primitive(name)
     primitive.def_impl(value)
     primitive.def_abstract_eval(lambda *avals: make_jaxpr(value)(*avals).out_avals[0])
@@ -42,7 +42,7 @@ def forget_primitives(given: Iterable[Any]) -> None:
 
 
 def _refuse_failures(primitive: Primitive, rule: str, wrong: tuple[str, ...], args: tuple[Any, ...]) -> tuple[Block]:
-    """NotYet if ``check_rules`` fails because of this rule; else the list of checks that passed."""
+    """Raise NotYet if ``check_rules`` finds this rule wrong; otherwise return a note with the checks that passed."""
     report = check_rules(primitive, *args)
     mine = [each for each in report.outcomes if each.interpreter in wrong]
     for each in mine:
@@ -60,7 +60,7 @@ def _asks_itself(of: str, instead: str, error: RecursionError) -> NotYet:
 
 
 def _traceable(what: str, run: Callable[..., Any], *args: Any) -> None:
-    """NotYet if a function needs the values of tracers."""
+    """Raise NotYet if ``run`` cannot be traced because it needs the values of tracers."""
     try:
         make_jaxpr(run)(*args)
     except (errors.TracerArrayConversionError, errors.ConcretizationTypeError) as error:
@@ -138,7 +138,7 @@ _JVP_MISTAKES: tuple[Mistake, ...] = (
 
 
 def _judge_zeros(rule: Any) -> None:
-    """NotYet if the rule fails for a symbolic zero tangent."""
+    """Raise NotYet if the rule fails for a tangent that is a symbolic zero."""
     x, y = np.float32(X), np.float32(Y)
     try:
         rule((x, y), (np.float32(1.0), ad.Zero(get_aval(y))))
@@ -157,7 +157,7 @@ def _slope(dx: float, dy: float, step: float = 1e-5) -> float:
 
 
 def _jvp_difference(of: Callable[[float, float], Any]) -> str:
-    """Say which of the two terms is wrong, or that the rule is not linear."""
+    """Say that the rule is not linear, or which of its two terms is wrong."""
     once, twice = of(DX, DY)[1], of(2 * DX, 2 * DY)[1]
     if np.shape(once) == np.shape(twice) == () and not close(twice, 2 * np.asarray(once)):
         return f"It is not linear in the tangents: twice dx and dy make it {shown(twice)}, not {shown(2 * once)}."
@@ -241,7 +241,7 @@ def _check_transpose(answer: Answer) -> Passed:
 
 
 def _transpose_mistakes(ct: np.ndarray, later: np.ndarray, earlier: np.ndarray) -> tuple[Mistake, ...]:
-    """``later`` and ``earlier`` are the contributions of x[1:] and of x[:-1] to the cotangent of x."""
+    """Known mistakes. ``later`` and ``earlier`` are what x[1:] and x[:-1] contribute to the cotangent of x."""
     return (
         (ct, "That is the cotangent of the result, f32[3]. x has one element more: how much of ct does each get?"),
         (
@@ -266,7 +266,7 @@ def _transpose_mistakes(ct: np.ndarray, later: np.ndarray, earlier: np.ndarray) 
 
 
 def _dots(out: Any, ct: Any, t: Any, ct_x: Any) -> str:
-    """The two sides of the dot-product test, if the shapes allow it."""
+    """The two sides of the dot-product test; if the shapes do not fit, the shape that the result must have."""
     if np.shape(ct_x) != np.shape(t):
         return "It must have the type of x, f32[4]."
     return f"<steps(t), ct> is {shown(np.dot(out, ct))}, and <t, ct_x> is {shown(np.dot(t, np.asarray(ct_x)))}."
@@ -302,7 +302,7 @@ TRANSPOSE_RULE = Exercise(
 
 # --- the batching rule --------------------------------------------------------------------------------------
 
-# the in_axes to test, easiest first
+# the pairs of in_axes to test, from easy to hard
 AXES: tuple[tuple[int | None, int | None], ...] = ((0, 0), (0, None), (None, 0), (1, 1), (1, 0), (0, 1), (None, 1))
 
 
@@ -360,7 +360,7 @@ def _check_axes(rule: Any, primitive: Primitive, axes: tuple[int | None, int | N
 
 
 def _judge_batch_shape(where: str, shape: tuple[int, ...], axis: Any, hint: str, before: tuple[Block, ...]) -> None:
-    """NotYet unless the result has one number for each example, and its batch axis is as announced."""
+    """Raise NotYet unless the result has one number for each example and ``axis`` is its batch axis."""
     if shape == (3,):
         raise NotYet(
             f"For {where} the result is f32[3]: you have added up along the batch axis. There are 2 examples of 3 "

@@ -179,25 +179,25 @@ def _check_loop(answer: Answer) -> Passed:
 
 
 def _exchanged(x: Any, rates: Any) -> Any:
-    """The result of a step that confuses carry and rate."""
+    """The result if the step takes the carry for the rate and the rate for the carry."""
     for rate in rates:
         x = rate + x * jnp.sin(rate)
     return x
 
 
 def _stacked(x: Any, rates: Any) -> tuple[Any, Any]:
-    """The values of x before each step, and after each."""
+    """The values of x before each of the steps, and after each."""
     courses = np.array([unrolled(x, rates[:count]) for count in range(len(rates) + 1)])
     return courses[:-1], courses[1:]
 
 
 def _first_wrong(grow: Any, x: Any, rates: Any) -> str:
-    """The smallest number of rates with a wrong result."""
+    """A message about the smallest number of rates for which the result is wrong; '' if there is none."""
     for count in range(1, len(rates)):
         due = unrolled(x, np.asarray(rates[:count]))
         try:
             found = grow(x, rates[:count])
-        except Exception:  # an exception means a more basic mistake
+        except Exception:  # then something more basic is wrong
             return ""
         if not close(found, due):
             often = "the first rate alone" if count == 1 else f"the first {count} rates"
@@ -206,9 +206,9 @@ def _first_wrong(grow: Any, x: Any, rates: Any) -> str:
 
 
 def _judge_equations(eqns: list[JaxprEqn]) -> int:
-    """NotYet unless the program is one scan; returns the number of equations in its step."""
+    """Raise NotYet unless the program is one scan. Returns the number of equations in the scan's body."""
     wrapped = False
-    while len(eqns) == 1 and eqns[0].primitive.name == "jit":  # the loop is inside a call
+    while len(eqns) == 1 and eqns[0].primitive.name == "jit":  # look inside a call
         eqns, wrapped = eqns[0].params["jaxpr"].eqns, True
     names = [eqn.primitive.name for eqn in eqns]
     rest = [name for name in names if name not in ("scan", "while")]

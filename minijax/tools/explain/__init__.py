@@ -1,4 +1,4 @@
-"""Answers to "why": cache misses, leaked tracers, the first NaN, the rules of a primitive and their consistency.
+"""Analyses that answer "why": cache misses, leaked tracers, the first NaN, reused keys, the rules of a primitive.
 
-Each file has one analysis; ``*_view`` and the commands show its result.
+Each module has one analysis. Modules ``*_view`` and the commands show the results.
 """

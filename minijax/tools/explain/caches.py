@@ -1,4 +1,4 @@
-"""The reasons for a retrace or recompilation: ``no_recompile``, ``explain_cache_miss``, and the display of ``%why``."""
+"""Why a function is traced or compiled again: ``no_recompile``, ``explain_cache_miss``, and what ``%why`` shows."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ __all__ = [
     "why_document",
 ]
 
-# The most misses that are shown.
+# The most misses that are shown without ``--all``.
 MOST_MISSES = 100
 STALE_ADVICE = "Pass what changes as an argument; or call clear_cache() of the jitted function after changing it."
-# The phases caused by a miss, in their order.
+# The phases that a miss can cause, in their order.
 _COSTS = ("trace", "linearize", "transpose", "lower", "compile")
 
 
@@ -69,26 +69,26 @@ class no_recompile(contextlib.ContextDecorator):
         guards.remove(self._entered.pop(self._mine()[-1]))
 
     def _mine(self) -> list[int]:
-        """The guards entered in this thread, outermost first."""
+        """The indices in ``_entered`` of the guards of this thread, outermost first."""
         return [i for i, guard in enumerate(self._entered) if guard.thread == get_ident()]
 
     @property
     def misses(self) -> tuple[str, ...]:
-        """The calls that the block has let through so far, as text; for nested use of one object, the inner block's."""
+        """The calls that the block has let through so far, as texts. If it is entered again, of the inner block."""
         mine = self._mine()
         return tuple(self._entered[mine[-1]].misses) if mine else ()
 
 
 class CacheAnswer(Frozen):
-    """A predicted cache lookup. False (as a condition) if the call would be traced.
+    """A predicted cache lookup. In a condition it is False if the call would be traced.
 
     Attributes:
-      hit: whether the call is cached.
+      hit: whether the call is cached, so that nothing would be traced.
       reason: why it is not cached, as text.
-      differences: the differences from the nearest earlier call: (kind, argument's path, before, now) each.
+      differences: the differences from the nearest earlier call, as tuples (kind, argument's path, before, now).
       advice: what to change.
-      earlier: the number of other signatures it was compared with.
-      known: the number of cached signatures; of many, only the latest are compared.
+      earlier: the number of cached signatures that the call was compared with, the latest ones.
+      known: the number of all cached signatures.
       stale: for a cached call, the closed-over values that changed after tracing, as text: the program uses the old
         ones.
       unseen: the names of closed-over lists, dictionaries, NumPy arrays and the like: changes inside them are not
@@ -172,7 +172,7 @@ def answer_document(answer: CacheAnswer) -> Document:
 
 
 def why_document(recording: Recording, everything: bool = False, what: str = "the last line") -> Document:
-    """Each miss of the recording with differences, cost and advice; hits are counted. ``what`` is the recorded line."""
+    """Each miss of the recording with reason, cost and advice; and a count of hits. ``what`` names the recording."""
     blocks: list[Block] = []
     costs = _costs(recording)
     misses = [(record, costs.get(record.at, [])) for record in recording.caches if not record.hit]
@@ -190,7 +190,7 @@ def why_document(recording: Recording, everything: bool = False, what: str = "th
 def miss_sections(misses: Sequence[tuple[CacheRecord, Sequence[PhaseRecord]]], everything: bool) -> Iterator[Block]:
     """The latest misses with the phases that each one caused.
 
-    Similar misses, as in a loop, share a section: one line each, and the advice for the last.
+    Similar misses, as in a loop, share a section. It has a line for each, and the advice for the last one.
     """
     hidden = 0 if everything else max(len(misses) - MOST_MISSES, 0)
     groups: dict[tuple[str, ...], list[tuple[CacheRecord, Sequence[PhaseRecord]]]] = {}
@@ -223,14 +223,14 @@ def _hit_rows(recording: Recording) -> Iterator[Block]:
 
 
 def stale_section(name: str, reason: str, often: str = "") -> Block:
-    """A hit with a warning."""
+    """A section about a hit whose program uses outdated values."""
     title = line(("warning", f"{name} was traced with other values"), ("muted", often))
     rows = tuple(Row("note", (line(each),)) for each in reason.split("; "))
     return Section(title, (*rows, Row("advice", (line(STALE_ADVICE),))))
 
 
 def kept_document(entries: Sequence[miss_log.Missed], made: int, everything: bool = False) -> Document:
-    """Misses that the engine kept (``core.miss_log``): ``entries`` are the latest of ``made`` misses."""
+    """The misses that the engine kept (``core.miss_log``): ``entries`` are the latest of ``made`` misses."""
     misses = []
     own = own_tracing(entries)
     for each in entries:
@@ -246,7 +246,7 @@ def kept_document(entries: Sequence[miss_log.Missed], made: int, everything: boo
 
 
 def own_tracing(entries: Sequence[miss_log.Missed]) -> dict[int, float]:
-    """number -> the tracing time of each entry, without that of the misses inside it."""
+    """number -> the seconds of tracing for each entry, without those of other misses during its trace."""
     own: dict[int, float] = {}
     around: list[miss_log.Missed] = []
     for each in entries:
@@ -260,7 +260,7 @@ def own_tracing(entries: Sequence[miss_log.Missed]) -> dict[int, float]:
 
 
 def _costs(recording: Recording) -> dict[int, list[PhaseRecord]]:
-    """The phases by the ``at`` of the miss that caused them; those without a miss under -1."""
+    """``at`` of a miss -> the phases that it caused. -1 -> the phases that no miss caused."""
     misses: dict[str, list[int]] = {}
     for record in recording.caches:
         if not record.hit:
@@ -275,7 +275,7 @@ def _costs(recording: Recording) -> dict[int, list[PhaseRecord]]:
 
 
 def _cost_line(phases: Sequence[PhaseRecord], together: bool = False) -> Line:
-    """``trace 1.2 ms · compile 78 ms``; with ``together``, time of nested misses counts once."""
+    """``trace 1.2 ms · compile 78 ms``. With ``together``, the time of a miss inside another miss counts once."""
     out: list[tuple[str, str]] = []
     for name in _COSTS:
         found = [phase for phase in phases if phase.phase == name]
@@ -317,13 +317,13 @@ def _miss_rows(phases: Sequence[PhaseRecord], records: Sequence[CacheRecord]) ->
 
 
 def _reason_line(reason: str) -> Line:
-    """A whole reason on one line."""
+    """All parts of a reason on one line."""
     parts = [_difference_line(each) for each in reason.split("; ")] if reason else [line("no reason given")]
     return tuple(segment for i, part in enumerate(parts) for segment in ((("", "; "), *part) if i else part))
 
 
 def _difference_line(text: str) -> Line:
-    """One part of a reason: ``params['w'][0]: f32[3] became f32[4]``."""
+    """One part of a reason, such as ``params['w'][0]: f32[3] became f32[4]``."""
     where, colon, change = text.partition(": ")
     before, became, after = change.partition(" became ")
     if not colon or not became:
@@ -332,7 +332,7 @@ def _difference_line(text: str) -> Line:
 
 
 def _without_a_miss(recording: Recording, phases: list[PhaseRecord]) -> Iterator[Block]:
-    """Compilations without a cache miss: programs derived by transformations."""
+    """Sections for compilations without a cache miss: the programs come from transformations."""
     compiled = [phase for phase in phases if phase.phase == "compile"]
     for name in dict.fromkeys(phase.name for phase in compiled):
         kinds = dict.fromkeys(j.kind for j in recording.jaxprs if j.name.partition(" at ")[0] == name)

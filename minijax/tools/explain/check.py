@@ -1,4 +1,4 @@
-"""``%check``: parse a primitive call of the user, find default operands, and show the report as a document."""
+"""``%check``: parse the user's call of a primitive, find default operands, and show the report as a document."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _MARKS = {PASSED: ("good", "✓"), FAILED: ("error", "✗")}
 
 
 def custom_function(session: Session, text: str) -> tuple[CustomFunction, tuple[Any, ...]] | None:
-    """The ``custom_jvp`` or ``custom_vjp`` function and the arguments of ``f(2.0, f32[3])`` or ``f``.
+    """Parse ``f(2.0, f32[3])`` or ``f``: return a ``custom_jvp`` or ``custom_vjp`` function and its arguments.
 
-    None if it names no such function. UsageError if arguments are needed and no tried ones fit.
+    None if ``f`` is no such function. UsageError if ``f`` stands alone and accepts none of the default arguments.
     """
     __tracebackhide__ = True
     name, inner = _divided(expression_text(text.strip()))
@@ -80,12 +80,12 @@ def _ordinary_arguments(fun: CustomFunction, name: str) -> tuple[Any, ...]:
 
 
 def _example(seed: int, x: Any) -> Any:
-    """Sample values for a type; anything else is returned unchanged."""
+    """Sample values if ``x`` is a type; any other ``x`` unchanged."""
     return random_values(x, seed) if isinstance(x, ShapeDtypeStruct) else x
 
 
 def call(session: Session, text: str) -> tuple[Primitive, tuple[Any, ...], dict[str, Any]]:
-    """The primitive, operands and parameters of ``mul(2.0, f32[3])``, ``mul 2.0, f32[3]`` or ``mul``.
+    """Parse ``mul(2.0, f32[3])``, ``mul 2.0, f32[3]`` or ``mul``: return a primitive, its operands and parameters.
 
     UsageError if the text is no such call, or if operands are needed and none are known.
     """
@@ -126,9 +126,10 @@ def _evaluated(session: Session, inner: str) -> tuple[tuple[Any, ...], dict[str,
 
 
 def _check_taken(primitive: Primitive, values: Sequence[np.ndarray], params: dict[str, Any]) -> None:
-    """UsageError if the primitive refuses these operands as types and as values, but accepts others.
+    """Raise UsageError if the primitive refuses these operands but accepts others.
 
-    If no accepted operands are known, its rules may be wrong: then the report is shown instead.
+    It must refuse them as types and as values. If a primitive of the user accepts no known operands, its rules may be
+    wrong: then the report is shown instead.
     """
     refused = _refusal(primitive, values, params)
     if refused is None:
@@ -153,12 +154,12 @@ def _check_taken(primitive: Primitive, values: Sequence[np.ndarray], params: dic
     raise UsageError(f"{primitive.name} does not take {given or 'no operands'}: {refused}{such}")
 
 
-# Exceptions of rules for wrong operands and parameters; a missing parameter is often a KeyError.
+# The exceptions that rules raise for wrong operands and parameters. A missing parameter is often a KeyError.
 _REFUSALS = (TypeError, ValueError, KeyError)
 
 
 def _refusal(primitive: Primitive, values: Sequence[Any], params: dict[str, Any]) -> str | None:
-    """The reason why abstract evaluation refuses these operands, None if it accepts them."""
+    """The reason why abstract evaluation refuses these operands; None if it accepts them."""
     try:
         abstract_eval(primitive, tuple(get_aval(x) for x in values), params)
     except KeyError as error:
@@ -171,7 +172,7 @@ def _refusal(primitive: Primitive, values: Sequence[Any], params: dict[str, Any]
 
 
 def _call_text(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> str:
-    """``reduce_sum(f32[2,3], axes=(0,))``, without parameters too long to type."""
+    """A call as a text, ``reduce_sum(f32[2,3], axes=(0,))``. Parameters that are too long to type become ``...``."""
     shown = [get_aval(x).str_short(short_dtypes=True) for x in args]
     for name, value in params.items():
         text = repr(value)
@@ -184,7 +185,7 @@ def _given(*args: Any, **params: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _divided(text: str) -> tuple[str, str | None]:
-    """The primitive's name, and the text of its operands if there are any."""
+    """The name of the primitive or function, and the text of its operands (None if the text has only a name)."""
     try:
         node = ast.parse(text, mode="eval").body
     except SyntaxError:
@@ -202,12 +203,12 @@ def _divided(text: str) -> tuple[str, str | None]:
 
 
 def _end(text: str, node: ast.expr) -> int:
-    """The index in ``text`` after a node of a one-line expression."""
+    """The index in ``text`` at which ``node`` ends. ``text`` is an expression on one line."""
     return len(text.encode()[: node.end_col_offset].decode())
 
 
 def random_values(aval: Any, seed: int) -> Any:
-    """Sample values of a type: distinct, unsorted, between 0.15 and 0.85; small integers; keys."""
+    """Sample values of a type, in no order: floats between 0.15 and 0.85, integers from 1 to 6, booleans, or keys."""
     if is_key(aval.dtype):
         words = aval.update(shape=(*aval.shape, *aval.dtype.impl.key_shape), dtype=np.dtype(np.uint32))
         return random_wrap_p.bind(random_values(words, seed), impl=aval.dtype.impl)
@@ -224,7 +225,7 @@ def random_values(aval: Any, seed: int) -> Any:
 
 
 def example(primitive: Primitive) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Operands and parameters: from a known program that uses the primitive, or sample values that it accepts."""
+    """Operands and parameters from a known program that uses the primitive, or else sample values that it accepts."""
     known = check_examples.call_of(primitive)
     return _ordinary(primitive) if known is None else known
 
@@ -250,14 +251,14 @@ def _ordinary(primitive: Primitive) -> tuple[tuple[Any, ...], dict[str, Any]] | 
 
 
 def checked(primitive: Primitive, values: Sequence[Any], params: dict[str, Any]) -> tuple[RulesReport, float]:
-    """The report, and the seconds that it took."""
+    """The report about a primitive's rules, and the seconds that the checks took."""
     began = time.perf_counter()
     report = check_rules(primitive, *values, **params)
     return report, time.perf_counter() - began
 
 
 def checked_function(fun: CustomFunction, args: Sequence[Any]) -> tuple[RulesReport, float, list[Any]]:
-    """As ``checked``, for a function with a custom rule; also returns the leaves of ``args`` as its operands."""
+    """Like ``checked``, for a function with a custom rule. It also returns the operands: leaves of ``args``."""
     __tracebackhide__ = True
     began = time.perf_counter()
     report = check_custom_rules(fun, *args)
@@ -267,7 +268,7 @@ def checked_function(fun: CustomFunction, args: Sequence[Any]) -> tuple[RulesRep
 
 
 def document(report: RulesReport, seconds: float, values: Sequence[Any]) -> Document:
-    """The report: a line for each check, with its rule or the reason why it was skipped."""
+    """The report as a document: a line for each check, with its rule or the reason why it was skipped."""
     primitive = report.primitive
     file, _, number = primitive.defined_at.rpartition(":")
     place = line(("place", f"{short_path(file)}:{number}"))
@@ -290,7 +291,7 @@ def _operand_text(x: np.ndarray) -> str:
 
 
 def _outcomes(report: RulesReport, width: int) -> Iterator[Block]:
-    """A block for each check; a narrow page has no column for the names of checks."""
+    """A block for each check. A narrow page does not align the names of checks."""
     column = max(len(o.check) for o in report.outcomes) if width >= 60 else 0
     for outcome in report.outcomes:
         yield Text((_headline(outcome, column),), hanging=column + 4 if column else 4)
@@ -310,7 +311,7 @@ def _headline(outcome: RuleOutcome, column: int) -> Line:
 
 
 def _details(report: RulesReport, outcome: RuleOutcome) -> Iterator[Line]:
-    """The error and the operands of a failed check, below its headline."""
+    """The error and the operands of a failed check, for display below its headline."""
     for each in outcome.detail.splitlines():
         yield line("    ", ("", each))
     if outcome.example is not None:
@@ -320,7 +321,7 @@ def _details(report: RulesReport, outcome: RuleOutcome) -> Iterator[Line]:
 
 
 def _rule(text: str) -> Line:
-    """The rule ``sin_jvp`` with its place, shortened."""
+    """A rule such as ``sin_jvp``, and its place, shortened."""
     name, at, place = text.partition(" at ")
     if not at:
         return line(("function", name)) if name else ()

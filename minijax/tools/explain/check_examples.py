@@ -30,7 +30,7 @@ def _pooled(x: Any) -> Any:
     return lax.reduce_window(x, -np.inf, lax.max, (1, 2), (1, 1), "VALID")
 
 
-# primitive's name -> a program that uses it, and its arguments
+# name of a primitive -> a function that uses it, and arguments for this function
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "argmax": (lambda x: jnp.argmax(x, 1), (_MATRIX,)),
     "argmin": (lambda x: jnp.argmin(x, 1), (_MATRIX,)),
@@ -124,7 +124,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 
 def call_of(primitive: Primitive) -> Call | None:
-    """The operands and parameters of ``primitive`` in its program, None if it has none."""
+    """The operands and parameters of ``primitive`` in its program in ``PROGRAMS``; None if it has no program."""
     program = PROGRAMS.get(primitive.name)
     if program is None:
         return None
@@ -138,7 +138,7 @@ def plain(x: Any, aval: Any) -> Any:
 
 
 def _calls(closed: ClosedJaxpr, args: Sequence[Any]) -> Iterator[tuple[Primitive, Call]]:
-    """The binds of ``closed`` on ``args``, evaluated equation by equation, inside jitted functions too."""
+    """Evaluate ``closed`` on ``args``: each equation's primitive with operands and parameters, inside jit too."""
     env: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     env.update(zip(closed.jaxpr.invars, args, strict=True))
     for eqn in closed.jaxpr.eqns:

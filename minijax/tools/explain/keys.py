@@ -1,4 +1,4 @@
-"""Finds random keys that a program uses more than once: it runs equation by equation, and compares keys by their words.
+"""Finds random keys that a program uses more than once. It runs equation by equation; keys with equal words are equal.
 
 A primitive that makes bits or other keys from a key uses it (``split`` does, ``fold_in`` does not). A call of a
 function of ``minijax.random`` is one use. It does not matter whether a key reaches two uses by a name, an index, an
@@ -24,14 +24,14 @@ from minijax.ir.jaxpr import JaxprEqn, Literal
 from minijax.pytree import tree_flatten
 from minijax.tools.explain.walk import EvaluationWatch, JaxprWalk
 
-# The primitives that use their keys, and the names shown for them.
+# The primitives that use their keys -> the names to show for these uses.
 USING = {
     "random_bits": "bits",
     "random_split": "split",
     "random_gamma": "gamma",
     "threefry2x32": "threefry2x32",
 }
-# The most keys that are tracked; uses of further keys are only counted.
+# The most keys that are tracked. Uses of other keys are only counted.
 MOST_KEYS = 100_000
 
 
@@ -40,7 +40,7 @@ class Use(Frozen):
 
     Attributes:
       what: the function of ``minijax.random`` that uses it: 'normal', 'split'.
-      source: its place in the user's program, see ``errors.source_info``.
+      source: the place of this use in the user's program, see ``errors.source_info``.
       inside: the loops, branches and calls around it, outermost first: 'scan, iteration 7 of 100'.
     """
 
@@ -50,7 +50,7 @@ class Use(Frozen):
 
 
 class Origin(Frozen):
-    """The derivation of a key: ``parent`` has the words of the key it was derived from, None if there is none.
+    """How a key was made. ``parent``: the words of the key that it was derived from, or None.
 
     ``how`` is 'split [1]', 'fold_in 3', 'key(0)', or the name of an argument.
     """
@@ -67,8 +67,8 @@ class KeySearch(Frozen):
       uses: the words of each used key -> its uses, in order of the first use.
       origins: the words of each key -> its derivation.
       allowed: the words of a key -> the number of extra uses from ``random.clone``.
-      hurried: whether later equations ran as a whole.
-      unseen: the number of uses of keys past the first ``MOST_KEYS``, which are not in ``uses``.
+      hurried: later loops and calls ran as a whole, so uses inside them were not seen.
+      unseen: the number of uses of keys that are not in ``uses``, because ``MOST_KEYS`` keys were tracked already.
     """
 
     uses: Mapping[bytes, list[Use]]
@@ -85,7 +85,7 @@ class KeySearch(Frozen):
 
 @cache
 def _library_calls() -> dict[str, str]:
-    """``jit`` name in programs -> the function of ``minijax.random``."""
+    """The name of a ``jit`` equation -> the function of ``minijax.random`` that it calls."""
     named = {form.format(name): name for name in dir(random) for form in ("_{}", "_{}_real")}
     return {"_shuffle": "permutation", "choice": "choice", **named}
 
@@ -97,7 +97,7 @@ def _words(x: Any) -> list[bytes]:
 
 
 def _maybe_keys(x: Any) -> tuple[tuple[int, ...], list[bytes]] | None:
-    """The shape and the words of keys, from typed keys or from arrays that may be raw keys."""
+    """The shape of the array of keys, and the words of each key. None if ``x`` holds no keys, not even raw ones."""
     aval = get_aval(x)
     if is_key(aval.dtype):
         return aval.shape, _words(x)
@@ -110,7 +110,7 @@ def _maybe_keys(x: Any) -> tuple[tuple[int, ...], list[bytes]] | None:
 class _KeyWalk(JaxprWalk):
     """Runs a program and records the uses of its keys."""
 
-    # all devices run the same program, often with the same key
+    # one device is enough: all devices run the same program, often with the same key
     most_devices = 1
 
     def __init__(self) -> None:
@@ -118,12 +118,12 @@ class _KeyWalk(JaxprWalk):
         self.uses: dict[bytes, list[Use]] = {}
         self.origins: dict[bytes, Origin] = {}
         self.allowed: dict[bytes, int] = {}
-        # keys of finished elements of a batched loop: the loop computes on with them, but nobody reads the results
+        # keys of finished elements of a batched loop: the loop uses these keys, but discards the results
         self.ended: set[bytes] = set()
         self.unseen = 0
 
     def given(self, name: str, x: Any) -> None:
-        """Record the keys in an argument or constant of the program, raw keys included."""
+        """Record the keys in an argument or constant of the program. It may hold raw keys."""
         shape, words = _maybe_keys(x) or ((0,), [])
         for index, each in zip(np.ndindex(shape), words[:MOST_KEYS], strict=False):
             self.origins.setdefault(each, Origin(None, f"{name}{list(index) or ''}", None))
@@ -131,7 +131,7 @@ class _KeyWalk(JaxprWalk):
     def runner(self, eqn: JaxprEqn) -> Callable[..., list[Any]] | None:
         if eqn.primitive.name == "jit" and eqn.params["name"] in _library_calls():
             return None
-        # a checkpoint recomputes: the first computation was seen
+        # a checkpoint that recomputes: the first computation counts
         if eqn.primitive.name == "remat2" and eqn.params.get("differentiated"):
             return None
         return super().runner(eqn)
@@ -183,7 +183,7 @@ class _KeyWalk(JaxprWalk):
         return False
 
     def derived(self, name: str, args: Sequence[Any], made: Any, source: Any) -> None:
-        """Record the derivation of the keys ``made``."""
+        """Record that the keys ``made`` were derived from ``args``."""
         if len(self.origins) >= MOST_KEYS:
             return
         shape = get_aval(made).shape
@@ -202,7 +202,7 @@ class _KeyWalk(JaxprWalk):
             hows = [f"fold_in {i}" for i in np.broadcast_to(np.asarray(as_array(args[1])), shape).ravel().tolist()]
         for words, parent, how in zip(_words(made), parents, hows, strict=False):
             known = self.origins.setdefault(words, Origin(parent, how, source))
-            # fold_in 1 makes the same key as split at [1]
+            # fold_in 1 makes the same key as element 1 of split
             if known.parent == parent and how not in known.how.split(" = "):
                 self.origins[words] = Origin(parent, f"{known.how} = {how}", known.source)
 
@@ -212,8 +212,8 @@ def find_reused(
 ) -> KeySearch:
     """Run ``fun(*args, **kwargs)`` and record each use of a random key.
 
-    The arguments are pytrees of arrays and numbers; ``names`` are the names of closed-over values, by id. A function
-    with Python control flow on values is run unstaged. Exceptions of the function propagate.
+    The arguments are pytrees of arrays and numbers. ``names``: id of a closed-over value -> its name. A function whose
+    Python code depends on values runs without staging. Exceptions of the function propagate.
     """
     leaves, in_tree = tree_flatten((tuple(args), kwargs))
     leaves = check_args(leaves, "keys", fun, in_tree)
@@ -224,7 +224,7 @@ def find_reused(
         walk.given(name, x)
     try:
         closed = stage(flat, avals_of(leaves), describe(fun), label="keys")
-    except errors.JAXTypeError:  # Python code in it depends on values
+    except errors.JAXTypeError:  # the function's Python code depends on values
         with observe.watching(EvaluationWatch(walk)):
             flat(*values)
     else:

@@ -9,7 +9,7 @@ from minijax.tools.documents.words import plural, shortened
 from minijax.tools.explain.keys import KeySearch, Use
 from minijax.tools.explain.walk import MOST_EQUATIONS, place_text
 
-# The most keys, uses of one key, and lines of the tree that are shown; the rest is counted.
+# The most keys, uses of one key, and lines of the tree that are shown. Further ones are counted.
 MOST_KEYS, MOST_USES, MOST_LINES = 8, 6, 16
 _LONGEST = 100
 
@@ -17,7 +17,7 @@ ADVICE = "Make a key for each use: key, subkey = random.split(key), or random.fo
 
 
 def keys_document(search: KeySearch, title: str) -> Document:
-    """The result of the search in ``title``."""
+    """The result of the search in the expression ``title``."""
     reused = search.reused
     blocks: list[Block] = []
     if not search.uses:
@@ -26,7 +26,7 @@ def keys_document(search: KeySearch, title: str) -> Document:
         count = len(search.uses)
         said = f": {title} uses {plural(count, 'random key')}, {'once' if count == 1 else 'each of them once'}"
         blocks.append(Row("reused", (line(("good", "none"), said),)))
-    # keys used by the same lines, as with vmap, share a section
+    # keys that the same lines use, as under vmap, share a section
     alike: dict[tuple[tuple[str, str], ...], list[bytes]] = {}
     for words in reused:
         alike.setdefault(tuple((use.what, place_text(use.source)[0]) for use in search.uses[words]), []).append(words)
@@ -72,7 +72,7 @@ def _times(count: int) -> str:
 
 
 def _use_rows(uses: list[Use]) -> Iterator[Block]:
-    """One row for each place, however often it ran."""
+    """A row for each source line that uses the key, even if the line ran often."""
     places: dict[tuple[str, str, str], list[Use]] = {}
     for use in uses:
         places.setdefault((use.what, *place_text(use.source)), []).append(use)
@@ -93,7 +93,7 @@ def _use_rows(uses: list[Use]) -> Iterator[Block]:
 
 
 def _tree(search: KeySearch) -> list[Line]:
-    """The derivation tree of used keys."""
+    """The used keys as a tree, each below the key that it was derived from."""
     wanted = dict.fromkeys(search.uses)
     for words in search.uses:
         at: bytes | None = words

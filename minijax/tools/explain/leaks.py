@@ -1,4 +1,4 @@
-"""Tracers that outlived their transformation: where they were created, and what keeps them alive.
+"""Finds tracers that outlived their transformation: where they were created, and what keeps them alive.
 
 Nothing is recorded while programs run. ``find_leaks`` gets all tracers, ours and real JAX's, from the garbage
 collector. From each dead one it follows referrers up to a user variable. References from the prompt itself (its last
@@ -19,15 +19,15 @@ from minijax.core.records import Frozen
 from minijax.core.trace import Tracer
 from minijax.interop import jax_tracers
 
-# The most leaks that are described; all are counted.
+# The most leaks in the user's program that are described; all leaks are counted.
 MOST_LEAKS = 12
-# The search stops after this many leaks in the user's program.
+# Maximum number of groups of similar tracers for which the search looks for holders.
 _MOST_SEARCHED = 40
-# Time limit of the search in CPU seconds: each step visits the whole heap.
+# Time limit of the search in CPU seconds. Each step visits the whole heap.
 _LONGEST_SEARCH = 4.0
-# The most steps from a tracer to a name.
+# Maximum length of a path from a tracer to a name, in steps.
 MOST_STEPS = 12
-# The most holders visited in one search.
+# Maximum number of holders visited for one tracer.
 _MOST_HOLDERS = 20_000
 _LONGEST_KEY = 30
 # ``gc.get_referrers`` compares every object with each argument, so more arguments are too slow.
@@ -41,11 +41,11 @@ class Leak(Frozen):
     """A live tracer whose transformation has ended.
 
     Attributes:
-      type, level, function: of the tracer, 'f32[3]', 'jit:1', 'f at file.py:3'.
+      type, level, function: the tracer's type 'f32[3]', its level 'jit:1' and its function 'f at file.py:3'.
       born: where it was created, 'input 0 of it' for an argument of the function, or '' if unknown.
       chain: the path from a name of the user to the tracer: ('global acc', 'list [0]').
       host: the prompt's own name for it, 'Out[3]'.
-      same: the number of further leaks with this type and place; ``chain`` and ``host`` are of the first.
+      same: the number of other leaks with the same facts. ``chain`` and ``host`` describe only the first leak.
     """
 
     type: str
@@ -58,16 +58,16 @@ class Leak(Frozen):
 
     @property
     def only_prompt(self) -> bool:
-        """Whether only the prompt keeps it."""
+        """Whether only the prompt keeps the tracer alive."""
         return bool(self.host) and not self.chain
 
 
 def find_leaks(namespace: dict[str, Any], ignore: Sequence[Any] = ()) -> tuple[int, tuple[Leak, ...]]:
     """The number of live tracers whose transformation has ended, and descriptions of the first ones.
 
-    Leaks that only the prompt keeps come last. At most ``MOST_LEAKS`` are described, fewer in a large heap, where time
-    runs out. ``namespace`` holds the user's global names; ``ignore`` are holders of the front end, which are reported
-    separately.
+    Leaks that only the prompt keeps come last. At most ``MOST_LEAKS`` others are described, or fewer if the time limit
+    ends the search. ``namespace`` holds the user's global names. The search does not go through the objects in
+    ``ignore``, which belong to the front end.
     """
     gc.collect()
     of_jax = jax_tracers.Ended()
@@ -77,7 +77,7 @@ def find_leaks(namespace: dict[str, Any], ignore: Sequence[Any] = ()) -> tuple[i
     inner = set(map(id, dead)) & set(map(id, kept))
     outer = [x for x in dead if id(x) not in inner]
     holders = _Holders(namespace, [dead, outer, kept, *ignore])
-    # tracers of one type from one line of one function are described as one leak
+    # tracers are one leak if they have the same type and come from the same line of the same function
     groups: dict[tuple[str, ...], list[Any]] = {}
     count = len(outer)
     for tracer in outer:
@@ -87,7 +87,7 @@ def find_leaks(namespace: dict[str, Any], ignore: Sequence[Any] = ()) -> tuple[i
     until = time.thread_time() + _LONGEST_SEARCH
     for (kind, level, function, born), same in [*groups.items()][:_MOST_SEARCHED]:
         leak = Leak(kind, level, function, born, *holders.chains(same[0]), same=len(same) - 1)
-        if not leak.chain and not leak.host and same[0] in of_jax:  # kept by JAX itself
+        if not leak.chain and not leak.host and same[0] in of_jax:  # JAX keeps these itself
             count -= len(same)
             continue
         (prompts if leak.only_prompt else found).append(leak)
@@ -97,7 +97,7 @@ def find_leaks(namespace: dict[str, Any], ignore: Sequence[Any] = ()) -> tuple[i
 
 
 def _facts(tracer: Any) -> tuple[str, str, str, str]:
-    """The facts about a tracer itself: its type, level and function, and where it was created."""
+    """The tracer's type, level and function, and where it was created."""
     if not isinstance(tracer, Tracer):
         *known, place = jax_tracers.facts(tracer)
         return known[0], known[1], known[2], "" if place is None else errors.summarize(place)
@@ -113,7 +113,7 @@ def _facts(tracer: Any) -> tuple[str, str, str, str]:
 
 
 class _Holders:
-    """Finds paths from names to objects."""
+    """Finds paths from names to objects, against the direction of references."""
 
     def __init__(self, namespace: dict[str, Any], ignore: Sequence[Any]) -> None:
         self.namespace = namespace
@@ -121,20 +121,20 @@ class _Holders:
         self.modules = {id(vars(m)): name for name, m in list(sys.modules.items()) if isinstance(m, types.ModuleType)}
 
     def chains(self, tracer: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The shortest path from a name of the user to ``tracer``, and the prompt's own name for it."""
-        # id of a holder -> (the holder, the object it holds); breadth first
+        """The shortest path from a name of the user to ``tracer``, and the names under which the prompt keeps it."""
+        # id of a holder -> (the holder, the object it holds); nearer holders come first
         held_by: dict[int, tuple[Any, Any]] = {id(tracer): (tracer, None)}
         frontier: list[Any] = [tracer]
         host: list[str] = []
         for _ in range(MOST_STEPS):
             places = {id(x): i for i, x in enumerate(frontier)}
-            # containers of this search itself
+            # containers that this search itself uses
             skip = {id(frontier), id(held_by), id(places), *map(id, held_by.values())}
             found: list[Any] = []
             for holder in _referrers(frontier):
                 if id(holder) in skip or id(holder) in self.ignored or id(holder) in held_by or _is_ours(holder):
                     continue
-                # one namespace can have names of the prompt and of the user
+                # a dictionary may hold several of the objects, one under the prompt's name and one under the user's
                 for place in sorted({places[id(x)] for x in gc.get_referents(holder) if id(x) in places}):
                     target = frontier[place]
                     said = self.root(holder, target)
@@ -158,7 +158,7 @@ class _Holders:
         return (), tuple(host)
 
     def root(self, holder: Any, x: Any) -> tuple[str, str] | None:
-        """('user', name) or ('host', name in the prompt) if a path can begin at ``holder``; ('', '') at a dead end."""
+        """Where a path begins: ('user', name) or ('host', name); ('', '') if none can; None if the search goes on."""
         if holder is self.namespace:
             names = [name for name, value in holder.items() if value is x]
             users = [name for name in names if not _is_host_name(name)]
@@ -176,7 +176,7 @@ class _Holders:
         family = type(holder).__module__.partition(".")[0]
         if family in ("IPython", "ipykernel", "traitlets"):
             return "host", "IPython"
-        # a dictionary of the session is no root: the search goes on to a name of the user
+        # a dictionary of the session begins no path: the search goes on from the dictionary to a user variable
         ours = type(holder).__module__.startswith(("minijax.tools.", "minijax.repl", "minijax.ipython_ext"))
         if ours and not isinstance(holder, dict):
             return "host", "the prompt"
@@ -188,14 +188,14 @@ def _is_host_name(name: str) -> bool:
 
 
 def _is_ours(holder: Any) -> bool:
-    """Whether ``holder`` is a frame of this search."""
+    """Whether ``holder`` is a stack frame of this search."""
     if isinstance(holder, types.FrameType):
         return holder.f_globals.get("__name__", "") in (__name__, "minijax.tools.commands.explain")
     return False
 
 
 def _referrers(wanted: Sequence[Any]) -> list[Any]:
-    """The referrers of ``wanted``."""
+    """The objects that refer to an object in ``wanted``."""
     if len(wanted) <= _MOST_COMPARED:
         return gc.get_referrers(*wanted)
     ids = set(map(id, wanted))
@@ -203,7 +203,7 @@ def _referrers(wanted: Sequence[Any]) -> list[Any]:
 
 
 def _way(held_by: Mapping[int, tuple[Any, Any]], start: Any) -> Iterator[str]:
-    """The steps from ``start`` to the tracer. An object and its ``__dict__``, a function and its cell, count as one."""
+    """The steps from ``start`` to the tracer. An object with its ``__dict__`` is one step; so is a function's cell."""
     way = [start]
     while held_by[id(way[-1])][1] is not None:
         way.append(held_by[id(way[-1])][1])
@@ -237,7 +237,7 @@ def _own_dict(holder: Any) -> Any:
 
 
 def _is_own_dict(holder: Any, space: dict[Any, Any]) -> bool:
-    """Whether ``space`` holds the attributes of ``holder``; a class shows only a proxy of them."""
+    """Whether ``space`` holds the attributes of ``holder``. A class never shows its own dictionary, only a view."""
     return isinstance(holder, type) or _own_dict(holder) is space
 
 
@@ -249,7 +249,7 @@ def _key(holder: Mapping[Any, Any], x: Any) -> str:
 
 
 def _step(holder: Any, x: Any) -> str:
-    """The way ``holder`` holds ``x``: ``[0]`` of a list, ``['k']`` of a dictionary."""
+    """How ``holder`` holds ``x``, such as ``[0]`` for a list or ``['k']`` for a dictionary."""
     if isinstance(holder, (list, tuple)):
         return f"[{next((i for i, each in enumerate(holder) if each is x), '?')}]"
     if isinstance(holder, dict):
@@ -276,7 +276,7 @@ def _step(holder: Any, x: Any) -> str:
 def _attribute(holder: Any, x: Any) -> str:
     own = _own_dict(holder)
     if own is not None and not isinstance(own, dict):
-        own = dict(own)  # the proxy of a class
+        own = dict(own)  # of a class it is a read-only view
     name = next((name for name, each in (own or {}).items() if each is x), None)
     if name is not None:
         return f"{_name(holder)}.{name}"

@@ -1,8 +1,8 @@
-"""Finds the origin of a NaN or infinity: runs a program equation by equation until one makes a non-finite value.
+"""Finds the origin of a NaN or infinity: it runs a program equation by equation until one makes a non-finite value.
 
-The function is staged, so its equations run as written: inside ``jit``, steps of ``scan``, iterations of ``while``,
-branches and custom rules; on request its derivative too. During staging an observer records the rule that created each
-equation, and the axes that ``vmap`` added to it.
+The function is staged, and its equations run one by one: also inside ``jit``, ``scan``, ``while``, branches and custom
+rules, and on request in the backward pass. During staging an observer records which rule created each equation, and
+which axes ``vmap`` added to its results.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from minijax.tools.recording.variables import variable_labels
 
 
 class Operand(Frozen):
-    """An operand or result: its name, type and extremes, and the non-finite element if there is one."""
+    """An operand or result of an equation: its name, type, extremes, and its first non-finite element if any."""
 
     name: str
     type: str
@@ -52,11 +52,11 @@ class Found(Frozen):
 
     Attributes:
       what: 'nan' or 'inf'.
-      primitive, params, inputs, outputs: the equation.
-      level: 'forward', or the rule with the equation ('jvp rule of sqrt', 'transpose rule of mul').
-      source: its place in the user's program, see ``errors.source_info``.
+      primitive, params, inputs, outputs: of the equation.
+      level: 'forward', or the rule that created the equation ('jvp rule of sqrt', 'transpose rule of mul').
+      source: the equation's place in the user's program, see ``errors.source_info``.
       inside: the loops, branches and calls around it, outermost first: 'scan, iteration 7 of 100'.
-      batch: the indices along vmapped axes: 'vmap:1 index 5'.
+      batch: the non-finite element's indices along vmapped axes: 'vmap:1 index 5'.
     """
 
     what: str
@@ -75,11 +75,11 @@ class Search(Frozen):
 
     Attributes:
       nan, inf: the first equations that made a NaN or an infinity.
-      read: the first equation that read a NaN of a constant or argument, made by no equation. Without any NaN, the same
-        for an infinity.
+      read: the first equation that read a NaN which no equation made: it came from an argument or a constant. If no
+      equation made or read a NaN, the same for an infinity.
       given: the non-finite arguments and constants of the whole function.
       bad_result: whether a result of the whole function is non-finite.
-      equations, hurried: the number of equations that ran; with ``hurried``, later loops ran as a whole.
+      equations, hurried: the number of equations that ran; ``hurried``: later loops and calls ran as a whole.
     """
 
     nan: Found | None
@@ -95,11 +95,11 @@ class Search(Frozen):
 
 
 class _Levels(observe.Observer):
-    """Records during staging the rule of each equation and the vmapped axes of each variable."""
+    """During staging, records the rule that created each equation, and the vmapped axes of each variable."""
 
     def __init__(self) -> None:
         self.thread = get_ident()
-        # unfinished binds: (primitive's name, trace)
+        # the binds in progress: (name of the primitive, trace)
         self.open: list[tuple[str, Any]] = []
         # id of an equation -> its rule
         self.rule_of: dict[int, str] = {}
@@ -153,7 +153,7 @@ class _Levels(observe.Observer):
 
 
 def _transposing() -> str:
-    """The primitive whose transpose rule is running, if any. A custom rule calls user functions there."""
+    """The name of the primitive whose transpose rule is running, or ''. A custom rule may run user functions."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code is transpose.transpose_eqn.__code__:
@@ -163,7 +163,7 @@ def _transposing() -> str:
 
 
 def backward_of(fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[..., Any]:
-    """A function with the same arguments that returns the value of ``fun`` and its cotangents for ones."""
+    """A function with the same arguments that returns the value of ``fun``, and its pullback applied to ones."""
     by = differentiable_args(args)
 
     def with_backward(*args: Any, **kwargs: Any) -> Any:
@@ -181,7 +181,7 @@ def backward_of(fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, 
 
 
 def differentiable_args(args: Sequence[Any]) -> list[int]:
-    """The indices of differentiable arguments: trees of floating-point values."""
+    """The indices of the arguments that can be differentiated: trees of floating-point values."""
     return [i for i, x in enumerate(args) if tree_leaves(x) and all(map(_differentiable, tree_leaves(x)))]
 
 
@@ -204,8 +204,8 @@ def find_nonfinite(
 ) -> Search:
     """Run ``fun(*args, **kwargs)``, and with ``backward`` its backward pass, and inspect each value.
 
-    The arguments are pytrees of arrays and numbers; ``names`` are the names of closed-over values, by id. A function
-    with Python control flow on values is run unstaged, and its operations are inspected one by one. Exceptions of the
+    The arguments are pytrees of arrays and numbers. ``names``: id of a closed-over value -> its name. A function whose
+    Python code depends on values runs without staging, and its operations are inspected one by one. Exceptions of the
     function propagate.
     """
     leaves, in_tree = tree_flatten((tuple(args), kwargs))
@@ -220,7 +220,7 @@ def find_nonfinite(
     try:
         with recorder, observe.watching(levels):
             closed = stage(flat, avals_of(leaves), describe(fun), label="nan")
-    except errors.JAXTypeError:  # Python code in it depends on values
+    except errors.JAXTypeError:  # the function's Python code depends on values
         given, outs = values, _watched(walk, flat, values)
     else:
         walk.names = variable_labels(recorder.recording)
@@ -243,12 +243,12 @@ def _watched(walk: _JaxprWalk, flat: FlatFun, values: Sequence[Any]) -> list[Any
 
 
 class _JaxprWalk(JaxprWalk):
-    """Keeps the first equations that make a non-finite value."""
+    """Runs a program and keeps the first equations that make a non-finite value."""
 
     def __init__(self, levels: _Levels) -> None:
         super().__init__()
         self.levels = levels
-        # the user's names of the variables
+        # variable -> the user's name for it
         self.names: dict[Var, str] = {}
         self.nan: Found | None = None
         self.inf: Found | None = None
@@ -265,7 +265,7 @@ class _JaxprWalk(JaxprWalk):
 
     def look(self, eqn: JaxprEqn, env: dict[Var, Any], inside: tuple[str, ...], level: str) -> None:
         """Keep ``eqn`` if it is the first that made a NaN or infinity from other values, or the first that read one
-        which no equation made."""
+        from an argument or a constant."""
         outs = [env.get(v) for v in eqn.outvars]
         nans, infs = zip(*map(_bad, outs), strict=True) if outs else ((), ())
         if not any(nans) and (self.inf is not None or not any(infs)):
@@ -315,7 +315,7 @@ class _JaxprWalk(JaxprWalk):
 
 
 def _floats(x: Any) -> np.ndarray | None:
-    """The value of ``x`` as an array in which NumPy can find NaNs; None if its type has none."""
+    """``x`` as a NumPy array in which NaNs can be found; None if its type has no NaN."""
     if x is None or is_key(getattr(x, "dtype", None)):
         return None
     value = x if isinstance(x, np.ndarray) else np.asarray(as_array(x))
@@ -338,13 +338,13 @@ def _bad(x: Any) -> tuple[bool, bool]:
 
 
 def number(x: Any) -> str:
-    """A scalar with 7 digits."""
+    """A scalar as a text with 7 digits."""
     item = np.asarray(x).item()
     return f"{item:.7g}" if isinstance(item, float) and math.isfinite(item) else str(item)
 
 
 def _operand(name: str, x: Any, at: tuple[int, ...] | None = None, bad: Callable[..., Any] | None = None) -> Operand:
-    """The description of ``x``, with the element at ``at`` or the first ``bad`` one."""
+    """Describe ``x``, with the element at the index ``at``, or else the first element for which ``bad`` is true."""
     kind = get_aval(x).str_short()
     if is_key(get_aval(x).dtype):
         return Operand(name, kind, "", "", None, "", 0, 0)
@@ -374,7 +374,7 @@ def _unfinite(value: np.ndarray) -> np.ndarray:
 
 
 def _batch_text(axes: Sequence[tuple[str, int]], index: tuple[int, ...]) -> tuple[str, ...]:
-    """The index along each vmapped axis, outermost interpreter first; ``index`` is the physical one."""
+    """The index along each vmapped axis, outermost vmap first. ``index`` is an index of the array with these axes."""
     left = list(index)
     out = []
     for level, axis in reversed(axes):

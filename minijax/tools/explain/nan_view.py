@@ -12,7 +12,7 @@ from minijax.tools.recording import preview
 
 _LONGEST = 100
 
-# primitive -> the usual cause of its NaN or infinity, and a fix
+# primitive -> the usual cause of a NaN or infinity from it, and a fix
 ADVICE = {
     "log": "log of 0 is -inf and of less is nan: keep its argument positive, as in jnp.log(jnp.maximum(x, tiny)).",
     "log1p": "log1p of -1 is -inf and of less is nan: keep its argument above -1.",
@@ -47,7 +47,7 @@ OUTSIDE = "what minijax was given was finite, so Python or NumPy computed it, or
 
 
 def search_document(search: Search, title: str, backward: bool) -> Document:
-    """The result of the search in ``title``."""
+    """The result of the search in the expression ``title``."""
     blocks: list[Block] = []
     for each in search.given:
         blocks.append(Row("given", (_operand_line(each, "is not finite to begin with:"),)))
@@ -64,7 +64,7 @@ def search_document(search: Search, title: str, backward: bool) -> Document:
         ran = f"{plural(search.equations, 'equation')} run, {passes}"
         blocks.append(Row("", (line(("muted", ran if backward else f"{ran}; --grad looks at the derivative too")),)))
     blocks.append(Row("result", (_result_line(search),)))
-    if read is not None and not search.bad_result:  # many functions write one and discard it with where
+    if read is not None and not search.bad_result:  # many programs write one and discard it with where
         what, place = _WORDS[read.what], place_text(read.source)[0]
         said = f"the {what} is written in the program; {read.primitive} at {place} reads it first"
         blocks.append(Row("", (line(("muted", said)),)))
@@ -102,7 +102,7 @@ def _found_rows(found: Found, passed_on: bool) -> Iterator[Block]:
     equation = f"{' '.join(o.name + ':' + o.type for o in found.outputs)} = "
     brief = f"[{' '.join(f'{k}={v}' for k, v in params)}]" if params else ""
     operands = [o.name or o.smallest for o in found.inputs]
-    # parenthesize operands like arguments of a call if one is an expression
+    # parentheses and commas show where each operand ends if one is an expression
     read = f"({', '.join(operands)})" if any(" " in each for each in operands) else f" {' '.join(operands)}"
     yield Row("equation", (line(equation, ("primitive", found.primitive), ("param-value", brief), read),))
     if found.inside:

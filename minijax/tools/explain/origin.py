@@ -1,4 +1,4 @@
-"""The display of ``%origin``: a slice of a recording as named lines with values, in program order."""
+"""The display of ``%origin``: the operations that led to a value, in program order, one named line for each."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from minijax.tools.values.moment import ledger
 from minijax.tools.values.origins import Origins, OriginSlice, Ran, StepUse
 from minijax.tools.values.slices import UNKNOWN, EquationUse, SlicedProgram, WhatRan
 
-# The most results with a line of their own; further ones are counted.
+# Maximum number of results with their own line. Further ones are counted.
 MOST_RESULTS = 8
-# The most user operations that are drawn, the last ones.
+# Maximum number of user operations that are shown: the last ones.
 MOST_ROWS = 200
 _LONGEST = 44
-# The least width in characters for showing a value.
+# Minimum room for showing a value, in characters.
 _LEAST_VALUE = 8
-# Widths in characters of values (next to long names) and of line numbers.
+# Widths in characters: of a value beside long names, and of a line number.
 _MOST_VALUE = 24
 _PLACE = 5
 
 
 class OriginRow(Frozen):
-    """One line: an operation with its inputs and results.
+    """One line of the display: an operation with its inputs and results.
 
     Attributes:
       kind: 'input', 'const', 'equation', 'call' or 'output', as for nodes of a graph.
-      reads, makes: keys of the values.
+      reads, makes: the keys of the values that it reads, and of those that it makes.
       names: the names of the values that it makes.
-      said: the operation in the user's terms.
-      type, value, place: the type, value (an array or a text) and line of its result.
-      inside: its parts: the operations of a rule or of a program.
-      title: for the rows of a program, its title; otherwise ''.
+      said: the operation as a text, with the user's names.
+      type, value, place: the type, value (an array or a text) and source line of the first result.
+      inside: the operations of its rule, or the programs that it ran.
+      title: for an inner program, its title; otherwise ''.
     """
 
     kind: str
@@ -62,7 +62,7 @@ class OriginRow(Frozen):
 
 
 class OriginLane:
-    """The rows of a slice.
+    """The rows of an ``OriginSlice``: the operations of a recording that led to the results.
 
     Args:
       given: number -> the name of the argument.
@@ -82,11 +82,11 @@ class OriginLane:
 
     @cached_property
     def groups(self) -> list[list[StepUse]]:
-        """The operations of the slice, in order, grouped by user operation."""
+        """The operations of the slice in order; those that belong to the same user operation are in one list."""
         return list(self._groups())
 
     def rows(self, most: int = MOST_ROWS) -> Iterator[OriginRow]:
-        """Arguments, constants of the program, the last ``most`` operations in order, the results."""
+        """Rows for arguments, constants of the program, the last ``most`` user operations in order, and results."""
         given = [n for n in self.given if n in self.found.inputs]
         for number in given:
             yield self._input("input", number, self.given[number])
@@ -101,13 +101,13 @@ class OriginLane:
         yield from reversed(made)
         for number, name in list(self.results.items())[:MOST_RESULTS]:
             array = self.origins.array_of(number)
-            if array:  # a value inside a program is among its equations
+            if array:  # a value inside a program has no row here, but in that program
                 yield OriginRow("output", (array,), (), (), line(("muted", name)))
 
     def value_name(self, number: int) -> str:
-        """The name of an array: the name of the tracer whose primal it is."""
+        """The name of an array. It is the name of the outermost tracer around it."""
         found = self.given.get(number) or self.cotangents.get(number) or own_name(self.naming.name(number))
-        # an unnamed array from outside is shown by its value, as the 1.0 at the start of a backward pass
+        # show an unnamed array from outside as its value, for example the 1.0 at the start of a backward pass
         life = self.origins.lives.get(number)
         if found.startswith("#") and life is not None and life.tracer.fields:
             return life.tracer.fields[0][1]
@@ -119,7 +119,7 @@ class OriginLane:
         return OriginRow(kind, (), (number,), (name,), said, type_text, value)
 
     def _shown(self, number: int) -> tuple[str, Any]:
-        """The type and the value of an array: the array itself if it was kept."""
+        """The type and the value of an array. The value is the array itself if the recording kept it, else a text."""
         life = self.origins.lives.get(number)
         if life is None:
             return "", ""
@@ -156,7 +156,7 @@ class OriginLane:
         return OriginRow(kind, reads, kept, names, self._said(owner), type_text, value, owner.place, inside)
 
     def _step(self, use: StepUse, wanted: set[int]) -> OriginRow:
-        """One operation of a rule."""
+        """A row for one operation of a rule."""
         bind = use.step.bind
         made = tuple(n for n in _made(use) if n in wanted)
         type_text, value = self._shown(made[0] if made else 0)
@@ -191,13 +191,13 @@ class OriginLane:
             yield from self._program(part, names, known, letters or _lettered(part.jaxpr))
 
     def _letters(self, run: RunRecord) -> Printer:
-        """The printer that named the variables when the whole call was printed."""
+        """A printer with the same names of variables as in the printed jaxpr of the whole call."""
         return _lettered(ledger(self.origins.recording).equation(run)[0].jaxpr)
 
     def _program(
         self, part: SlicedProgram, operands: Sequence[str], known: WhatRan, letters: Printer
     ) -> Iterator[OriginRow]:
-        """The needed equations of a program, under a title if there is one."""
+        """A row for a program, which contains rows for its needed equations. It has a title if the program has one."""
         if not part.uses:
             return
         program = ProgramLane(self, part, operands, known, letters)
@@ -211,14 +211,14 @@ class OriginLane:
 
 
 def _lettered(jaxpr: Jaxpr) -> Printer:
-    """A printer that has already named the variables."""
+    """A printer that has named the variables of ``jaxpr``."""
     printer = Printer(jaxpr)
     printer.document()
     return printer
 
 
 class ProgramLane:
-    """The rows of one program that an operation ran; ``letters`` names its unnamed variables."""
+    """The rows of one program that an operation ran. ``letters`` names the variables that have no other name."""
 
     def __init__(
         self, lane: OriginLane, part: SlicedProgram, operands: Sequence[str], known: WhatRan, letters: Printer
@@ -239,7 +239,7 @@ class ProgramLane:
             yield self._row(use)
 
     def name(self, var: Any) -> str:
-        """The name of a variable: the user's name, the operand's name, or the expression."""
+        """The name of a variable: the user's name, the operand's name, its expression if that is short, or a letter."""
         if type(var) is Literal:
             return preview.value_text(var.val)
         return shortened(self._known(var) or self._computed(var) or self.printer.name(var), _LONGEST)
@@ -250,7 +250,7 @@ class ProgramLane:
         return found or ("" if self.part.carries else self.given.get(var, ""))
 
     def _computed(self, var: Any) -> str:
-        """``mul(c, t)``, if it is short."""
+        """The expression for a variable, such as ``mul(c, t)``; '' if it is too long."""
         eqn = self.makers.get(var)
         if eqn is None or len(eqn.outvars) != 1:
             return ""
@@ -277,7 +277,7 @@ class ProgramLane:
         )  # fmt: skip
 
     def _value(self, made: Sequence[Var]) -> Any:
-        """The value; for a loop, in the last iteration."""
+        """The value of the first result. In a loop it is that of the last iteration."""
         if not self.frames or not made:
             return ""
         value = self.frames[-1].value(made[0])
@@ -309,7 +309,7 @@ def _place(eqn: JaxprEqn) -> str:
 
 
 def graph_of(rows: Sequence[OriginRow], title: str, keyed: bool = False) -> Graph:
-    """Rows as a graph; nodes are keyed by name, or with ``keyed`` by the unique keys of values."""
+    """Rows as a graph. Nodes are named like their values, or with ``keyed`` by unique numbers."""
     names: dict[Any, str] = {}
     maker: dict[Any, int] = {}
     nodes: list[GraphNode] = []
@@ -344,7 +344,7 @@ def _unused(name: str, used: Iterable[str]) -> str:
 
 
 class DrawnRow(Frozen):
-    """A line before layout: its lanes, the mark in them, its text, and the row with its facts."""
+    """A line before its layout: its lanes, the mark in them, its text, and the row if it has more to show."""
 
     lanes: str
     mark: str
@@ -353,10 +353,10 @@ class DrawnRow(Frozen):
 
 
 def lines(rows: Sequence[OriginRow], width: int, depth: int) -> Iterator[Line]:
-    """The rows with their lanes, in columns; inner rows are indented, ``depth`` levels deep."""
+    """The rows as lines with lanes, in columns. Inner rows are indented; they are shown up to ``depth`` levels deep."""
     drawn = list(_drawn(rows, width, depth))
     room = max((len(each.lanes) for each in drawn), default=0) + 2
-    # the text gets half of the page, more on a narrow page
+    # the text may take what the other columns leave, but on a narrow page at least a third
     types = max((len(each.row.type) for each in drawn if each.row is not None), default=0)
     left = width - room - types - 2 - _PLACE - _MOST_VALUE
     words = min(max((length(each.said) for each in drawn), default=0), max(left, width // 3))
@@ -413,7 +413,7 @@ def _facts(row: OriginRow, types: int, room: int) -> Line:
 
 
 def _brief(array: Array, room: int) -> Line:
-    """A value in ``room`` columns without its type, which has its own column."""
+    """A value in ``room`` columns without its type, since the type has its own column."""
     said = brief(array, room)
     if said[0][0] == "type":
         said = brief(array, room + len(said[0][1]) + 1)
@@ -439,7 +439,7 @@ def short_place(place: str) -> str:
 def origin_document(
     lane: OriginLane, title: str, depth: int, unfollowed: Sequence[str] = (), most: int = MOST_ROWS
 ) -> Document:
-    """The slice below notes on missing parts; ``unfollowed`` are arguments without any recorded operation."""
+    """The slice, below notes about what it lacks. ``unfollowed``: names of arguments that are plain Python numbers."""
     found = lane.found
     rows = list(lane.rows(most))
     arguments = len(lane.given)

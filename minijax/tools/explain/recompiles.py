@@ -1,4 +1,4 @@
-"""Recompilations in a cell: misses after the first call, counted, with their time and reasons."""
+"""Recompilations in a cell: cache misses of a function after its first call, with their number, time and reasons."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from minijax.tools.documents.words import plural, seconds_text, shortened
 from minijax.tools.explain.caches import own_tracing
 from minijax.tools.session import jax_misses
 
-# The most reasons that are listed.
+# Maximum number of reasons that are listed.
 MOST_REASONS = 8
-# Difference kinds of a first compilation of a function.
+# The kinds of difference for which a miss counts as the first call of a function.
 _FIRST = ("first", "redefined", "retraced")
 _LONGEST = 90
 _ASK = "%why tells where each was called, what it cost and what to change"
 
 
 class Recompiles(Frozen):
-    """``title`` has the counts, ``reasons`` a line for each kind: ``f: x: f32[3] became f32[4]``."""
+    """``title`` has the counts. ``reasons`` has a line for each reason, such as ``f: x: f32[3] became f32[4]``."""
 
     title: str
     reasons: tuple[str, ...]
@@ -34,7 +34,7 @@ class Recompiles(Frozen):
 
     @property
     def unfolded(self) -> Document:
-        """The same without folding."""
+        """The title, with the reasons below it."""
         return document(Text((self._head,)), Row("why", tuple(line(each) for each in self.reasons)))
 
     @property
@@ -45,9 +45,8 @@ class Recompiles(Frozen):
 def recompiles(
     entries: Sequence[Missed], of_jax: Sequence[jax_misses.JaxMiss] = (), lost: int = 0
 ) -> Recompiles | None:
-    """The misses of a cell after first calls: ``entries`` are ours, ``of_jax`` real JAX's. None if there are none.
-
-    ``lost`` is the number of earlier misses that were dropped. JAX's own time is unknown.
+    """The misses of a cell that are not first calls; None if there are none. ``entries`` are minijax's misses,
+    ``of_jax`` those of JAX, whose time is unknown. ``lost``: how many earlier misses the engine has dropped.
     """
     again = [each for each in entries if each.cache in ("staging", "compilation") and not _is_first(each)]
     again_in_jax = [each for each in of_jax if not jax_misses.is_first(each)]
@@ -73,12 +72,12 @@ def _is_first(each: Missed) -> bool:
 
 
 def _is_derived(each: Missed) -> bool:
-    """Whether it is a program that a transformation derived from a function, compiled for the first time."""
+    """Whether this is the first compilation of a program that a transformation derived from a function."""
     return each.cache == "compilation" and each.reason.endswith("for the first time")
 
 
 def _made_of(again: Sequence[Missed], entries: Sequence[Missed]) -> dict[int, list[Missed]]:
-    """For each miss of a function, by number: the programs derived from its trace and compiled."""
+    """number of a miss in ``again`` -> the misses of programs that were derived from its trace."""
     traced = {each.number for each in again}
     latest: dict[str, int] = {}
     found: dict[int, list[Missed]] = {}
@@ -92,7 +91,7 @@ def _made_of(again: Sequence[Missed], entries: Sequence[Missed]) -> dict[int, li
 
 
 def _reasons(misses: Iterable[Missed | jax_misses.JaxMiss]) -> Iterable[str]:
-    """A line for each function and reason, with a count if it occurred several times."""
+    """A line for each pair of function and reason, with a count if it occurred several times."""
     found: dict[str, int] = {}
     for each in misses:
         said = f"{each.name}: {shortened(each.reason, _LONGEST)}"

@@ -1,4 +1,4 @@
-"""The rules of primitives as documents: the matrix of primitives and interpreters, and the source of one's rules.
+"""The rules of primitives as documents: a matrix of primitives and interpreters, and the source of a primitive's rules.
 
 The rule tables are read on each call, so a primitive defined at the prompt is included.
 """
@@ -40,7 +40,7 @@ from minijax.tools.usage import UsageError
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
-# a rule derived from another library's rule
+# the status of a rule that comes from JAX
 BORROWED = "borrowed"
 # status -> its mark in the matrix
 MARKS: dict[str, Segment] = {
@@ -57,7 +57,7 @@ _MEANINGS = {
     NONE: "none, for a reason",
     MISSING: "missing",
 }
-# interpreter -> its shorter headings for narrower pages; other names are cut
+# interpreter -> its headings for narrow and for very narrow pages; other names are cut
 SHORT = {
     "evaluate": ("eval", "E"),
     "abstract": ("abst", "A"),
@@ -71,7 +71,7 @@ SHORT = {
     "dce": ("dce", "D"),
     "recompute": ("recom", "R"),
 }
-# The most source lines of a rule that are shown by default.
+# Maximum number of a rule's source lines that are shown by default.
 MOST_LINES = 24
 _LONGEST_STATEMENT = 20
 
@@ -85,8 +85,8 @@ def primitives(session: Session) -> list[Primitive]:
 def primitive_named(session: Session, command: str, text: str) -> Primitive:
     """The primitive with the name ``text`` (``sin``, ``sin_p``), or the value of that expression (``lax.sin_p``).
 
-    Of several with one name, the user's comes first, then minijax's own, each time the latest one. UsageError if there
-    is none.
+    If several primitives have this name, those in the user's variables take precedence, then those of minijax. Among
+    these the latest one is chosen. UsageError if there is none.
     """
     __tracebackhide__ = True
     text = text.strip()
@@ -114,7 +114,7 @@ def primitive_named(session: Session, command: str, text: str) -> Primitive:
 
 
 def _by_age(candidates: Iterable[Primitive]) -> list[Primitive]:
-    """The primitives by age of their abstract rules; those without one come last, as the newest."""
+    """The primitives, oldest first, by the position of their abstract rules. Those without such a rule come last."""
     order = {primitive: i for i, primitive in enumerate(abstract_rules)}
     return sorted(candidates, key=lambda primitive: order.get(primitive, len(order)))
 
@@ -130,7 +130,7 @@ def matrix(rows: Iterable[Primitive]) -> Document:
 
 
 def _headings(names: Sequence[str], room: int) -> tuple[list[str], str]:
-    """The column headings, as long as there is room for, and the separator in front of each."""
+    """The longest column headings for which there is room, and the separator before each."""
     for kind in range(3):
         shown = [name if kind == 0 else SHORT.get(name, (name[:5], name[:1].upper()))[kind - 1] for name in names]
         if sum(len(each) + 1 for each in shown) <= room:
@@ -165,7 +165,7 @@ def _shown_status(primitive: Primitive, cell: Cell) -> str:
 
 
 def holes(rows: Iterable[Primitive]) -> Document:
-    """The missing rules by interpreter: each reason with its primitives."""
+    """The missing rules of each interpreter: each reason, with the primitives for which it holds."""
     made = RuleMatrix(rows)
     blocks: list[Block] = []
     for name in made.columns:
@@ -195,7 +195,7 @@ def _spaced(names: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def one(primitive: Primitive, full: bool = False) -> Document:
-    """All rules of ``primitive``, with places and source; ``full`` shows every line."""
+    """All rules of ``primitive``, with places and source. ``full`` shows all lines of the source."""
     row = RuleMatrix([primitive]).rows[primitive]
     file, _, number = primitive.defined_at.rpartition(":")
     blocks: list[Block] = [Row("name", (line(("primitive", primitive.name)),), _place(file, int(number)))]
@@ -244,14 +244,14 @@ def _place(file: str, number: int) -> Line:
 
 
 def short_path(file: str) -> str:
-    """``minijax/ops/dot.py`` for a file of ours; a user's path is unchanged."""
+    """``minijax/ops/dot.py`` for a file of minijax; the path of a user's file is unchanged."""
     if errors.is_user_file(file):
         return file
     return os.path.relpath(file, os.path.dirname(errors._PACKAGE))
 
 
 def located(rule: Rule | None) -> tuple[str, tuple[str, int] | None]:
-    """The name of a rule, and its file and line if it is written in Python."""
+    """The name of a rule, and its file and line (None if the rule is not written in Python)."""
     if isinstance(rule, AuthorsRule):
         rule = rule.example
     fun: Any = inspect.unwrap(shown_rule(rule))
@@ -265,7 +265,7 @@ def located(rule: Rule | None) -> tuple[str, tuple[str, int] | None]:
 
 
 def source_at(file: str, number: int) -> str:
-    """The statement or function that begins at a line, dedented; '' if the file cannot be read."""
+    """The statement or function that begins at a line, without its indent; '' if the file cannot be read."""
     lines = linecache.getlines(file)[number - 1 :]
     if not lines:
         return ""
@@ -281,7 +281,7 @@ def source_at(file: str, number: int) -> str:
 
 
 def _statement(lines: Sequence[str]) -> Sequence[str]:
-    """The statement that begins in the first of ``lines``; if there is none, that line."""
+    """The lines of the statement that begins with ``lines``; only the first line if no statement begins there."""
     for count in range(1, min(len(lines), _LONGEST_STATEMENT) + 1):
         try:
             ast.parse(textwrap.dedent("".join(lines[:count])))

@@ -1,7 +1,7 @@
 """Runs a program equation by equation on values, for ``%nan`` and ``%keys``.
 
-A staged program runs step by step, inside ``jit``, steps of ``scan``, iterations of ``while`` and the branch taken too.
-A function with Python control flow on values runs unstaged, and its evaluated operations are inspected.
+A staged program runs step by step: also inside ``jit``, ``scan``, ``while`` and the branch taken. A function whose
+Python code depends on values runs without staging, and the operations that it evaluates are inspected.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from minijax.tools.values.loops import (
 )
 from minijax.tools.values.replay import replay
 
-# After this many equations loops and calls run as a whole; then a whole loop may be blamed, not the equation.
+# After this many equations, loops and calls run as a whole. Then the search finds only the loop, not the equation.
 MOST_EQUATIONS = 200_000
 
 
 def of_own_thread(hook: Callable[..., None]) -> Callable[..., None]:
-    """``hook`` for this thread only: operations of a data loader are not part of the search."""
+    """``hook``, called only for this thread: operations of a data loader are not part of the search."""
 
     def called(self: Any, *args: Any) -> None:
         if get_ident() == self.thread:
@@ -56,45 +56,45 @@ def _axes_of_devices(eqn: JaxprEqn) -> list[tuple[Any, int]]:
 
 
 class JaxprWalk:
-    """Evaluates jaxprs and calls ``look`` after each equation without an inner program, or with one on devices."""
+    """Evaluates jaxprs, and calls ``look`` after each equation that it does not evaluate step by step."""
 
-    # the most devices that are inspected one by one
+    # Maximum number of devices whose equations are inspected
     most_devices = 64
 
     def __init__(self) -> None:
         self.count = 0
-        # the user's place of the current equation; programs that JAX keeps do not know their callers
+        # the current equation's place in the user's program; programs that JAX keeps do not know their callers
         self.source: Any = None
 
     @property
     def hurried(self) -> bool:
-        """Whether loops and calls now run as a whole."""
+        """Whether loops and calls run as a whole from now on."""
         return self.count > MOST_EQUATIONS
 
     @property
     def done(self) -> bool:
-        """Whether the search can stop."""
+        """Whether the search has found enough and can stop."""
         return False
 
     def look(self, eqn: JaxprEqn, env: dict[Any, Any], inside: tuple[str, ...], level: str) -> None:
-        """Called after ``eqn``: ``env`` has its operands and results, ``inside`` the enclosing loops, branches and
-        calls, outermost first.
+        """Called after ``eqn``. ``env`` has its operands and results; ``inside`` lists the loops, branches and calls
+        around it, outermost first.
         """
         raise NotImplementedError
 
     def level_of(self, eqn: JaxprEqn) -> str:
-        """The level of ``eqn``, if it differs from that of the surrounding equations."""
+        """The level of ``eqn``; '' if it is that of the equations around it."""
         return ""
 
     def turn(self, goes: np.ndarray, carry: Sequence[Any]) -> None:
-        """Called before each iteration of a ``while`` and after the last. ``goes`` tells whether it continues; in a
-        batched loop, which elements continue.
+        """Called before each iteration of a ``while`` and after the last one. ``goes``: whether the loop continues; in
+        a batched loop, which of its elements continue.
         """
 
     def closed(
         self, closed: ClosedJaxpr | Jaxpr, args: Sequence[Any], inside: tuple[str, ...], level: str
     ) -> list[Any]:
-        """The outputs of a jaxpr on ``args``; values are released after their last use."""
+        """Evaluate a jaxpr on ``args`` and return its results. Values are released after their last use."""
         jaxpr, consts = (closed, ()) if isinstance(closed, Jaxpr) else (closed.jaxpr, closed.consts)
         env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
         env.update(zip(jaxpr.invars, args, strict=True))
@@ -107,7 +107,7 @@ class JaxprWalk:
             for v in (*eqn.invars, *eqn.outvars):
                 if type(v) is not Literal and v not in results and last_use.get(v, eqn) is eqn:
                     env.pop(v, None)
-        # after an early stop the missing results do not matter and count as bad
+        # after an early stop some results are missing; they do not matter, so they are NaN
         return [v.val if type(v) is Literal else env.get(v, np.float32(np.nan)) for v in jaxpr.outvars]
 
     def equation(self, eqn: JaxprEqn, env: dict[Var, Any], inside: tuple[str, ...], level: str) -> None:
@@ -125,7 +125,7 @@ class JaxprWalk:
         self.source = around
 
     def runner(self, eqn: JaxprEqn) -> Callable[..., list[Any]] | None:
-        """A function that runs the program inside ``eqn`` step by step, if it has one."""
+        """A function that runs the program inside ``eqn`` step by step; None if it has no inner program."""
         name, params = eqn.primitive.name, eqn.params
         if name == "scan":
             return lambda args, inside, level: self.scan(params, args, inside, level)
@@ -141,7 +141,7 @@ class JaxprWalk:
         return lambda args, inside, level: self.closed(params[key], args, (*inside, title), level)
 
     def devices(self, eqn: JaxprEqn, args: list[Any], inside: tuple[str, ...], level: str) -> list[Any]:
-        """Run a program on several devices: each device's own equations step by step, collectives as a whole."""
+        """Run a program on several devices: each device's equations step by step, but collectives as a whole."""
         closed = one_equation(eqn.primitive, [get_aval(x) for x in args], eqn.params)
         (call,) = closed.eqns
         frame, around = replay(closed, args), self.source
@@ -211,18 +211,18 @@ class JaxprWalk:
 
 
 def _stacked(rows: Sequence[Any], aval: ShapedArray) -> Array:
-    """Stack ``rows`` along a new first axis; ``aval`` is the type of one."""
+    """Stack ``rows`` along a new first axis. ``aval`` is the type of a row."""
     value = np.stack(rows) if rows else np.zeros((0, *aval.shape), storage(aval.dtype))
     return Array(value, aval.update(shape=value.shape))
 
 
 class EvaluationWatch(observe.Observer):
-    """Looks at each evaluated operation of an unstaged function."""
+    """Inspects each evaluated operation of a function that runs without staging."""
 
     def __init__(self, walk: JaxprWalk) -> None:
         self.walk = walk
         self.thread = get_ident()
-        # unfinished binds: (primitive's name, interpreter, operands, parameters)
+        # the binds in progress: (name of the primitive, interpreter, operands, parameters)
         self.open: list[tuple[str, Any, tuple[Any, ...], dict[str, Any]]] = []
 
     @of_own_thread
@@ -253,7 +253,7 @@ class EvaluationWatch(observe.Observer):
 
 
 def place_text(source: Any) -> tuple[str, str]:
-    """The user's place of an equation, and the text of that line."""
+    """The place of an equation in the user's program, and the text of that line."""
     if source is None:
         return "an unknown place", ""
     line, _ = errors.position(source)
