@@ -216,13 +216,14 @@ def _refuses_to_offload(name: str) -> Callable[..., Any]:
     return offload
 
 
+_dots_saveable, _unbatched_dots_saveable = DotsSaveable(False), DotsSaveable(True)
 checkpoint_policies = types.SimpleNamespace(
     everything_saveable=everything_saveable,
     nothing_saveable=nothing_saveable,
-    dots_saveable=DotsSaveable(False),
-    checkpoint_dots=DotsSaveable(False),
-    dots_with_no_batch_dims_saveable=DotsSaveable(True),
-    checkpoint_dots_with_no_batch_dims=DotsSaveable(True),
+    dots_saveable=_dots_saveable,
+    checkpoint_dots=_dots_saveable,
+    dots_with_no_batch_dims_saveable=_unbatched_dots_saveable,
+    checkpoint_dots_with_no_batch_dims=_unbatched_dots_saveable,
     offload_dot_with_no_batch_dims=_refuses_to_offload("offload_dot_with_no_batch_dims"),
     save_anything_except_these_names=save_anything_except_these_names,
     save_any_names_but_these=save_any_names_but_these,

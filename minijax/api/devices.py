@@ -34,8 +34,6 @@ def device_put(x: Any, device: Any = None) -> Any:
     def put(leaf: Any, device: Any) -> Any:
         if hasattr(device, "place_for"):  # a Format
             device = device.place_for(np.ndim(leaf))
-        if transfer_guards and not isinstance(leaf, Tracer) and (device is not None or not isinstance(leaf, Array)):
-            check_transfer("device_to_device" if isinstance(leaf, Array) else "host_to_device", get_aval(leaf), True)
         if isinstance(leaf, Tracer):
             device = _shardings.concrete(device)
             if hasattr(device, "mesh"):
@@ -43,6 +41,8 @@ def device_put(x: Any, device: Any = None) -> Any:
                     return _reshard.reshard(leaf, device)
                 return lazy.public("minijax.ops.meshes.constraint", "with_sharding_constraint")(leaf, device)
             return placed(leaf, device)
+        if transfer_guards and (device is not None or not isinstance(leaf, Array)):
+            check_transfer("device_to_device" if isinstance(leaf, Array) else "host_to_device", get_aval(leaf), True)
         if device is not None:
             return placed(leaf, device)
         array = as_array(leaf)

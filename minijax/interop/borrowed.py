@@ -88,8 +88,8 @@ def made_at(primitive: Any) -> str:
     # rules typed at a prompt may have no module
     for module in dict.fromkeys([*usual, *[rule.__module__ for rule in rules if rule.__module__ in sys.modules]]):
         names = [name for name, value in vars(sys.modules[module]).items() if value is primitive]
-        file = getattr(sys.modules[module], "__file__", None)
-        for number, text in enumerate(linecache.getlines(file) if names and file else (), 1):
+        file = getattr(sys.modules[module], "__file__", "")
+        for number, text in enumerate(linecache.getlines(file) if names else (), 1):
             if re.match(rf"({'|'.join(names)})\b[^=\n]*=", text):
                 return f"{file}:{number}"
     codes = [rule.__code__ for rule in rules]

@@ -74,7 +74,7 @@ def on_known_values(theirs: Callable[..., Any], name: str, args: Any, kwargs: An
         return imported_function(of_tracers)(tracers)
     except unknown_value_errors():
         values = {i: x.to_concrete_value() for i, x in tracers.items()}
-        if tracers and state.dynamic.level == 0 and all(x is not None for x in values.values()):
+        if state.dynamic.level == 0 and all(x is not None for x in values.values()):
             with circumstances():
                 out = from_jax_values(of_tracers({i: to_jax_value(as_array(x)) for i, x in values.items()}))
             if name in _OF_VALUES or not any(dtypes.is_inexact(x.dtype) for x in jax.tree_util.tree_leaves(out)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -100,7 +101,7 @@ def export_linear_solve(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
         symmetric=jaxprs.matvec is jaxprs.vecmat,
         has_aux=has_aux,
     )
-    return [*found[0], *found[1]] if has_aux else list(found)
+    return list(itertools.chain(*found) if has_aux else found)
 
 
 def export_checkpoint(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:

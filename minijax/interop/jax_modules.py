@@ -285,7 +285,7 @@ def file_of(name: str) -> str:
     """The file of a JAX module, or ''."""
     top, *rest = name.split(".")
     spec = spec_of(top)
-    for folder in (spec.submodule_search_locations if spec else None) or ():
+    for folder in getattr(spec, "submodule_search_locations", ()):
         path = os.path.join(folder, *rest)
         for file in (os.path.join(path, "__init__.py"), path + ".py"):
             if os.path.isfile(file):

@@ -86,7 +86,7 @@ class _Top:
         if found is None:
             return None
         if found.loader is None:  # folders without an __init__.py
-            spec = ModuleSpec(fullname, None, is_package=True)
+            spec = ModuleSpec(fullname, None)
         elif found.has_location and found.origin and found.origin.endswith(tuple(SOURCE_SUFFIXES)):
             loader = _Loader(fullname, found.origin)
             made = importlib.util.spec_from_file_location(fullname, found.origin, loader=loader)
@@ -108,7 +108,7 @@ class _Jax:
         name = fullname.removeprefix(PREFIX)
         if not jax_modules.exists(name):
             return None
-        spec = ModuleSpec(fullname, self, is_package=True)  # type: ignore[arg-type]
+        spec = ModuleSpec(fullname, self)  # type: ignore[arg-type]
         spec.submodule_search_locations = [_JAX_PLACE]
         return spec
 

@@ -49,7 +49,10 @@ class Derived:
     """How a primitive is linearized at one signature: the known program, the linear program and its transposes.
 
     ``types`` are the operands' physical types. ``forward(*NumPy values)`` gives the result and the packed residuals.
+    ``stageable``: whether its equations in a jaxpr equal the equations that the rule would record.
     """
+
+    stageable: bool
 
     def __init__(self, name: str, known: ClosedJaxpr, linear: ClosedJaxpr, types: Sequence[Type]) -> None:
         self.name = name
@@ -64,8 +67,6 @@ class Derived:
         self.backward: dict[Any, BackwardProgram] = {}
         # counts of the operations that the rule binds: see ``core.counting``
         self.binds: dict[Any, Any] = {}
-        # whether its equations in a jaxpr equal the equations that the rule would record
-        self.stageable = False
         # the active operand whose tangent is the tangent of the result, if any
         operands = linear.jaxpr.invars[self.n_res :]
         self.passes_on = operands.index(self.tangent) if self.tangent in operands else None

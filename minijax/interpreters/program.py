@@ -10,6 +10,7 @@ rule are bound.
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -60,7 +61,7 @@ class _Writer:
         self.weight = 0
         # NumPy attributes its warnings to the calling module: see ``interpreters.evaluate``
         self.names: dict[str, Any] = {"__name__": __name__}
-        self.variables = 0
+        self.new_variables = map("v{}".format, itertools.count())
         # variables whose values are dead: reusing them frees big values
         self.free: list[str] = []
 
@@ -70,10 +71,7 @@ class _Writer:
         return name
 
     def variable(self) -> str:
-        if self.free:
-            return self.free.pop()
-        self.variables += 1
-        return f"v{self.variables}"
+        return self.free.pop() if self.free else next(self.new_variables)
 
     def program(self, closed: ClosedJaxpr, inputs: Sequence[str]) -> list[str]:
         """Write ``closed`` without dead and repeated equations on the variables ``inputs``; gives result variables."""

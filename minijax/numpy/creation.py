@@ -222,8 +222,8 @@ def _filled(name: str, shape: Any, value: Any, dtype: Any, device: Any, out_shar
     dtype = user_dtype(float if dtype is None else dtype, name)
     sharding = None if out_sharding is None else _sharding_of(device, out_sharding, name)
     out = _repeated(value, (dtype, False), _shape(shape, name), sharding)
-    if evaluation_watched and device is None:
-        return _over_set_mesh(out)
+    if evaluation_watched:
+        out = _over_set_mesh(out)
     return out if device is None else placed(out, device)
 
 
@@ -260,8 +260,8 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, 
         out = _broadcast_to(ensure("full", fill_value), _shape(shape, "full"), sharding)
     else:
         out = _repeated(fill_value, wanted, _shape(shape, "full"), sharding)
-    if evaluation_watched and device is None:
-        return _over_set_mesh(out)
+    if evaluation_watched:
+        out = _over_set_mesh(out)
     return out if device is None else placed(out, device)
 
 

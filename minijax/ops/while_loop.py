@@ -112,7 +112,7 @@ class Loop:
 
     def __call__(self, *args: Any) -> list[Array]:
         """The final carry from arrays."""
-        if self.spent > AGAIN_WORTH_COMPILING or self.executable is not None:
+        if self.spent > AGAIN_WORTH_COMPILING:
             return self._compiled()(*args)
         values, done = self._interpret([as_array(check_alive(x))._value() for x in args])
         if done:

@@ -238,11 +238,9 @@ def batched_index(
 ) -> BatchedIndex:
     """The index of a physical reference of logical rank ``ndim``, with batch axis ``ref_dim``. Batched integers have
     their axis in front already. NotImplementedError for slices with batched starts."""
-    if index is None and ref_dim == 0:
+    if index is None:  # all of a reference with its batch axis in front
         return BatchedIndex(None, [], list(range(ndim + 1)))
-    entries: list[Slice | None] = list(index or ())
-    if index is None:
-        raise NotImplementedError("all of a reference is indexed with its batch axis in front")
+    entries: list[Slice | None] = list(index)
     given = iter(safe_zip(operands, operand_dims))
     by_integers = any(d is not None for d in operand_dims)
     new_operands: list[list[Any]] = []
