@@ -68,7 +68,7 @@ def _type(x: Any) -> tuple[np.dtype, bool]:
 
 
 def scalar_type_of(x: Any) -> type:
-    """Python's class for the kind of ``x``: bool, int, float or complex. TypeError for others, ValueError for None."""
+    """The Python class for ``x``: bool, int, float or complex. TypeError for other dtypes, ValueError for None."""
     dtype = _type(x)[0]
     for holds, scalar in (
         (dtypes.is_bool, bool),

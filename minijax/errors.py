@@ -43,12 +43,12 @@ __all__ = [
 ]
 
 
-# A place in a program: a code object and the offset of an instruction in it; then the name stack, if a named scope was
-# open; then the transposed primitives, if any (see ``core.names``). None: no user frame was found.
+# A place in a program: a code object and the offset of an instruction in it. If a named scope was open, the name stack
+# follows; for a transposed equation, the transposed primitives follow that (see ``core.names``).
 SourceInfo = tuple[Any, ...]
 
 # The number of open named scopes on all threads, and the function that gives this thread's name stack. ``core.names``
-# sets both. While no scope is open, names cost one comparison with zero.
+# sets both. While no scope is open, an equation pays only for one test of ``open_scopes``.
 open_scopes = 0
 _current_names: Callable[[], Any] = tuple
 
@@ -63,7 +63,7 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
 def _package_folders(package: str) -> tuple[str, ...]:
-    """The folders of minijax's code, with a trailing separator: in a checkout also repl and ipython_ext beside it."""
+    """The folders of minijax's code, each with a final separator. A checkout adds ``repl`` and ``ipython_ext``."""
     folders = [package]
     parent = os.path.dirname(package)
     if os.path.isfile(os.path.join(parent, "pyproject.toml")):
@@ -72,7 +72,7 @@ def _package_folders(package: str) -> tuple[str, ...]:
 
 
 _FOLDERS = _package_folders(_PACKAGE)
-# Paths of programs that run the user's code, such as IPython: neither minijax nor user code.
+# Paths of programs that run the user's code, such as IPython. They are neither minijax nor user code.
 _machinery: tuple[str, ...] = ()
 
 
@@ -108,7 +108,7 @@ def is_own_file(filename: str) -> bool:
 
 
 class _FileKinds(dict[str, bool]):
-    """co_filename -> ``judge(co_filename)``, computed at first use. Bounded, since each prompt input has a name."""
+    """co_filename -> ``judge(co_filename)``, computed at first use. Bounded, since each prompt input is a new file."""
 
     def __init__(self, judge: Callable[[str], bool]) -> None:
         self.judge = judge
@@ -143,9 +143,9 @@ def is_user_file(filename: str) -> bool:
 def source_info(skip: int = 1, known: dict[int, SourceInfo] | None = None) -> SourceInfo | None:
     """The place in the user's program of the current call: the innermost frame outside minijax.
 
-    ``skip``: number of frames known to be minijax's; examining one takes 50 ns. ``known``: earlier results by offset,
-    so that equations of one line share one. Returns ``(code, instruction offset)`` for :func:`summarize`, with the name
-    stack if a scope is open; or None.
+    ``skip``: the number of innermost frames that are known to be minijax's; examining one takes 50 ns. ``known``:
+    earlier results by offset, so that equations of one line share one result. Returns ``(code, instruction offset)``
+    for :func:`summarize`, with the name stack if a scope is open. Returns None if there is no user frame.
     """
     frame: FrameType | None = sys._getframe(skip)
     is_user = _is_user
@@ -179,7 +179,7 @@ def user_frame(skip: int = 1) -> FrameType | None:
 
 
 def user_frames(most: int) -> list[FrameType]:
-    """The ``most`` innermost frames outside minijax, outermost first, up to IPython or a kernel. Do not store them."""
+    """At most ``most`` innermost user frames, outermost first. IPython or a kernel ends the list. Do not store them."""
     frames: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and len(frames) < most:
@@ -225,8 +225,8 @@ def source_line(frame: FrameType | None = None) -> str:
 
 
 def did_you_mean(word: object, words: Iterable[object], prefix: str = "", alike: float = 0.6) -> str:
-    """`` Did you mean --check?`` for the nearest of ``words``; '' if none is ``alike`` enough (1: the same)."""
-    import difflib  # 1 ms, only for mistakes
+    """`` Did you mean --check?`` with the best match in ``words``; '' if no match is ``alike`` enough (1: equal)."""
+    import difflib  # the import takes 1 ms, and only mistakes need it
 
     if not isinstance(word, str) or not word:
         return ""
@@ -249,13 +249,13 @@ def _describe(tracer: Any) -> str:
 
 
 def _origin(tracer: Any) -> str:
-    """What the tracer's interpreter knows about the traced function; '' if nothing."""
+    """For error messages: the traced function, and how the tracer was computed; '' if unknown."""
     origin_msg = getattr(tracer, "_origin_msg", None)
     return "" if origin_msg is None else str(origin_msg()).strip()
 
 
 def _advice(tracer: Any, kind: str) -> str:
-    """One next action for the construct at the user's line."""
+    """The action that an error message recommends at the user's line; '' if there is none."""
     advise = getattr(tracer, "_advice", None)
     return "" if advise is None else str(advise(kind))
 
@@ -377,9 +377,9 @@ def escaped_tracer_error(
     detail: str = "",
     to_thread: bool = False,
 ) -> UnexpectedTracerError:
-    """The error for the use of a dead tracer, or (``to_thread``) for use in another thread than its own.
+    """The error for the use of a dead tracer or, with ``to_thread``, of a tracer of another thread.
 
-    ``transform``: ``'jit'``; ``function``: ``'f at file.py:3'``; ``born``: its origin, a ``source_info`` or text.
+    ``transform``: as ``'jit'``; ``function``: as ``'f at file.py:3'``; ``born``: where the tracer was created.
     """
     by = transform or "minijax"
     what = (

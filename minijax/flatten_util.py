@@ -17,7 +17,7 @@ __all__ = ["ravel_pytree"]
 
 
 class Unravel(NamedTuple):
-    """The inverse of ``ravel_pytree``. If all leaves had the vector's type, they get the type of the given vector."""
+    """The inverse of ``ravel_pytree``. If all leaves had one dtype, the result has the dtype of the given vector."""
 
     treedef: PyTreeDef
     dtype: np.dtype
@@ -29,7 +29,7 @@ class Unravel(NamedTuple):
         return all(dtype == self.dtype for dtype in self.dtypes)
 
     def __call__(self, vector: Any) -> Any:
-        """The tree. TypeError or ValueError for a vector of another type or length."""
+        """The tree. TypeError or ValueError if ``vector`` has not the dtype or length from ``ravel_pytree``."""
         vector = jnp.asarray(vector)
         if not self.shapes:
             return tree_unflatten(self.treedef, [])
@@ -39,7 +39,7 @@ class Unravel(NamedTuple):
                 "have several dtypes, which only a vector of the common one gives back."
             )
         parts = lax.split(vector, [math.prod(shape) for shape in self.shapes])
-        with warnings.catch_warnings():  # the vector's imaginary parts belong to real leaves
+        with warnings.catch_warnings():  # real leaves of a complex vector lose imaginary parts that are 0
             warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
             leaves = [
                 part.reshape(shape) if self.is_uniform else part.reshape(shape).astype(dtype)
@@ -49,9 +49,9 @@ class Unravel(NamedTuple):
 
 
 def ravel_pytree(pytree: Any) -> tuple[Any, Unravel]:
-    """The leaves of ``pytree`` as one vector, of the type to which they promote, and the function back to a tree.
+    """The leaves of ``pytree`` as one vector, of the dtype to which they promote, and the function back to a tree.
 
-    Trees of the same structure and types give equal functions, so that one may be a static argument.
+    Trees of the same structure and types give equal functions, so the function can be a static argument.
     """
     leaves, treedef = tree_flatten(pytree)
     arrays = [jnp.asarray(leaf) for leaf in leaves]

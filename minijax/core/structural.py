@@ -19,13 +19,13 @@ add_any_p = Primitive("add_any")
 broadcast_in_dim_p = Primitive("broadcast_in_dim")
 transpose_p = Primitive("transpose")
 squeeze_p = Primitive("squeeze")
-# from words to keys and back: see ops.random.keys
+# These convert uint32 words to random keys, and back: see ops.random.keys.
 random_wrap_p = Primitive("random_wrap")
 random_unwrap_p = Primitive("random_unwrap")
 
 
 class Unspecified:
-    """The sharding parameter of ``jit`` for an operand or result without a named sharding."""
+    """The value of the sharding parameters of ``jit`` for an operand or result without a named sharding."""
 
     def __repr__(self) -> str:
         return "UnspecifiedValue"
@@ -41,7 +41,7 @@ class Zero:
     """A tangent or cotangent of type ``aval`` that is known to be zero. No array is made for it."""
 
     __slots__ = ("aval",)
-    # the end of the error message of a primitive that got a Zero: the next action
+    # This advice ends the error message of a primitive that got a Zero.
     refusal_advice = (
         "It is a tangent that is known to be zero: test whether type(t) is ad.Zero, or make an array of it with "
         "ad.instantiate_zeros(t) (minijax.interpreters.ad)."
@@ -59,7 +59,7 @@ class Zero:
 
 
 class UndefinedPrimal(HasAval):
-    """A linear argument in a transpose rule, with the type of its cotangent."""
+    """A transpose rule's linear argument, whose value is unknown. ``aval`` is the type of its cotangent."""
 
     __slots__ = ("aval",)
 
@@ -91,7 +91,7 @@ def zero_tangent(x: Any) -> Zero:
 
 
 def full(shape: tuple[int, ...], value: Any, dtype: Any, weak_type: bool = False, sharding: Any = None) -> Any:
-    """An array of one repeated ``value``: a scalar constant, broadcast unless ``shape`` is (). For keys, each word."""
+    """An array of ``shape`` filled with the scalar ``value``. For a key dtype, every word of the keys is ``value``."""
     if is_key(dtype):
         return random_wrap_p.bind(full(shape + dtype.impl.key_shape, value, WORD), impl=dtype.impl)
     number = np.asarray(value, dtype) if dtype != dtypes.float0 else np.zeros((), dtype)
@@ -111,7 +111,7 @@ def zeros(aval: ShapedArray) -> Any:
 
 
 def instantiate_zeros(t: Any) -> Any:
-    """``t``; an array of zeros if it is a symbolic zero."""
+    """An array of zeros if ``t`` is a symbolic zero, else ``t``."""
     return zeros(t.aval) if type(t) is Zero else t
 
 
@@ -125,7 +125,7 @@ def add_tangents(a: Any, b: Any) -> Any:
 
 
 def broadcast(x: Any, size: int, axis: int, sharding_of_type: Any = None) -> Any:
-    """``x`` repeated ``size`` times along a new axis with the one-dimensional ``sharding_of_type``."""
+    """``x`` repeated ``size`` times along a new axis. ``sharding_of_type``: how the new axis is sharded, or None."""
     aval = get_aval(x)
     shape = list(aval.shape)
     axis %= len(shape) + 1
@@ -147,7 +147,7 @@ def batched_sharding(sharding: Any, dim: int | None, part: Any = None) -> Any:
 
 
 def moveaxis(x: Any, src: int, dst: int) -> Any:
-    """``x`` with axis ``src`` moved to ``dst``; no equation when they are equal."""
+    """``x`` with axis ``src`` moved to ``dst``. If they are equal, return ``x`` without an equation."""
     ndim = get_aval(x).ndim
     src, dst = src % ndim, dst % ndim
     if src == dst:

@@ -1,9 +1,9 @@
 """The interpreter stack and tracers.
 
-Each thread has a stack of ``MainTrace``s with evaluation at level 0. ``Primitive.bind`` (``core.primitive``) passes the
-arguments to the interpreter of the highest level among them (data dependence), or to the dynamic one where a function
-is being staged (omnistaging: then every primitive is staged, also on constants). A trace treats all values except its
-own tracers as constants: that is boxing and unboxing without the boxes.
+Each thread has a stack of ``MainTrace``s with evaluation at level 0. ``Primitive.bind`` (``core.primitive``) passes an
+operation to the interpreter with the highest level among its arguments (data dependence). While a function is being
+staged, the dynamic interpreter also gets operations on constants, so every primitive is staged (omnistaging). A trace
+treats every value except its own tracers as a constant, so constants need no boxes.
 
 A trace knows its stack, and so its thread. Its tracers may be used only on that thread, and only while the trace is on
 the stack.
@@ -25,37 +25,37 @@ from minijax.core.rules import Rule, RuleTable
 
 Result = TypeVar("Result")
 
-# The distance in levels between two traces that share a main: see interpreters.linearize.
+# The distance in levels between two traces that share a ``MainTrace``: see interpreters.linearize.
 HALF_LEVEL = 0.5
 
 
 class Trace:
-    """One interpreter on the stack: how it processes a primitive."""
+    """One interpreter on the stack. ``process_primitive`` applies its rules."""
 
     __slots__ = ("main", "level", "stack")
 
-    # Whether a tracer that outlives it is an error under ``checking_leaks``.
+    # Whether a tracer that outlives this trace is an error under ``checking_leaks``.
     checks_leaks = False
-    # Whether it affects calls without its tracers: it records them, or names an axis.
+    # Whether this trace affects calls without its tracers, because it records them or names an axis.
     reaches_all = True
-    # Whether it records equations. If so, the interpreters above it note the user's line.
+    # Whether this trace records equations. If so, the interpreters above it on the stack note the user's line.
     records = False
-    # Whether it may return to the stack after its end, as a vmap does for functions that were called inside it.
+    # Whether this trace may return to the stack after its end. A vmap does, for functions that were called inside it.
     resumes = True
-    # Whether a ``counting.Tally`` counted the last operation: then its end is not announced.
+    # Whether a ``counting.Tally`` counted the last operation. If so, ``bind`` does not announce its end.
     counted = False
     # The table of rules for ``process_primitive``; observers show the rule in use.
     rules: RuleTable | None = None
 
-    # The level of its main; half a level less for a trace below its main's own: see interpreters.linearize.
+    # The level of ``main``, or half a level less for a second trace below ``main.trace``: see interpreters.linearize.
     level: float
 
     def __init__(self, main: MainTrace | None = None) -> None:
-        # a trace of a user's class gets its entry when it is put on the stack: see set_current_trace
+        # ``set_current_trace`` sets ``main`` for a trace of a user's class
         if main is not None:
             self.main = main
             self.level = main.level
-        # the stack of its thread while it is on the stack; None before and after, when its tracers are dead
+        # the thread's stack while this trace is on it; None before and after, when the tracers of this trace are dead
         self.stack: list[MainTrace] | None = None
 
     def process_primitive(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -63,7 +63,7 @@ class Trace:
         raise NotImplementedError
 
     def stage_value(self, x: Any) -> Any:
-        """The constant ``x``, made while this trace is dynamic, as a value of this trace."""
+        """Convert the constant ``x``, which was created while this trace is dynamic, to a value of this trace."""
         return x
 
     def rule_of(self, primitive: Any) -> Rule | None:
@@ -71,7 +71,7 @@ class Trace:
         return None if self.rules is None else self.rules.get(primitive)
 
     def table_of(self, primitive: Any) -> str:
-        """The name of the table with this rule."""
+        """The name of the rule table that holds ``rule_of(primitive)``; '' if this trace has no table."""
         return self.rules.name if self.rules is not None else ""
 
 
@@ -100,7 +100,7 @@ class MainTrace:
 
     @property
     def alive(self) -> bool:
-        """Whether it is on a stack. Afterwards its tracers are dead."""
+        """Whether this entry is on a stack. Once it has left the stack, its tracers are dead."""
         return self.trace.stack is not None
 
     @property
@@ -143,15 +143,15 @@ class Tracer(AnyArray):
         return errors.summarize(birth) + (f", as `{name}`" if name else "")
 
     def _made_by(self) -> tuple[Sequence[Any], Any] | None:
-        """The equations recorded so far and this tracer's variable, if its trace records any."""
+        """The equations recorded so far and this tracer's variable; None if the trace records no equations."""
         return None
 
     def _inside(self) -> Tracer | None:
-        """The tracer inside this one, if any."""
+        """The tracer that this one wraps, or None."""
         return None
 
     def _level(self) -> tuple[str, Any]:
-        """For error messages: a description of this tracer at its level, and its value there or None."""
+        """For error messages: a description of this tracer at its own level, and its value there (None if unknown)."""
         return f"a {self._trace.main!r} tracer", None
 
     def _origin_msg(self) -> str:
@@ -203,10 +203,10 @@ class _ThreadState(threading.local):
 
 state = _ThreadState()
 
-# Interpreters of all threads that affect calls without their tracers. While it is empty, such calls skip the stack.
+# Interpreters of all threads with ``Trace.reaches_all``. While it is empty, calls without tracers skip the stack.
 reaching: dict[MainTrace, None] = {}
 
-# The trace in the entries of interpreters that have ended for good.
+# ``MainTrace.trace`` of interpreters that will never return to the stack.
 ENDED = Trace()
 
 
@@ -228,7 +228,7 @@ def under(
     """The result of ``body(main)``, run with a new interpreter ``main`` on top of this thread's stack.
 
     The stack is restored however ``body`` ends. An interrupt can come at any call or return, so the clean-up has only
-    statements that call nothing. ``checked`` is for ``_leak_checked``.
+    statements that call nothing. ``_leak_checked`` sets ``checked``, so that it is not called again.
     """
     if leak_checks and trace_type.checks_leaks and not checked:
         return _leak_checked(trace_type, label, body, global_data, subject, dynamic)
@@ -257,7 +257,7 @@ def under(
         if left != [main] or observe.on_main_pop:
             bury(left)
         if not trace_type.resumes and not observe.observers:
-            # breaks the cycle of entry and trace: else the tracers' values would wait for the garbage collector
+            # breaks the cycle of ``main`` and its trace, so the tracers' values are freed without garbage collection
             main.trace = ENDED
 
 
@@ -274,7 +274,7 @@ def _leak_checked(
     subject: str,
     dynamic: bool,
 ) -> Result:
-    """``under``; raises an Exception if a tracer of the interpreter is alive afterwards."""
+    """Like ``under``, but raise an Exception if a tracer of the interpreter is alive afterwards."""
     mains: list[MainTrace] = []
     traces: list[Trace] = []
 
@@ -312,10 +312,10 @@ class ensure_compile_time_eval(contextlib.ContextDecorator):
     """
 
     def _recreate_cm(self) -> ensure_compile_time_eval:
-        return ensure_compile_time_eval()  # one for each call of a decorated function
+        return ensure_compile_time_eval()  # a new context for each call of a decorated function
 
     def __init__(self) -> None:
-        # one for each time that it is entered: it may be entered again inside itself
+        # the outer dynamic trace of each open ``with`` block (the same object may be entered inside itself)
         self.outer: list[Trace] = []
 
     def __enter__(self) -> None:
@@ -343,12 +343,12 @@ class take_current_trace(contextlib.ContextDecorator):
 class set_current_trace:
     """Context manager: ``trace`` processes every operation that has no tracer of a higher interpreter.
 
-    ``trace`` has a user's class, or is on the stack. RuntimeError if it has left the stack.
+    ``trace`` is on the stack, or its class is a user's. RuntimeError if it has left the stack.
     """
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        # for each time that it is entered: the previous dynamic trace, and the entry made for this trace
+        # for each open block: the outer dynamic trace, and the stack entry that was made for ``trace``, or None
         self.outer: list[tuple[Trace, MainTrace | None]] = []
 
     def __enter__(self) -> None:
@@ -381,7 +381,7 @@ class eval_context(set_current_trace):
 def push_main(
     trace_type: type[Trace], label: str, global_data: Any = None, subject: str = "", dynamic: bool = False
 ) -> MainTrace:
-    """Put an interpreter on this thread's stack until ``pop_main``, for front ends: they restore it after Ctrl-C."""
+    """Put an interpreter on this thread's stack until ``pop_main``. For front ends, which clean up after Ctrl-C."""
     main = MainTrace(len(state.stack), trace_type, global_data, label, subject, dynamic)
     push_again(main)
     return main
@@ -411,7 +411,7 @@ def bury(left: list[MainTrace]) -> None:
 
 
 def reset_stack(above: MainTrace | None = None, axis_env: tuple[tuple[Any, int], ...] = ()) -> None:
-    """Return this thread to the interpreter ``above`` (or evaluation) after an exception. For front ends."""
+    """After an exception, remove the interpreters above ``above`` (None: above evaluation). For front ends."""
     keep = 1 if above is None else above.level + 1
     if len(state.stack) > keep:
         left = state.stack[keep:]
@@ -468,7 +468,7 @@ def find_top_trace(args: Sequence[Any]) -> Trace:
 
 
 def raise_dead(args: Sequence[Any], primitive: Any = None) -> None:
-    """Raise ``UnexpectedTracerError`` for the first tracer in ``args`` that is dead or another thread's."""
+    """Raise ``UnexpectedTracerError`` for the first tracer in ``args`` that is dead or belongs to another thread."""
     here = state.dynamic.stack
     for x in args:
         if isinstance(x, Tracer) and x._trace.stack is not here:
@@ -486,7 +486,7 @@ def raise_dead(args: Sequence[Any], primitive: Any = None) -> None:
 
 
 def check_alive(x: Any) -> Any:
-    """``x``, unless it is a tracer whose transformation has ended, or runs on another thread."""
+    """Return ``x``. UnexpectedTracerError if its transformation has ended or runs on another thread."""
     if isinstance(x, Tracer) and x._trace.stack is not state.dynamic.stack:
         raise_dead((x,))
     return x

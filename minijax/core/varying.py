@@ -35,7 +35,7 @@ _interned: weakref.WeakValueDictionary[Any, VaryingArray] = weakref.WeakValueDic
 class VaryingArray(ShapedArray):
     """The interned type of values of type ``plain`` that vary along the mesh axes ``along``, in the mesh's order.
 
-    Along ``unreduced`` axes the value must still be summed, along ``reduced`` axes its cotangent.
+    Along ``unreduced`` axes the value must still be summed. Along ``reduced`` axes its cotangent must still be summed.
     """
 
     __slots__ = ("plain", "along", "vma", "unreduced", "reduced")
@@ -70,7 +70,7 @@ class VaryingArray(ShapedArray):
         return (VaryingArray, (self.plain, self.along, self.unreduced, self.reduced))
 
     def over(self, plain: ShapedArray) -> ShapedArray:
-        """The type ``plain`` with the axes of this type."""
+        """The type ``plain`` with the varying, unreduced and reduced axes of this type."""
         return VaryingArray(plain, self.along, self.unreduced, self.reduced)
 
     @property
@@ -90,7 +90,7 @@ class VaryingArray(ShapedArray):
 
     @property
     def sharding(self) -> Any:
-        """The sharding of values of this type over the other axes."""
+        """The sharding of values of this type over the axes that are not manual."""
         return self.plain.sharding
 
     def _without(self, axis: int) -> ShapedArray:
@@ -129,7 +129,7 @@ def _ask_for_types() -> None:
 
 
 def varying(aval: ShapedArray, axes: Iterable[Any]) -> ShapedArray:
-    """The type ``aval``, of values or of a reference, varying along exactly ``axes``."""
+    """The type ``aval``, of a value or a reference, changed to vary along exactly ``axes``."""
     if type(aval) is AbstractRef:
         return AbstractRef(varying(aval.inner_aval, axes))  # type: ignore[return-value]
     along = ordered(axes)
@@ -153,7 +153,7 @@ def bare(aval: ShapedArray) -> ShapedArray:
 
 
 class _Checked:
-    """A marker among the bound axes, so that cache keys tell whether types have varying axes."""
+    """A marker in ``state.axis_env``: it separates cache entries whose types record varying axes from the others."""
 
     def __repr__(self) -> str:
         return "check_vma"
@@ -174,7 +174,7 @@ _now = _Manual()
 
 
 def ordered(axes: Iterable[Any]) -> tuple[Any, ...]:
-    """The axes in the order of the mesh; by name without a mesh."""
+    """``axes`` in the order of the mesh, or sorted by name if there is no mesh."""
     wanted = set(axes)
     first = [] if _now.mesh is None else [name for name in _now.mesh.axis_names if name in wanted]
     return (*first, *sorted(wanted.difference(first), key=str))
@@ -191,12 +191,12 @@ def mesh_axes(names: Iterable[Any]) -> frozenset[Any]:
 
 
 def manual_axes() -> frozenset[Any]:
-    """The axes of ``current_mesh`` along which each device runs the program that is traced now."""
+    """The manual axes of ``current_mesh()``: those over which ``shard_map`` splits the current computation."""
     return _now.axes
 
 
 def current_mesh() -> Any:
-    """The mesh of the per-device program that is traced now, or None."""
+    """The mesh of the ``shard_map`` that is being traced, or None."""
     return _now.mesh
 
 
@@ -212,7 +212,7 @@ def _during(axes: frozenset[Any], checked: bool, mesh: Any) -> Iterator[None]:
 
 @contextmanager
 def manual(mesh: Any, axes: Iterable[Any], checked: bool) -> Iterator[None]:
-    """Within the block, trace the program of each device of ``mesh`` along ``axes``; ``checked``: types show vma."""
+    """Within the block, trace a per-device program over ``axes`` of ``mesh``; ``checked``: types show varying axes."""
     if checked:
         _ask_for_types()
         bind_hooks.append(same_varying)
@@ -225,7 +225,7 @@ def manual(mesh: Any, axes: Iterable[Any], checked: bool) -> Iterator[None]:
 
 
 def everywhere() -> Any:
-    """Within the block, computations do not belong to the program of each device."""
+    """Within the block, computations do not belong to a per-device program."""
     return _during(frozenset(), False, None)
 
 
@@ -235,7 +235,7 @@ varies_along: dict[Primitive, Callable[[dict[str, Any]], Iterable[Any]]] = {}
 # primitive -> function of its operands' varying axes and its parameters, giving the varying axes of its results
 vma_rules: dict[Primitive, Callable[[frozenset[Any], dict[str, Any]], Iterable[Any]]] = {}
 
-# primitives with results that are unreduced or reduced along axes of no operand
+# primitives with results that may be unreduced or reduced along axes along which no operand is
 makes_sums: set[Primitive] = set()
 # casts a reduced value to a varying one; its rules are in ``ops.meshes.sums``
 reduced_vary_cast_p = Primitive("reduced_vary_cast_p")
@@ -248,7 +248,7 @@ def pvary(x: Any, axes: Iterable[Any]) -> Any:
 
 
 def varying_like(x: Any, *others: Any) -> Any:
-    """``x``, cast to vary also along the axes of ``others``: for constants in a loop's carry."""
+    """``x``, cast to vary along the axes of ``others`` too. Loops need it for constants in the initial carry."""
     if not _now.checked:
         return x
     axes = frozenset().union(*[getattr(getattr(other, "aval", None), "vma", ()) for other in others])
@@ -286,7 +286,7 @@ def _varied(x: Any, axes: frozenset[Any]) -> Any:
 
 
 def type_of_varying(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any], following: int) -> Any:
-    """The result type(s) if an operand varies; None otherwise, and for calls of programs."""
+    """The result type(s) inside ``shard_map``. None if no operand varies, and for primitives that call programs."""
     rule = vma_rules.get(primitive)
     if rule is None and not primitive.keeps_signatures:
         return None

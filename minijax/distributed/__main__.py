@@ -1,7 +1,7 @@
 """``python -m minijax.distributed -n 4 script.py ARGS``: run one program in several processes on one machine.
 
 Each output line starts with its process number. All processes end when one fails or this command is interrupted. Each
-leads a process group, so that its children end with it, and only this command forwards Ctrl-C to it.
+process leads a process group. Its children end with it, and it gets Ctrl-C only from this command.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from minijax.backend.distributed import LAUNCHER, NUM_PROCESSES, PROCESS_ID
 
-# The number of last lines of a failed process that are shown again.
+# When a process fails, this many of its last lines are shown again.
 _LAST_LINES = 8
 
 
@@ -68,7 +68,7 @@ def free_port() -> int:
 
 
 class Member:
-    """One process, with threads that write its lines and report its end to the queue ``ends``."""
+    """One process, with threads that print its output and report its end to the queue ``ends``."""
 
     def __init__(self, number: int, command: Sequence[str], environment: dict[str, str], ends: Any) -> None:
         self.number = number
@@ -100,7 +100,7 @@ class Member:
         ends.put(self)
 
     def finish(self) -> None:
-        """Wait until its output is written, except output of children that it left behind."""
+        """Wait until the process's output is written, but only 1 s for output of children that outlive it."""
         for each in self.writers:
             each.join(timeout=1.0)
 
@@ -129,7 +129,7 @@ def _ended(code: int) -> str:
 
 
 def _end(members: Sequence[Member], ends: Any, first: int, grace: float) -> None:
-    """End running members: by signal ``first`` and, ``grace`` seconds later, by force."""
+    """Send running members the signal ``first``; ``grace`` seconds later kill those that still run."""
     for number in (first, signal.SIGKILL):
         for each in members:
             if each.process.poll() is None:
@@ -190,7 +190,7 @@ def run(command: Sequence[str], processes: int, devices: int, grace: float) -> i
         return code if code >= 0 else 128 - code
     except KeyboardInterrupt:
         _say(f"interrupted: so are the {processes} processes")
-        with contextlib.suppress(KeyboardInterrupt):  # a second Ctrl-C is for processes that do not end
+        with contextlib.suppress(KeyboardInterrupt):  # a second Ctrl-C ends this wait; ``finally`` kills the processes
             _end(members, ends, signal.SIGINT, grace)
         return 130
     finally:
@@ -210,7 +210,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = ["-m", *options.module] if options.module else ["-c", *options.code] if options.code else options.script
     if not command:
         parser.error("say what to run: script.py, -m MODULE or -c CODE")
-    # also if the parent ignores them, as a shell does for background processes
+    # handle the signals even if the parent ignores them, as a shell does for background processes
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupted)
     return run(command, options.processes, options.devices_per_process, options.grace)

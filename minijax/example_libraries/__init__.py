@@ -1,5 +1,5 @@
-"""JAX's ``example_libraries`` on minijax: ``stax`` and ``optimizers`` are JAX's own files, as installed, which are
-written on its public names. See ``interop.replaced``."""
+"""JAX's ``example_libraries`` on minijax: ``stax`` and ``optimizers`` are the installed JAX's own files. They use only
+JAX's public names, so they run on minijax. See ``interop.replaced``."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""``minijax.experimental``: JAX's names in this package. ``sparse`` is borrowed whole."""
+"""``minijax.experimental``: modules under JAX's names. All of ``sparse`` is borrowed from JAX."""
 
 import importlib
 from typing import Any

@@ -19,7 +19,7 @@ from minijax.interop.lines import jax_traceback
 from minijax.interop.values import jax_module
 
 _theirs = jax_module("experimental.checkify")
-# The kinds of checks: JAX publishes only their sets.
+# One class for each kind of check. JAX has public names only for sets of them, such as ``float_checks``.
 FailedCheckError, NaNError, OOBError, DivisionByZeroError = map(
     vars(sys.modules[_theirs.Error.__module__]).get, ("FailedCheckError", "NaNError", "OOBError", "DivisionByZeroError")
 )
@@ -28,7 +28,7 @@ init_error = Error({}, {}, {}, {})
 
 
 def _traced_each_time(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """Borrow JAX's function and let JAX trace each call: it records the line, and numbers the checks in order."""
+    """Borrow JAX's function, but let JAX trace it at each call: it records the line and numbers the checks in order."""
 
     @functools.wraps(theirs)
     def function(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""``jet``, borrowed from JAX: derivatives of high order by Taylor rules, or by ``jvp`` for primitives without one."""
+"""``jet``, borrowed from JAX: derivatives of high order by Taylor rules; by ``jvp`` if a primitive has no such rule."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ def jet(
 
     Args:
       fun: a function of arrays that returns a pytree of arrays.
-      primals: the point: a value for each argument.
-      series: for each argument the derivatives of the curve at the point, of order 1, 2, ..., the same number for each.
-      factorial_scaled: whether these, and the results, are derivatives; otherwise they are coefficients of Taylor
-        polynomials, which are smaller by the factorial of the order.
+      primals: a value for each argument; together they are the point.
+      series: for each argument the derivatives of the curve at the point, of order 1, 2, ...; as many for each.
+      factorial_scaled: whether ``series`` and the results are derivatives; otherwise they are coefficients of Taylor
+        polynomials: the derivative of order n, divided by n!.
 
-    Returns ``(out, derivatives)``: the value of ``fun`` at the point, and a pytree like it of lists: the derivatives of
-    the outputs along the curve, of order 1, 2, ... ValueError: different numbers of terms, or an argument is no array.
+    Returns ``(out, derivatives)``: the value of ``fun`` at the point, and a pytree like ``out`` with lists as leaves:
+    the derivatives along the curve, of order 1, 2, ... ValueError if the numbers of terms differ,
+    or if an argument is not an array.
 
     >>> f0, (f1, f2) = jet(jnp.sin, (0.125,), ((0.75, 3.0),))  # doctest: +SKIP
     """

@@ -32,7 +32,7 @@ def create_hybrid_device_mesh(
     group is a mesh of ``mesh_shape``, and the groups, sorted unless ``should_sort_granules_by_key`` is false, form a
     mesh of ``dcn_mesh_shape``. The result's shape is the product of the two, dimension by dimension.
 
-    ValueError: devices do not name their group, or the numbers of groups and of devices do not fit.
+    ValueError: a device has no ``slice_index``, or the sizes of the groups or of the meshes do not fit.
     """
     found = all_devices() if devices is None else devices
     theirs = jax_module("experimental.mesh_utils").create_hybrid_device_mesh

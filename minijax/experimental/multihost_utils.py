@@ -39,8 +39,8 @@ def _of_all(x: np.ndarray) -> np.ndarray:
 def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     """Collect ``in_tree``, a tree of arrays with the same shapes everywhere, from all processes.
 
-    The tree has NumPy arrays, joined along a new leading axis; with ``tiled`` along the existing first axis. Numbers
-    always get a new axis, unless there is only one process.
+    The result is a tree of NumPy arrays, stacked along a new leading axis or, with ``tiled``, joined along the first
+    axis. Numbers always get a new axis, unless there is only one process.
     """
 
     def gather(leaf: Any) -> np.ndarray:
@@ -55,7 +55,7 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
 
 
 def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
-    """Send the source's ``in_tree`` (process 0, or by ``is_source``) to every process; the shapes are the same."""
+    """Send ``in_tree`` from one process (0, or where ``is_source`` is true) to all. Shapes must agree everywhere."""
     if process_count() == 1:
         return tree_map(np.asarray, in_tree)
     source = process_index() == 0 if is_source is None else is_source
@@ -80,7 +80,7 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
 
 
 def sync_global_devices(name: str) -> None:
-    """Wait for every process. AssertionError if another process came with another ``name``."""
+    """Wait for every process. AssertionError if another process passed a different ``name``."""
     assert_equal(np.uint32(zlib.crc32(name.encode())), f"sync_global_devices name mismatch ('{name}')")
 
 

@@ -11,5 +11,5 @@ __all__ = ["shard_map"]
 
 
 def shard_map(f: Callable[..., Any], mesh: Any, in_specs: Any, out_specs: Any, check_rep: bool = True) -> Any:
-    """``minijax.shard_map`` with the mesh and the specs by position; ``check_rep`` is its ``check_vma``."""
+    """``minijax.shard_map`` with the mesh and the specs as positional arguments; ``check_rep`` sets ``check_vma``."""
     return _shard_map(f, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=check_rep)

@@ -8,7 +8,7 @@ from minijax.extend import core
 
 __all__ = ["core", "linear_util"]  # noqa: F822  (see __getattr__)
 
-# Modules that few extensions use. ``linear_util`` is JAX's own: it computes nothing.
+# Modules that are imported at first use. ``linear_util`` is JAX's own module, since it computes nothing.
 _LATE = ("ifrt_programs", "linear_util", "mlir", "random", "source_info_util")
 
 make_modules_below(__name__)

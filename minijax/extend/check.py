@@ -53,7 +53,7 @@ from minijax.pytree import tree_flatten, tree_leaves, tree_unflatten
 
 
 def smaller(args: Sequence[np.ndarray]) -> Iterator[Values]:
-    """Simpler variants of ``args``, the boldest first; equal dimensions are cut together."""
+    """Yield simpler variants of ``args``, the simplest first; dimensions of equal size are cut together."""
     sizes = sorted({d for x in args for d in x.shape if d > 1}, reverse=True)
     if sizes:
         yield [_cut(x, dict.fromkeys(sizes, 1)) for x in args]
@@ -88,7 +88,7 @@ def _plainer(x: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _weight(x: np.ndarray) -> int:
-    """The amount of text that a reader of ``x`` sees."""
+    """The number of characters in the text of ``x``, plus the number of distinct values."""
     return sum(len(str(v)) for v in x.ravel()) + (len(set(x.ravel().tolist())) if x.size else 0)
 
 
@@ -112,7 +112,7 @@ def smallest(
     return best
 
 
-# Beyond this many in_axes, try only the first and last axis of each operand, and if needed only some combinations.
+# With more combinations of in_axes, try only the first and last axis of each operand; if still too many, only some.
 MAX_COMBINATIONS = 48
 # Primitives that read one triangle of a Hermitian matrix: perturb them only along Hermitian matrices.
 _HERMITIAN = ("cholesky", "eigh")
@@ -132,15 +132,15 @@ class Case(NamedTuple):
 def check_rules(primitive: Primitive, *example_args: Any, **params: Any) -> RulesReport:
     """Check every rule of ``primitive`` at ``primitive.bind(*example_args, **params)``.
 
-    Comparisons: the value with abstract evaluation and the compiled program; jvp with finite differences (in 64 bit if
+    It compares: the value with abstract evaluation and the compiled program; jvp with finite differences (in 64 bit if
     the primitive supports it); linearize with jvp; vjp and the transpose rule with jvp, by inner products; vmap with a
-    loop, for every ``in_axes``; second derivatives, and vmap of derivatives, with first ones. Staged programs are
+    loop, for every ``in_axes``; second derivatives and vmapped derivatives with first derivatives. Staged programs are
     typechecked, and their compiled results are compared with evaluated ones.
 
     Args:
       primitive: any primitive, user-defined ones included.
-      example_args: arrays or numbers in the primitive's domain, away from kinks if it has a derivative. Ordinary values
-        work best: different sizes, no symmetries.
+      example_args: arrays or numbers in the primitive's domain, and where it has a derivative (not at 0 for ``abs``).
+        Different sizes and asymmetric values find the most errors.
       params: the primitive's params.
 
     Returns:
@@ -148,7 +148,7 @@ def check_rules(primitive: Primitive, *example_args: Any, **params: Any) -> Rule
       operands found. A missing rule is a failure unless its table's ``holes`` state a reason.
 
     Raises:
-      TypeError: ``primitive`` is no primitive, or an argument no array.
+      TypeError: ``primitive`` is not a primitive, or an argument is not an array.
     """
     if not isinstance(primitive, Primitive):
         raise TypeError(
@@ -185,7 +185,7 @@ class Subject:
         self.params = params
         self.keys = {i: get_aval(x).dtype.impl for i, x in enumerate(examples) if is_key(get_aval(x).dtype)}
         self.tables = columns()
-        # the params' jaxprs fix the operand types: operands can be neither widened nor cut
+        # jaxprs among the params fix the operand types, so operands keep their dtypes and shapes
         holds_programs = not primitive.keeps_signatures and not primitive.borrowed_from
         self.fixed = holds_programs or any(True for _ in subjaxprs(params))
         # error text of a missing rule -> the check that reported it
@@ -199,14 +199,14 @@ class Subject:
         return [*map(_words, out if self.primitive.multiple_results else [out])]
 
     def with_keys(self, args: Sequence[Any]) -> list[Any]:
-        """Wrap words of keys as keys, and make a Hermitian operand Hermitian."""
+        """Convert words back to keys, and make the operand Hermitian if the primitive needs it."""
         if self.primitive.name in _HERMITIAN:
             (x,) = args
             args = ((x + x.mT.conj()) / 2,)
         return [random_wrap_p.bind(x, impl=self.keys[i]) if i in self.keys else x for i, x in enumerate(args)]
 
     def rule(self, interpreter: str) -> str:
-        """The interpreter's rule and its location, or ''."""
+        """The name and location of the interpreter's rule; '' if it has no rule."""
         found = cell(self.primitive, self.tables[interpreter])
         return rule_text(found.rule) if found.status == YES else ""
 
@@ -258,7 +258,7 @@ class Subject:
     def failure(
         self, check: str, interpreter: str, rule: str, failed: Sequence[tuple[Case, Exception]], args: Values
     ) -> RuleOutcome:
-        """The outcome of failures of one kind, with the smallest example found."""
+        """The outcome if cases of one check failed, with the smallest failing example found."""
         case, error = failed[0]
         if isinstance(error, NotImplementedError):  # report a missing rule once
             if str(error) in self.missing:
@@ -279,12 +279,12 @@ class Subject:
         text = str(error) if isinstance(error, Wrong) else f"{type(error).__name__}: {error}"
         return RuleOutcome(check, interpreter, FAILED, text, tuple(small), rule, also=len(failed) - 1)
 
-    # the modes for second derivatives, and for mapped derivatives
+    # the modes (forward, reverse) whose derivatives are differentiated again, and those that are mapped
     second: Sequence[Callable[..., Function]]
     mapped: Sequence[Callable[..., Function]]
 
     def checks(self, args: Values) -> Iterator[tuple[str, str, list[Case]]]:
-        """List all checks at operands like ``args``: name, suspected rule, cases."""
+        """Yield each check at operands like ``args``: its name, the interpreter of the suspected rule, its cases."""
         floats = [i for i, x in enumerate(args) if inexact(x)]
         yield from self.first_order(floats, list(dict.fromkeys([tuple(floats), *[(i,) for i in floats]])))
         if self.second:
@@ -301,7 +301,7 @@ class Subject:
         yield "lower", "lower", [Case(self.check_lowering, 12)]
 
     def first_order(self, floats: list[int], pushed: list[Any]) -> Iterator[tuple[str, str, list[Case]]]:
-        """The type and first-derivative checks, in the operands ``pushed``."""
+        """Yield the checks of types and first derivatives. ``pushed``: the sets of operands to differentiate in."""
         subsets = [s for n in range(1, len(floats) + 1) for s in itertools.combinations(floats, n)][:31] or [()]
         yield "abstract", "abstract", [Case(self.check_types)]
         yield "jvp", "jvp", self.cases("jvp", self.check_jvp, pushed)
@@ -310,13 +310,13 @@ class Subject:
         yield "transpose", "transpose", self.cases("transpose", self.check_transpose, subsets)
 
     def whole(self) -> Iterator[tuple[str, str, list[Case]]]:
-        """The checks of staged programs."""
+        """Yield the checks of staged programs."""
         yield "types of what is staged", "abstract", [Case(self.check_staged)]
         if self.primitive.multiple_results:
             yield "dead code", "dce", [Case(self.check_dead_code)]
 
     def cases(self, interpreter: str, check: Callable[..., None], choices: Sequence[Any]) -> list[Case]:
-        """One case of ``check`` per choice (operands, or in_axes); skipped if the rule table gives a reason."""
+        """One case of ``check`` per choice (operands, or in_axes). Skipped if the rule table excuses the missing rule."""
 
         def case(chosen: Any) -> Case:
             def run(args: Values) -> None:
@@ -330,7 +330,7 @@ class Subject:
         return list(map(case, choices))
 
     def need(self, interpreter: str) -> None:
-        """Raise Skipped if the interpreter has no rule for a stated reason."""
+        """Raise Skipped if the rule table gives a reason why the interpreter has no rule."""
         found = cell(self.primitive, self.tables[interpreter])
         if found.status == NONE:
             raise Skipped(found.reason)
@@ -352,7 +352,7 @@ class Subject:
                 raise Wrong(f"result {i} is {found} evaluated, abstract evaluation says {aval}")
 
     def of(self, args: Sequence[Any], subset: Sequence[int]) -> tuple[Function, Values, Values]:
-        """The function of the operands ``subset`` alone, their values, and a tangent for each."""
+        """The primitive as a function of the operands ``subset`` alone, their values, and a tangent for each."""
 
         def fun(*chosen: Any) -> list[Any]:
             given = iter(chosen)
@@ -383,12 +383,12 @@ class Subject:
             limit = None
             try:
                 values, pushed = jvp(fun, tuple(point), tuple(tangents))
-            except Exception:  # jvp's own check reports it; some functions only have reverse mode
+            except Exception:  # the check of jvp reports the error; some functions only have reverse mode
                 values, pushed, limit = fun(*point), differences(fun, point, tangents), 5e-3
             results = [i for i, x in enumerate(values) if inexact(x)]
             if not results:
                 raise Skipped("no result of an inexact dtype")
-            # all results, then single ones: then the other cotangents are symbolic zeros
+            # first all results, then each alone, so that the cotangents of the others are symbolic zeros
             for chosen in [results, *([[i] for i in results] if len(values) > 1 else [])]:
                 outs, pull = vjp(lambda *xs, chosen=chosen: [fun(*xs)[i] for i in chosen], *point)
                 cts = [direction(x, 7 + i) for i, x in enumerate(outs)]
@@ -437,11 +437,11 @@ class Subject:
             compare(f"result {i} of {what}", batched, wanted, "a loop", 4 * rounding(wanted))
 
     def loose(self, value: Any) -> bool:
-        """Whether an author's rule returned a bare number, whose dtype does not count."""
+        """Whether ``value`` is a bare number from an author's rule; its dtype is not compared."""
         return not isinstance(value, np.ndarray) and not hasattr(value, "aval")
 
     def inexact_part(self, args: Sequence[Any]) -> tuple[Function, Values]:
-        """The function from inexact operands to inexact results, and these operands; Skipped without either."""
+        """The function of inexact operands and results alone, and these operands. Skipped if there are none of either."""
         results = [i for i, aval in enumerate(self.abstract(args)) if dtypes.is_inexact(aval.dtype)]
         fun, point, _ = self.of(args, [i for i, x in enumerate(args) if inexact(x)])
         if not point or not results:
@@ -454,7 +454,7 @@ class Subject:
         return chosen, point
 
     def works(self, how: Callable[..., Function], args: Values) -> None:
-        """Raise Skipped if ``jvp`` or ``vjp`` itself fails, which its own check reports."""
+        """Raise Skipped if ``jvp`` or ``vjp`` itself fails; the check of that mode reports the error."""
         fun, point = self.inexact_part(args)
         if attempt(lambda values: how(fun)(*values), point) is not None:
             raise Skipped(f"{how.__name__[:3]} itself does not work")
@@ -482,7 +482,7 @@ class Subject:
         self.compare_with_loop(derivative, args, axes, f"vmap with in_axes={tuple(axes)} of {how.__name__[:3]}")
 
     def programs(self, args: Values) -> dict[str, tuple[Function, Values]]:
-        """Name -> (function, operands): the primitive, and its transformations with a rule."""
+        """name -> (function, operands) for the primitive and each transformation of it that works."""
         programs: dict[str, tuple[Function, Values]] = {"value": (self, args)}
         for how in (jvp_of, vjp_of):
             if attempt(partial(self.works, how), args) is None:
@@ -511,7 +511,7 @@ class Subject:
             compare(f"result {i}, the others being unused,", found, whole[i], "the whole")
 
     def check_lowering(self, args: Values) -> None:
-        """Compile all programs as one, to save time; if that fails, the primitive alone."""
+        """Compile all programs as one, to save time. If that fails, try the primitive alone, for a clearer error."""
         self.need("lower")
         programs = self.programs(args)
         try:
@@ -537,7 +537,7 @@ class Subject:
 
     @contextmanager
     def precise(self, args: Values) -> Iterator[Values]:
-        """A context with the operands in 64 bit, if the primitive accepts them and computes in 64 bit."""
+        """A context with the operands in 64 bit if the primitive computes with them in 64 bit; else with ``args``."""
         if self.fixed or not any(map(inexact, args)):
             yield args
             return
@@ -555,7 +555,7 @@ class Subject:
 
 
 class FunctionSubject(Subject):
-    """A function with a custom derivative rule, of the leaves of its differentiable arguments."""
+    """A function with a custom derivative rule. Its operands are the leaves of the differentiable arguments."""
 
     def __init__(self, fun: CustomFunction, args: Sequence[Any], static: Sequence[int]) -> None:
         code = getattr(inspect.unwrap(fun.fun), "__code__", None)
@@ -606,8 +606,8 @@ def check_custom_rules(fun: CustomFunction, *example_args: Any) -> RulesReport:
     """Check the rule of a ``custom_jvp`` or ``custom_vjp`` function at ``fun(*example_args)``.
 
     A jvp rule is compared with finite differences of the function itself, and reverse mode with the rule by inner
-    products. ``bwd`` is compared with finite differences, and the value from ``fwd`` with a plain call. All of them are
-    also mapped and compiled. Returns a ``RulesReport``, like ``check_rules``.
+    products. ``bwd`` is compared with finite differences, and the value from ``fwd`` with a plain call. The function
+    and its derivatives are also mapped and compiled. Returns a ``RulesReport``, like ``check_rules``.
     """
     args = fun._resolve(example_args, {})
     subject = FunctionSubject(fun, args, fun._static(args))
@@ -634,7 +634,7 @@ def vjp_of(fun: Function) -> Function:
 
 
 def excuse(error: Exception) -> str:
-    """Why a NotImplementedError is no fault: a rule refuses, or a table states a reason; '' if a rule is missing."""
+    """Why this NotImplementedError is no failure: a rule refuses, or a rule table gives a reason. '' if it is one."""
     text = str(error)
     tables = [table for of_one in columns().values() for table in of_one if table.name != "lower"]
     for table in tables:
@@ -645,7 +645,7 @@ def excuse(error: Exception) -> str:
 
 
 def attempt(run: Callable[[Values], Any], args: Values) -> Exception | None:
-    """The exception of ``run``, or None. An interpreter left on the stack is Wrong."""
+    """The exception that ``run(args)`` raises, or None. Wrong if it leaves an interpreter on the stack."""
     depth, dynamic = len(state.stack), state.dynamic
     error: Exception | None = None
     try:
@@ -679,13 +679,13 @@ def is_linear(fun: Function, point: Values) -> bool:
 
 
 def batch_size(args: Values) -> int:
-    """The least size from 2 that no dimension has, so that a misplaced batch axis shows."""
+    """The smallest number from 2 on that is no dimension's size, so that a misplaced batch axis is noticed."""
     taken = {d for x in args for d in x.shape}
     return next(n for n in itertools.count(2) if n not in taken)
 
 
 def variants(x: np.ndarray, count: int) -> list[np.ndarray]:
-    """``x`` and further arrays with the same values rearranged, so they stay valid; a single number shrinks a bit."""
+    """``x`` and rolled copies, whose values stay in the domain; a single number shrinks a little. ``count`` in all."""
     if x.size > 1:
         return [np.roll(x, k) for k in range(count)]
     if inexact(x):
@@ -694,7 +694,7 @@ def variants(x: np.ndarray, count: int) -> list[np.ndarray]:
 
 
 def in_axes(args: Values) -> list[tuple[int | None, ...]]:
-    """Combinations of batch axes: all, or if too many, some that contain each axis of each operand."""
+    """All combinations of batch axes; if they are too many, only those with first and last axes, or some of these."""
     if not args:
         return []
     choices: list[list[int | None]] = [[None, *range(x.ndim + 1)] for x in args]

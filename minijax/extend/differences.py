@@ -54,7 +54,7 @@ def inexact(x: Any) -> bool:
 
 
 def direction(like: Any, seed: int) -> np.ndarray:
-    """Irregular values around 1, with the shape and dtype of ``like`` (an aval or a value)."""
+    """Irregular values with magnitudes around 1, with the shape and dtype of ``like`` (an aval or a value)."""
     rng = np.random.default_rng(seed)
     values = rng.uniform(0.5, 1.5, like.shape) * rng.choice([-1.0, 1.0], like.shape)
     if dtypes.is_complex(like.dtype):
@@ -63,7 +63,7 @@ def direction(like: Any, seed: int) -> np.ndarray:
 
 
 def compare(what: str, found: Any, wanted: Any, by: str, tolerance: float | None = None) -> None:
-    """Raise Wrong unless two arrays agree in shape, dtype and rounded values; ``wanted`` comes from ``by``."""
+    """Raise Wrong unless two arrays agree in shape, dtype and rounded values; ``by`` names the source of ``wanted``."""
     a, b = np.asarray(found), np.asarray(wanted)
     if a.shape != b.shape or a.dtype != b.dtype:
         raise Wrong(f"{what} is {_type(a)}, {by} says {_type(b)}")

@@ -37,7 +37,7 @@ def seed_with_impl(impl: PRNGImpl, seed: Any) -> Any:
 
 
 def threefry_2x32(keypair: tuple[Any, Any], count: Any) -> Any:
-    """Hash the uint32 words ``count``, first half with second, by a key's two words. TypeError for other types."""
+    """Hash the uint32 words ``count``, in pairs from its halves, with a key's two words. TypeError for other types."""
     count = jnp.asarray(count)
     if count.dtype != np.uint32 or any(jnp.asarray(k).dtype != np.uint32 for k in keypair):
         raise TypeError(f"threefry_2x32 requires uint32 arguments, got {[x.dtype for x in (*keypair, count)]}.")

@@ -128,7 +128,7 @@ def value_text(x: Any) -> str:
 
 
 def rule_text(rule: Rule | None) -> str:
-    """``sin_jvp at file.py:12``: the author's function; ``borrowed from JAX`` if derived from JAX's rule."""
+    """The author's function, as ``sin_jvp at file.py:12``; ``borrowed from JAX`` for a rule derived from JAX's."""
     if isinstance(rule, AuthorsRule):
         rule = rule.example
     if rule is None:

@@ -13,7 +13,7 @@ from minijax.core.primitive import Primitive
 from minijax.core.records import NamedTuple
 from minijax.core.rules import DerivedRule, Rule, RuleTable
 
-# Pairs of tables where one entry is enough: the interpreter takes either.
+# Pairs of tables of one interpreter, which accepts a rule in either table.
 EITHER = {"numpy": "evaluate", "vmap (axis)": "vmap"}
 ORDER = ("evaluate", "abstract", "jvp", "vmap", "partial_eval", "transpose", "lower")
 
@@ -44,12 +44,12 @@ def known_primitives() -> list[Primitive]:
     """Every primitive with a rule in some table, by name."""
     load_all()
     known = {p for table in RuleTable.tables for p in (*table, *table.holes)}
-    # packages that minijax runs in JAX's place also register rules, for primitives that it lacks
+    # packages that run on minijax in place of JAX also register rules, for primitives that minijax lacks
     return sorted([p for p in known if isinstance(p, Primitive)], key=lambda p: p.name)
 
 
 def cell(primitive: Primitive, tables: Sequence[RuleTable]) -> Cell:
-    """The entry for ``primitive`` in ``tables``, those of one interpreter."""
+    """The entry for ``primitive`` in ``tables``, which all belong to one interpreter."""
     for table in tables:
         rule = table.get(primitive)
         if isinstance(rule, DerivedRule) and rule.lacking:
@@ -97,5 +97,5 @@ class RuleMatrix:
 
 
 def rule_matrix(primitives: Iterable[Primitive] | None = None) -> RuleMatrix:
-    """The matrix of ``primitives``, by default of all; a blank cell needs no rule for most primitives."""
+    """The matrix of ``primitives``, by default of all. A cell is blank where most primitives need no rule."""
     return RuleMatrix(known_primitives() if primitives is None else primitives)

@@ -24,7 +24,7 @@ extend_name_stack = named_scope
 
 
 def new_source_info() -> SourceInfo:
-    """No line and no named scope."""
+    """A source without a line or a named scope."""
     return SourceInfo(None, ())
 
 
@@ -34,7 +34,7 @@ def current() -> SourceInfo:
 
 
 def summarize(source_info: SourceInfo) -> str:
-    """Print the line."""
+    """The line as text."""
     return errors.summarize(source_info.traceback)
 
 

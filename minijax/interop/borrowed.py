@@ -70,7 +70,7 @@ def abstract_rule(primitive: Any) -> Any:
 
 
 def lowering_rule(primitive: Any) -> Any:
-    """JAX's lowering rule: for the CPU, else for all platforms, else for any."""
+    """JAX's lowering rule for the CPU; without one, the rule for all platforms; without that, any rule."""
     mlir = sys.modules.get("jax._src.interpreters.mlir")
     platforms = getattr(mlir, "_platform_specific_lowerings", {})
     tables = [platforms.get("cpu", {}), getattr(mlir, "_lowerings", {}), *platforms.values()]
@@ -80,7 +80,7 @@ def lowering_rule(primitive: Any) -> Any:
 
 @functools.lru_cache(1024)
 def made_at(primitive: Any) -> str:
-    """``file.py:12``: where a module binds a name to ``primitive``, or else where one of its rules is."""
+    """``file.py:12``: where a module binds a name to ``primitive``; if none does, where one of its rules is defined."""
     finders = (abstract_rule, lowering_rule, batching_rule, jvp_rule)
     rules = [rule for rule in (find(primitive) for find in finders) if rule is not None]
     attribute, modules = f"{primitive.name}_p", [*sys.modules.items()]
@@ -126,7 +126,7 @@ _exported = HigherModule("exported_programs")
 
 # Beyond this many signatures of one primitive, all derived programs of the primitive are dropped.
 MAX_SIGNATURES = 1024
-# The same limit for signatures with a function among the params, which the call keeps alive.
+# The same limit for signatures with a function among the params: each cached call keeps its function alive.
 MAX_HOLDING = 32
 
 
@@ -134,7 +134,7 @@ class BorrowedPrimitive(AxisPrimitive):
     """A minijax primitive for ``theirs``, a primitive of JAX."""
 
     borrowed_from = "JAX"
-    # types depend on JAX's precision, and params may hold programs: see ``calls``
+    # types depend on JAX's precision, and params may hold programs, so ``call`` has its own cache
     keeps_signatures = False
 
     def __init__(self, theirs: Any) -> None:
@@ -155,12 +155,12 @@ class BorrowedPrimitive(AxisPrimitive):
         key: Any = (*avals, x64_enabled(), partitionable, axes, *params.items())
         try:
             found = self.calls.get(key)
-        except TypeError:  # an unhashable param: JAX refuses it, and names it
+        except TypeError:  # an unhashable param: JAX raises an error that names it
             return primitive_call(self.theirs, params_of_jax(params), avals, axes)
         return self._new(key, avals, params, axes) if found is None else found
 
     def _new(self, key: Any, avals: Sequence[Any], params: dict[str, Any], axes: Axes) -> JaxCall:
-        # an object that holds a program keeps the call alive, not a global table
+        # a call with a program among its params is cached on that program, and freed with it
         programs = [x for x in params.values() if type(x) is ClosedJaxpr]
         home = programs[0].memo if programs else self.calls if all(map(_is_plain, params.values())) else self.holding
         key = (self, *key) if programs else key
@@ -180,7 +180,7 @@ class BorrowedPrimitive(AxisPrimitive):
         return outs if self.multiple_results else outs[0]
 
     def axes(self, avals: Sequence[Any], params: dict[str, Any]) -> Axes:
-        """The current mapped axes, with sizes, that a call names or along which its operands vary."""
+        """The current mapped axes, with sizes, that a call names, and those along which its operands vary."""
         names = self.names_axes(params).union(*[a.vma for a in avals if type(a) is VaryingArray])
         return tuple([axis for axis in state.axis_env if axis[0] in names])
 
@@ -293,7 +293,7 @@ def is_record(kind: type) -> bool:
 def read_params(
     native: Primitive, hidden: dict[str, Any], params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]
 ) -> dict[str, Any]:
-    """The ``parse_rules`` rule: that of minijax's primitive ``native``, plus the unprinted ``hidden`` params."""
+    """The ``parse_rules`` rule: read params as for minijax's primitive ``native``, and add the unprinted ``hidden``."""
     lax = jax_module("lax")
 
     def read(name: str, value: Any) -> Any:
@@ -370,7 +370,7 @@ def without_sources(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def jvp_program(call: JaxCall, perturbed: tuple[bool, ...]) -> ClosedJaxpr:
-    """Map primals and the tangents of perturbed ones to results and the tangents of inexact ones."""
+    """The program from primals and the tangents of perturbed ones to results and the tangents of inexact results."""
     positions = [i for i, p in enumerate(perturbed) if p]
 
     def jvp_rule_of_jax(*values: Any) -> list[Any]:
@@ -427,7 +427,7 @@ def borrowed_batch(p: BorrowedPrimitive, axis: AxisData, args: Any, dims: Any, /
         a if d is None else a.update(shape=a.shape[:d] + a.shape[d + 1 :]) for a, d in zip(avals, dims, strict=True)
     ]
     call = p.call(each, params)
-    # omit an axis name that the call does not use: it would give another program
+    # leave out an axis name that the call does not use: another name would need another program
     named = {"axis_name": axis.name} if axis.name in p.names_axes(params) else {}
 
     def mapped(out_axes: Any, seen: list[int | None]) -> Callable[..., list[Any]]:
@@ -463,7 +463,7 @@ def borrowed_lower(
 
 
 def inside(call: JaxCall) -> ClosedJaxpr:
-    """The program for lowering where JAX's lowering calls Python: the primitive's evaluation, traced by JAX."""
+    """The primitive's evaluation, as a program traced by JAX. It is lowered if JAX's lowering rule calls Python."""
 
     def trace() -> ClosedJaxpr:
         try:
@@ -493,12 +493,12 @@ def _function(module: ModuleWriter, call: JaxCall) -> str:
 
 # A placeholder for a function's symbol until it is spliced into a module.
 _MARK = r"\bborrowed_\d+_function\b"
-# Custom calls into Python: their function is not in the text.
+# Custom calls into Python. The function that they call is not in the text.
 _INTO_PYTHON = re.compile(r"xla\w*_python\w*_callback")
 
 
 def _lowered(call: JaxCall, platform: str) -> list[tuple[str, str, str]] | None:
-    """JAX's lowering: (mark, name, text) of each function, the called one first. None if it calls Python."""
+    """JAX's lowering: (mark, name, text) of each function; the first is the one to call. None if it calls Python."""
 
     def lower() -> list[tuple[str, str, str]] | None:
         # without keep_unused, unused operands vanish from the signature

@@ -60,7 +60,7 @@ def on_known_values(theirs: Callable[..., Any], name: str, args: Any, kwargs: An
     jax = jax_module()
     ids = args[1] if len(args) > 1 else kwargs.get("segment_ids")
     if name.startswith("segment_") and len(args) < 3 and isinstance(ids, Array) and state.dynamic.level == 0:
-        # JAX counts the segments with an operation, which is staged here even for known segments
+        # JAX counts the segments with an operation, which would be staged even if the segment ids are known
         kwargs = {"num_segments": int(np.max(ids)) + 1 if ids.size else 0, **kwargs}
     leaves, tree = jax.tree_util.tree_flatten((args, kwargs), is_leaf=is_value)
     known = [to_jax_value(x) if isinstance(x, Array) else x for x in leaves]
@@ -145,7 +145,7 @@ def borrowed_function(theirs: Callable[..., Any], module: str, name: str) -> Cal
             return _on_values(opened, args, kwargs)
         except Exception as error:
             if _was_in_jax(error):
-                raise at_users_line(error, f"{module}.{name}")  # noqa: B904  (it sets the cause)
+                raise at_users_line(error, f"{module}.{name}")  # noqa: B904  (at_users_line sets the cause)
             raise
 
     function.__module__, function.__name__, function.__qualname__ = module, name.rpartition(".")[2], name
@@ -155,7 +155,7 @@ def borrowed_function(theirs: Callable[..., Any], module: str, name: str) -> Cal
 
 
 def _with_instances(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap JAX's function for packed arguments and results; inside it sees instances of JAX's classes."""
+    """Wrap JAX's function: unpack its arguments to instances of JAX's classes, and pack its results."""
 
     @functools.wraps(theirs, updated=())
     def opened(*args: Any, **kwargs: Any) -> Any:
@@ -299,7 +299,7 @@ def _made_here(out: Any, module: str) -> Any:
 def _made_of_functions(
     theirs: Callable[..., Any], made: Callable[..., Any], module: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Callable[..., Any]:
-    """Wrap ``made``, which JAX's ``theirs`` made of functions (``checkify(f)``); each call makes it again."""
+    """Wrap ``made``, a function that JAX's ``theirs`` returned (``checkify(f)``); each call calls ``theirs`` too."""
 
     def call(args: Any, kwargs: Any, rest: Any, options: Any) -> Any:
         return theirs(*args, **kwargs)(*rest, **options)

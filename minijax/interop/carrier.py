@@ -6,7 +6,7 @@ primitive keeps the rules that its author registered. The user's objects do not 
 of third parties that compute with JAX are not copied: ``from_jax`` imports their programs when they are called.
 ``Unmapped`` names objects that can be neither copied nor imported.
 
-The same code carries in both directions; ``libraries`` holds the differences between the two libraries.
+The same code carries in both directions; ``libraries`` describes each of the two libraries.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def is_third_partys(cls: type) -> bool:
 
 
 class _Copy:
-    """The single copy of a pytree class, registered for good with the other library; its flattening may change."""
+    """The only copy of a pytree class. Its registration with the other library is final; ``flatten`` may change."""
 
     flatten: Callable[[Any], Any]
     unflatten: Callable[[Any, Any], Any]
@@ -139,9 +139,9 @@ class Carrier:
 
     Args:
       source, target: the libraries.
-      helpers: minijax files whose functions work for both libraries, such as wrappers that a command adds; functions
-        that flatten pytree classes always do.
-      whole: pass the user's functions that are transformed through ``from_jax`` too.
+      helpers: minijax files whose functions work for both libraries, such as wrappers that a command adds. The
+        functions that flatten pytree classes are always among these.
+      whole: import all functions of the program whole, by ``from_jax``, instead of copying them.
       home: restore originals that came from the target, and leave objects without a counterpart unchanged.
       values: carry arrays too.
 
@@ -203,7 +203,7 @@ class Carrier:
         return self.fixed and all(_at(place, name) is value for place, name, value in self._read)
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Carry arguments; their mutability does not affect functions."""
+        """Carry arguments. Mutable arguments do not change ``fixed``, which is about functions."""
         fixed = self.fixed
         given: tuple[tuple[Any, ...], dict[str, Any]] = self(args), self(kwargs)
         self.fixed = fixed
@@ -733,7 +733,7 @@ def _paths(code: types.CodeType) -> list[tuple[str, ...]]:
 
 
 def _at(place: Any, name: str) -> Any:
-    """The value of a name, or in a cell."""
+    """The value of a name in a dict, or the content of a cell; ``_NOTHING`` if there is none."""
     if isinstance(place, dict):
         return place.get(name, _NOTHING)
     try:

@@ -90,11 +90,11 @@ def make_effectful(theirs: Any) -> None:
 
 
 def check_values(theirs: Any, *args: Any, **params: Any) -> Any:
-    """JAX's check of these values."""
+    """Run JAX's check on these values; a failed check is raised at the user's line."""
     try:
         return theirs.impl(*map(to_jax_value, args), **params)
     except ValueError as error:
-        raise at_users_line(error, "check")  # noqa: B904  (it sets the cause)
+        raise at_users_line(error, "check")  # noqa: B904  (at_users_line sets the cause)
 
 
 def refuse_to_compile(ctx: Any, avals: Any, out_avals: Any, *names: str, err_tree: Any, debug: bool) -> list[str]:

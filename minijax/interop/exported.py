@@ -1,9 +1,8 @@
 """``to_jax``: turn a function of minijax into one that JAX can trace, jit, differentiate and batch.
 
 In: a function of minijax, or a ``ClosedJaxpr``. Out: the same for JAX. Minijax stages the function, and JAX evaluates
-    its
-program equation by equation: each primitive by JAX's primitive with that name, or by the one it was borrowed from. A
-user's primitive becomes a new JAX primitive with the rules registered here. JAX's own functions write control flow,
+its program equation by equation: each primitive by JAX's primitive with that name, or by the one it was borrowed from.
+A user's primitive becomes a new JAX primitive with the rules registered here. JAX's own functions write control flow,
 calls and custom rules (``export_rules``). This module is the inverse of ``interop.programs``.
 """
 
@@ -44,7 +43,7 @@ from minijax.ops.meshes.reshard import reshard_p
 
 _rules = HigherModule("export_rules")
 
-# rule(eqn, JAX's operands) -> list of JAX's results. ``all_export_rules`` adds those of the modules that fill it.
+# rule(eqn, JAX's operands) -> list of JAX's results. ``all_export_rules`` imports the modules that add rules.
 ExportRule = Callable[[JaxprEqn, list[Any]], list[Any]]
 export_rules: dict[str, ExportRule] = {}
 
@@ -69,11 +68,11 @@ def to_jax(fun: Any) -> Any:
 
     Args:
       fun: a function of minijax, possibly transformed; or a ``ClosedJaxpr``. Its arguments and results are pytrees in
-        JAX's sense. Non-array leaves pass unchanged, numbers as by ``from_jax``.
+        JAX's sense. Leaves that are not arrays pass unchanged; numbers are treated as by ``from_jax``.
 
     Returns:
       A function with the same arguments, whose results are JAX's arrays in the same trees. JAX differentiates it by its
-      own rules; only custom rules of ``fun`` and user-defined primitives keep theirs. For a ``ClosedJaxpr``: JAX's.
+      own rules; only custom rules of ``fun`` and user-defined primitives keep theirs. A ``ClosedJaxpr`` becomes JAX's.
 
     Raises (when it is called):
       NotImplementedError: the program has a primitive that JAX lacks.

@@ -49,7 +49,7 @@ __all__ = [
     "valid_jaxtype",
 ]
 
-# The inputs of equations; the inputs and outputs of operations; the effects of equations.
+# Atom: an input of an equation. Value: an input or output of an operation. Effects: the effects of an equation.
 Atom = Var | Literal
 Value = Any
 Effects = frozenset
@@ -62,7 +62,7 @@ class Effect:
 no_effects: frozenset[Any] = frozenset()
 
 
-# Rarely used names, and their modules.
+# rarely used name -> the module that is imported for it at first use
 _LATE = {**dict.fromkeys(("CallPrimitive", "call_impl"), "calls"), "primitives": "primitives"}
 
 
@@ -87,7 +87,7 @@ def new_jaxpr_eqn(
     source_info: Any = None,
     ctx: Any = None,
 ) -> JaxprEqn:
-    """An equation; its effects are those of its primitive, and the context is dropped."""
+    """An equation with the effects of its primitive; ``effects`` and ``ctx`` are ignored."""
     return JaxprEqn(primitive, list(invars), params, list(outvars), source_info)
 
 
@@ -97,7 +97,7 @@ def valid_jaxtype(x: Any) -> bool:
 
 
 def mapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
-    """``aval`` without ``axis`` of size ``size``; unchanged for None."""
+    """The type ``aval`` without its ``axis``, which has ``size`` elements; ``aval`` itself if ``axis`` is None."""
     if axis is None:
         return aval
     if aval.shape[axis] != size:
@@ -106,7 +106,7 @@ def mapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
 
 
 def unmapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
-    """``aval`` with a new axis of ``size`` at ``axis``; unchanged for None."""
+    """The type ``aval`` with a new axis of ``size`` at ``axis``; ``aval`` itself if ``axis`` is None."""
     if axis is None:
         return aval
     return aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis:]))

@@ -1,8 +1,8 @@
 """The primitives ``call`` and ``closed_call``: a call without further meaning.
 
 ``p.bind(*args, subfuns=(fun,), name="f")`` calls ``fun``, a ``WrappedFun``, or records an equation with its jaxpr.
-Transformations of such an equation give the same primitive over the transformed jaxpr, as for ``jit``, which also
-compiles.
+A transformation of such an equation is the same primitive applied to the transformed jaxpr, as for ``jit``. Unlike
+``jit``, evaluation does not compile it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CallPrimitive(AxisPrimitive):
         super().__init__(name, multiple_results=True)
 
     def bind(self, *args: Any, subfuns: Sequence[Any] = (), **params: Any) -> Any:
-        """Call the one function in ``subfuns`` with ``args``; without one, the jaxpr in ``call_jaxpr``."""
+        """Call the one function in ``subfuns`` with ``args``. If ``subfuns`` is empty, bind ``call_jaxpr``."""
         if not subfuns:
             return super().bind(*args, **params)
         (fun,) = subfuns
@@ -132,7 +132,7 @@ def _declare(p: CallPrimitive) -> CallPrimitive:
 
 
 def _with(eqn: JaxprEqn, called: ClosedJaxpr, invars: Sequence[Any], outvars: Sequence[Any]) -> JaxprEqn:
-    """Call ``called`` in place of ``eqn``."""
+    """The equation ``eqn`` with the jaxpr ``called`` and these variables in place of its own."""
     return JaxprEqn(eqn.primitive, invars, {**eqn.params, _JAXPR: called}, outvars, eqn.source)
 
 
