@@ -316,7 +316,7 @@ class Subject:
             yield "dead code", "dce", [Case(self.check_dead_code)]
 
     def cases(self, interpreter: str, check: Callable[..., None], choices: Sequence[Any]) -> list[Case]:
-        """One case of ``check`` per choice (operands, or in_axes). Skipped if the rule table excuses the missing rule."""
+        """One case of ``check`` per choice (operands, or in_axes). Skipped if the rule table gives a reason."""
 
         def case(chosen: Any) -> Case:
             def run(args: Values) -> None:
@@ -441,7 +441,7 @@ class Subject:
         return not isinstance(value, np.ndarray) and not hasattr(value, "aval")
 
     def inexact_part(self, args: Sequence[Any]) -> tuple[Function, Values]:
-        """The function of inexact operands and results alone, and these operands. Skipped if there are none of either."""
+        """The function of inexact operands and results alone, and these operands. Skipped if it has none of either."""
         results = [i for i, aval in enumerate(self.abstract(args)) if dtypes.is_inexact(aval.dtype)]
         fun, point, _ = self.of(args, [i for i, x in enumerate(args) if inexact(x)])
         if not point or not results:
