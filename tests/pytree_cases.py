@@ -61,7 +61,7 @@ class Static:
 
 
 class ListLike(list):
-    """A subclass of a builtin container is a leaf."""
+    """A subclass of list, which is a leaf: only the builtin list itself is a container."""
 
 
 class DictLike(dict):

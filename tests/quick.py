@@ -1,6 +1,6 @@
 """The quick tests: files that touch every package in under a minute, ``python -m pytest -m quick -n 2``.
 
-For fast feedback while editing; each package's full tests are in its own folder.
+The quick tests give fast feedback while editing. The full tests of each package are in the package's own folder.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The sampled suite: a run without arguments runs a fixed part of the rows of each parametrised test.
+"""The sampled suite: without arguments, pytest runs a fixed part of the rows of each parametrised test.
 
 In: the tests that pytest collected, and the number of the slice (``--sample K``, else 0). Out: the tests to run.
 Invariants: a hash of the test's node id decides, so a slice is the same in every run and worker; every test
-function except those of ``LONG`` keeps at least one row; slices 0, 1, 2, ... up to the largest rate hold every row;
-a run that names a path, ``-k`` or ``-m`` is not sampled. ``python -m tests.all`` runs everything.
+function except those of ``LONG`` keeps at least one row; the slices 0, 1, 2, ... below the largest rate together
+hold every row; a run that names a path, ``-k`` or ``-m`` is not sampled. ``python -m tests.all`` runs everything.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 from zlib import crc32
 
-# A folder or file below tests/, optionally with "::" and a test function -> n, to run one row of every n. The longest
+# Name of a folder, a file or a test function (FILE::FUNCTION) below tests/ -> n: one row of every n runs. The longest
 # matching name decides; the default is 1. These rates keep the sampled suite within five minutes on two cores.
 RATES: dict[str, int] = {
     "api": 4,
@@ -39,7 +39,7 @@ RATES: dict[str, int] = {
     "tools/test_commands.py": 12,
 }
 
-# Test functions with one row that take two seconds or more: each runs in one slice of four.
+# Test functions that have one row and take two seconds or more. Each runs only in one slice of four.
 LONG = (
     "api/test_pmap.py::test_four_devices",
     "api/test_random_programs.py::test_random_programs",
@@ -76,7 +76,7 @@ LONG_RATE = 4
 
 
 class Test(Protocol):
-    """The part of a pytest item that sampling needs."""
+    """The attributes of a pytest item that sampling uses."""
 
     @property
     def nodeid(self) -> str: ...
@@ -91,7 +91,7 @@ def function_of(nodeid: str) -> str:
 
 
 def prefixes(function: str) -> Iterator[str]:
-    """For a test function: ``tools/test_x.py::test_y``, ``tools/test_x.py`` and ``tools``, longest first."""
+    """The function's name and the paths above it, longest first: ``tools/x.py::test_y``, ``tools/x.py``, ``tools``."""
     name = function.removeprefix("tests/")
     yield name
     path = name.partition("::")[0]
@@ -105,7 +105,7 @@ def rate_of(function: str) -> int:
 
 
 def sampled(tests: Sequence[T], number: int) -> tuple[list[T], list[T]]:
-    """The tests of slice ``number``, in order, and the other tests."""
+    """(the tests of slice ``number``, in order; all other tests)."""
     rows: dict[str, list[T]] = {}
     for test in tests:
         rows.setdefault(function_of(test.nodeid), []).append(test)

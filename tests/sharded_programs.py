@@ -47,7 +47,7 @@ def put(*spec: Any, mesh: Any = MESH) -> Any:
 
 
 def described(x: Any) -> Any:
-    """The parts of a result that must agree."""
+    """What is compared of a result: its text if it is no array, else sharding, type and some values."""
     if not hasattr(x, "sharding"):
         return str(x)
     if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
@@ -58,7 +58,7 @@ def described(x: Any) -> Any:
 
 
 def run(program: Callable[[], Any]) -> Any:
-    """The results of a program, or the classes of the error that it raises."""
+    """The described results of a program, or the class names of the error that it raises."""
     try:
         out = program()
     except Exception as error:
@@ -67,7 +67,7 @@ def run(program: Callable[[], Any]) -> Any:
 
 
 def calls_told_apart() -> list[int]:
-    """The size of a jitted function's cache after each of several calls."""
+    """The sizes of a jitted function's cache after calls that differ in type or placement of the argument."""
     f = jax.jit(lambda x: x + 1)
     one, two = (jax.device_put(VALUES, device) for device in jax.devices()[:2])
     met = []
@@ -77,7 +77,7 @@ def calls_told_apart() -> list[int]:
     with jax.set_mesh(MESH):
         f(VALUES)
     met.append(f._cache_size())
-    # none of these counts as a call
+    # none of these transformations adds an entry to f's cache
     jax.make_jaxpr(f)(VALUES[:3]), f.lower(VALUES[:2]), jax.vmap(f)(VALUES), jax.grad(lambda x: f(x).sum())(VALUES)
     met += [f._cache_size(), jax.jit(f.__wrapped__)._cache_size()]
     f.clear_cache()
@@ -85,7 +85,7 @@ def calls_told_apart() -> list[int]:
 
 
 def shards(x: Any) -> list[str]:
-    """The shards of ``x``: device, index and values of each."""
+    """The shards of ``x``, each with device, index and values, and other properties as text."""
     here = [(s.device.id, s.index, s.replica_id, np.asarray(s.data).tolist()) for s in x.addressable_shards]
     everywhere = [(s.device.id, s.index, s.replica_id) for s in x.global_shards]
     facts = x.is_fully_addressable, x.is_fully_replicated, x.addressable_data(3).shape, sorted(map(str, x.devices()))
@@ -93,7 +93,7 @@ def shards(x: Any) -> list[str]:
 
 
 def single_parts(sharding: Any) -> list[Any]:
-    """Single-device arrays with the shards of ``VALUES``."""
+    """The shards of ``VALUES`` for ``sharding``, as single-device arrays."""
     return [jax.device_put(VALUES[index], device) for device, index in sharding.devices_indices_map((8, 8)).items()]
 
 
@@ -154,7 +154,7 @@ STRUCT = jax.ShapeDtypeStruct((8, 8), np.float32, sharding=on("x"))
 
 
 def named(fun: Any, ins: Any = None, outs: Any = None, **options: Any) -> Any:
-    """``fun`` jitted, with explicit shardings."""
+    """``fun`` jitted, with explicit input and output shardings."""
     return jax.jit(fun, in_shardings=ins, out_shardings=outs, **options)
 
 
@@ -177,13 +177,13 @@ def branches(a: Any) -> Any:
 
 
 def under_mesh(program: Callable[[], Any]) -> Any:
-    """The result of ``program`` with a mesh set."""
+    """The result of ``program`` while a mesh is set."""
     with jax.set_mesh(MESH):
         return program()
 
 
 def given_away() -> Any:
-    """A result, and whether the donated argument was deleted."""
+    """(the result of a call that donates its argument, whether the argument was deleted)."""
     x = put("x")
     return [named(lambda a: a + 1, outs=on("x"), donate_argnums=0)(x), x.is_deleted()]
 
@@ -198,7 +198,7 @@ def with_callback() -> Any:
 
 
 def called_again() -> Any:
-    """Results of repeated calls of one function with arguments on different devices."""
+    """The results of repeated calls of one function, with arguments on different devices."""
     fun = jax.jit(lambda a, b: {"s": a["a"] @ b, "t": (b + 1,)})
     places = [put("x"), put(None, "y"), jnp.asarray(VALUES), VALUES, jax.device_put(VALUES, jax.devices()[0])]
     found = []
@@ -246,7 +246,7 @@ JIT: dict[str, Callable[[], Any]] = {
     "a mesh, device_put": lambda: under_mesh(lambda: jax.device_put(VALUES, P("x"))),
 }  # fmt: skip
 
-# The shardings in a program's text, and XLA's collectives with the types that they move.
+# Matches the shardings in a program's text.
 SAID = re.compile(
     r"num_partitions = \d+|sdy\.mesh @\w+ = <[^>]*\]|#sdy\.sharding<[^>]*>|sharding_constraint %\w+ <[^>]*>"
 )
@@ -273,7 +273,7 @@ def printed(closed: Any) -> str:
 
 
 def texts(lowered: Any) -> list[Any]:
-    """The shardings in the texts of a program."""
+    """The shardings and collectives in the texts of a program."""
     compiled = lowered.compile()
     moved = sorted((kind, re.sub(r"\{.*?\}", "", type_)) for type_, kind in COLLECTIVE.findall(compiled.as_text()))
     lies = str(compiled.input_shardings), str(compiled.output_shardings)

@@ -37,7 +37,7 @@ class Size(NamedTuple):
 
 
 def is_counted(token: tokenize.TokenInfo, previous: tokenize.TokenInfo) -> bool:
-    """Whether a token counts: layout does not, nor does a string that starts a line, such as a docstring."""
+    """Whether a token counts. Layout does not, nor does a string that is a whole statement, such as a docstring."""
     return token.type not in LAYOUT and not (token.type == tokenize.STRING and previous.type in LAYOUT)
 
 
@@ -55,7 +55,7 @@ def size_of(paths: Iterator[Path]) -> Size:
 
 
 def files(*folders: str, without: str = "") -> Iterator[Path]:
-    """The Python files below folders of the repository, except those below the folder ``without``."""
+    """The Python files below ``folders`` of the repository, except those below the folder ``without``."""
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
             if not (without and path.is_relative_to(ROOT / without)):
@@ -63,7 +63,7 @@ def files(*folders: str, without: str = "") -> Iterator[Path]:
 
 
 def groups() -> dict[str, Size]:
-    """The sizes that have an upper bound."""
+    """Group of files -> its size. ``tests/test_size.py`` bounds these."""
     return {
         "minijax without tools": size_of(files("minijax", without="minijax/tools")),
         "tools, repl, ipython_ext": size_of(files("minijax/tools", "repl", "ipython_ext")),
@@ -73,7 +73,7 @@ def groups() -> dict[str, Size]:
 
 
 def packages() -> dict[str, Size]:
-    """Each folder directly in ``minijax``, and the modules beside these folders."""
+    """The size of each folder directly in ``minijax``, and of the modules beside these folders."""
     top = ROOT / "minijax"
     folders = sorted({path.relative_to(top).parts[0] for path in top.rglob("*/*.py")})
     found = {f"minijax/{folder}": size_of(files(f"minijax/{folder}")) for folder in folders}

@@ -1,7 +1,6 @@
 """Bad input: minijax raises JAX's class of error with its essential words, and the session works afterwards.
 
-Every row of ``misuses`` also runs in JAX: the error must have the same type and contain the same words
-there.
+Every row of ``misuses`` also runs in JAX, where the error must have the same type and contain the same words.
 """
 
 import importlib
@@ -20,7 +19,7 @@ import pytest
 from . import (
     missing_rules,
     misuses,
-    misuses_of_axes,  # noqa: F401  (enters its rows into the table)
+    misuses_of_axes,  # noqa: F401  (importing it adds its rows to the table)
     misuses_of_branches,  # noqa: F401
     misuses_of_derivatives,  # noqa: F401
     misuses_of_loops,  # noqa: F401
@@ -33,7 +32,7 @@ importlib.import_module(mj.__name__ + ".numpy")
 
 
 def kind(error):
-    """The most specific public type: a builtin exception or one of ``jax.errors``."""
+    """The name of the error's most specific public class: a builtin exception or one of ``jax.errors``."""
     for cls in type(error).__mro__:
         if cls.__module__ == "builtins" or (cls.__module__ == "jax.errors" or hasattr(jax.errors, cls.__name__)):
             return cls.__name__
@@ -41,19 +40,19 @@ def kind(error):
 
 
 def depth():
-    """The number of interpreters above evaluation."""
+    """The number of interpreters on the stack, without evaluation."""
     return 0 if mj is jax else importlib.import_module("minijax.core.trace").stack_depth()
 
 
 @pytest.fixture(scope="module")
 def jitted_once():
-    """A jitted function to call after every error."""
+    """A jitted function, compiled once, that works after every error."""
     return mj.jit(lambda x: x * 2.0 + 1.0)
 
 
 @pytest.fixture(autouse=True)
 def life_goes_on(jitted_once):
-    """After each test: the stack is back at evaluation and every transformation works."""
+    """After each test, only evaluation is on the stack, and every transformation works."""
     assert depth() == 0
     yield
     assert depth() == 0, "the interpreter stack was left behind"
@@ -114,7 +113,7 @@ TRANSFORMS = {
 
 
 def with_rules(ns, f, fwd=None, bwd=None):
-    """A ``custom_vjp`` function with these rules, or harmless defaults."""
+    """A ``custom_vjp`` function with these rules. Without rules it gets valid ones."""
     function = ns.custom_vjp(f or ns.numpy.sin)
     function.defvjp(fwd or (lambda x: (x, None)), bwd or (lambda _, ct: (ct,)))
     return function
@@ -131,7 +130,7 @@ def solved(mv, b):
     return b / 2.0
 
 
-# places where the constructs call the user's function: each calls f there, with one array
+# constructs that call a user's function: each calls f with one array
 CONSTRUCTS = {
     "a branch": lambda ns, f: ns.lax.cond(True, f, lambda x: x, 1.0),
     "the condition of a loop": lambda ns, f: ns.lax.while_loop(f, lambda x: x, 1.0),

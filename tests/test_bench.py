@@ -18,7 +18,7 @@ from tests.bench.measure import Different, Result, Row, Settings, require_same
 
 
 def spin(units: float) -> None:
-    """Burn CPU: about a millisecond per unit."""
+    """Use about a millisecond of CPU time for each unit."""
     end = time.process_time_ns() + int(units * 1e6)
     while time.process_time_ns() < end:
         pass
@@ -88,7 +88,7 @@ def test_prepare_is_called_afresh_every_round() -> None:
         return lambda: 1.0
 
     result = measured(Row("row", "row", 1.0, prepare), settings(None, None, max_rounds=4))
-    assert len(made) == 2 * (result.rounds + 1)  # two libraries, and the warm-up round
+    assert len(made) == 2 * (result.rounds + 1)  # two libraries, and one round more than ``rounds`` as warm-up
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,12 @@ settings = importlib.import_module("minijax.config")
 
 DIRECTIONS = ("host_to_device", "device_to_device", "device_to_host")
 GUARDS = ("transfer_guard", *(f"transfer_guard_{direction}" for direction in DIRECTIONS))
-# Settings that a staged program does not depend on.
+# Settings on which staged programs do not depend.
 SHOWN_OR_FORBIDDEN = (
     *("traceback_filtering", "no_tracing", "check_tracer_leaks", "log_compiles", "explain_cache_misses"),
     *("default_device", "debug_key_reuse", "num_cpu_devices", *GUARDS),
 )
-# The settings of the disk cache of compiled programs, and values that JAX refuses.
+# Setting of the disk cache of compiled programs -> (a valid value, values that JAX rejects).
 DISK_CACHE = {
     "jax_compilation_cache_dir": ("/folder", (1, True, 2.5)),
     "jax_persistent_cache_min_compile_time_secs": (2.5, ("soon", [1])),
@@ -71,16 +71,16 @@ def restored():
 
 
 def in_thread(f):
-    """The result of ``f`` on a thread of its own."""
+    """The result of ``f()`` on another thread."""
     (out,) = at_once(f)
     return out
 
 
 def test_defaults_are_jaxs():
     for name, value in config.values.items():
-        # the environment may have changed a setting of this process; the class has the defaults
+        # the class has the defaults: the environment may have changed a setting of this process
         assert name.startswith("jax_") and value == getattr(config, name)
-    # all except the current mesh, which is no setting
+    # the current mesh is stored with the settings, but is not one
     defaults = {name: value for name, value in settings.ConfigValues()._asdict().items() if name != "context_mesh"}
     theirs = subprocess.run(
         [sys.executable, "-c", f"import jax\nfor n in {list(defaults)!r}: print(getattr(jax.config, 'jax_' + n))"],
@@ -142,7 +142,7 @@ def test_trace_key_follows_the_settings_and_is_one_object_per_combination():
             key = settings.trace_key()
             assert (key is plain) == (name in SHOWN_OR_FORBIDDEN)
             assert hash(key) == hash(settings.trace_key())
-            assert settings.common_key == [None]  # not every thread has it
+            assert settings.common_key == [None]  # a key that not every thread has must not be the common one
         assert settings.trace_key() is settings.common_key[0] is plain
         config.update(name, value)
         assert settings.trace_key() is settings.common_key[0] is key
@@ -337,7 +337,7 @@ LEAKS = {
     "jit": (True, lambda lib, f: lib.jit(f)(1.0)),
     "vmap": (True, lambda lib, f: lib.vmap(f)(np.ones(2, np.float32))),
     "scan": (True, lambda lib, f: lib.lax.scan(lambda c, x: (c, f(x)), 0.0, np.ones(2, np.float32))),
-    # JAX does not check these for leaks
+    # in JAX, these do not check for leaks
     "grad": (False, lambda lib, f: lib.grad(f)(1.0)),
 }
 
@@ -463,7 +463,7 @@ def test_default_devices_and_transfer_guards():
     )
     assert ours.returncode == theirs.returncode == 0, ours.stderr + theirs.stderr
     assert ours.stdout == theirs.stdout and len(ours.stdout) > 1500
-    # JAX logs at most one transfer from its fast path
+    # compare sets, because JAX logs at most one transfer from its fast path
     logged = [set(re.findall(r"(\S+) transfer: aval=ShapedArray", run.stderr)) for run in (ours, theirs)]
     assert logged == [{"host-to-device", "device-to-device"}] * 2
 
@@ -494,7 +494,7 @@ def steps(lib, key):
     return lib.lax.scan(lambda key, _: (key, lib.random.normal(key)), key, None, length=3)
 
 
-# Whether the program reuses a key, and the program.
+# name -> (whether the program reuses a key, the program).
 KEY_USES = {
     "twice": (True, two_draws),
     "twice in jit": (True, lambda lib, key: lib.jit(functools.partial(two_draws, lib))(key)),

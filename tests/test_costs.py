@@ -1,8 +1,9 @@
-"""The cost of one operation of each transformation, in counts: a busy machine does not change them.
+"""The cost of one operation under each transformation, as counts, which do not depend on how busy the machine is.
 
-The program is a chain of sines and multiplications by a number. Per operation it counts calls of Python functions,
-and memory blocks still held after the work while its result is alive. A change that lowers a count lowers the
-number here; a change that raises one gives the reason in its commit. ``python -m tests.bench`` measures times.
+The program is a chain of sines and multiplications by a number. Two counts are made per operation: the calls of
+Python functions, and the memory blocks that are still held after the work while its result is alive. A change that
+lowers a count lowers the number in this file; a change that raises one gives the reason in its commit.
+``python -m tests.bench`` measures times.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import minijax.numpy as jnp
 from minijax import lax
 from minijax.core import avals, primitive
 
-FEW, MANY = 2_000, 4_000  # more than the free lists of CPython's tuples hold
+FEW, MANY = 2_000, 4_000  # chains long enough that the free lists of CPython's tuples do not matter
 FACTOR = jnp.asarray(1.00001)
 X = jnp.asarray(0.9)
 
@@ -39,7 +40,7 @@ def chain(length):
 
 
 class Cost(NamedTuple):
-    """Per operation: calls of Python functions, and memory blocks."""
+    """The cost per operation: calls of Python functions, and memory blocks."""
 
     calls: float
     blocks: float
@@ -73,7 +74,7 @@ COSTS = {
 
 @pytest.fixture(autouse=True)
 def plain_types(monkeypatch):
-    """Once a process has made sharded or unreduced types, every operation checks for them."""
+    """Undo what other tests did: after the first sharded or unreduced type, every operation checks for such types."""
     monkeypatch.setattr(avals, "sharded_types_made", False)
     monkeypatch.setattr(primitive, "bind_hooks", [])
 
@@ -87,7 +88,7 @@ def blocks_held(work, f):
 
 
 def calls_made(work, f):
-    """The minimum of two runs, so that one-time work and deallocations do not count."""
+    """The smaller count of two runs, so that one-time work and deallocations do not count."""
     return min(calls_of_one_run(work, f) for _ in range(2))
 
 
@@ -107,7 +108,7 @@ def calls_of_one_run(work, f):
 
 
 def cost(work):
-    """The cost of one more operation."""
+    """The cost of one operation: the difference between a long and a short chain, per operation."""
     few, many = chain(FEW), chain(MANY)
     work(many)  # fills the caches
     gc.disable()
@@ -127,7 +128,7 @@ def nested(transformation, times):
 
 
 VECTOR = jnp.arange(50, dtype=jnp.float32)
-# Python function calls in one call of a transformed function that has few operations.
+# name -> (call of a function with few operations, its number of Python function calls).
 CALLS = {
     "jvp of sin": (lambda: minijax.jvp(lax.sin, (X,), (X,)), 55),
     "grad six times": (functools.partial(nested(minijax.grad, 6), X), 1106),
@@ -139,7 +140,7 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_of_a_whole_call(name):
     call, known = CALLS[name]
-    for _ in range(8):  # a signature is cached only after it has been seen a few times
+    for _ in range(8):  # the caches keep a signature only after they have seen it a few times
         call()
     found = min(calls_of_one_run(lambda _: call(), lax.sin) for _ in range(2))
     assert 0.95 * known - 2 < found <= known, found
@@ -159,7 +160,7 @@ def test_calls_of_a_call_over_a_mesh(function, tree, known):
     jitted, argument = minijax.jit(function), tree(minijax.device_put(jnp.ones((8, 8)), sharding))
     for _ in range(2):
         jitted(argument)
-    found = min(calls_of_one_run(lambda _: jitted(argument), lax.sin) for _ in range(2)) - 1  # without the lambda
+    found = min(calls_of_one_run(lambda _: jitted(argument), lax.sin) for _ in range(2)) - 1  # minus the lambda
     assert found == known, found
 
 
@@ -167,5 +168,5 @@ def test_calls_of_a_call_over_a_mesh(function, tree, known):
 def test_calls_and_memory_of_an_operation(name):
     known, found = COSTS[name], cost(WORKS[name])
     assert found.calls <= known.calls + 0.1 and found.blocks <= known.blocks + 0.1, found
-    # a number that is too high would hide a later slowdown
+    # if the known number is too high, it would hide a later slowdown
     assert found.calls > known.calls - 1 and found.blocks > known.blocks - 1, f"it is better now: {found}"

@@ -16,7 +16,7 @@ HERE = __file__
 
 
 def from_package(source, **names):
-    """The function ``run`` of source code that appears to come from a file of the package."""
+    """The function ``run`` of ``source``, compiled as if it were in a file of the package."""
     space = dict(names, errors=errors)
     exec(compile(source, os.path.join(errors._PACKAGE, "made_up.py"), "exec"), space)
     return space["run"]
@@ -33,7 +33,7 @@ def test_every_name_of_jax_errors_is_here():
 @pytest.mark.parametrize("name", [n for n in errors.__all__ if hasattr(jax.errors, n)])
 def test_bases_are_jaxs(name):
     def bases(cls):
-        # JAX adds a private base class
+        # private classes are ignored: JAX has one more base class
         return [c.__name__ for c in cls.__mro__ if not c.__name__.startswith("_")]
 
     assert bases(getattr(errors, name)) == bases(getattr(jax.errors, name))

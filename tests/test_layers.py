@@ -1,13 +1,13 @@
-"""Imports go one way only, read from the source with ``ast``: nothing is executed.
+"""Imports go only from higher layers to lower ones. The test reads sources with ``ast`` and executes nothing.
 
-The order (lowest first) is the design's::
+The layers, lowest first, are those of the design::
 
     errors, config, pytree -> core -> ir -> interpreters -> lowering, backend -> ops -> api -> lax -> numpy -> nn
         -> extend and JAX's other modules -> interop -> tools -> front ends -> the root
 
 Every import counts: at the top of a file, inside a function, for type checkers only, and as a string that names a
-module. A module that needs a higher one declares the role of that module (``HigherModule`` in
-``minijax/core/lazy.py``), and ``minijax/__init__.py`` assigns a module to the role.
+module. If a module needs a higher one, it declares a role (``HigherModule`` in ``minijax/core/lazy.py``);
+``minijax/__init__.py`` says which module has the role.
 
 Also tested: which files may import jax and the front-end libraries, that functions contain no imports, that every
 third-party import is a declared dependency, that ``packages`` in pyproject.toml matches the tree, that class names
@@ -50,7 +50,7 @@ LAYERS = (
     ("minijax.lax",),
     ("minijax.numpy",),
     ("minijax.nn", "minijax.jacobians", "minijax.scipy", "minijax.image", "minijax.random"),
-    # JAX's names for authors of primitives and rules
+    # public names for authors of primitives and rules, as in JAX
     (
         "minijax.extend",
         "minijax.interpreters.ad",
@@ -58,7 +58,7 @@ LAYERS = (
         "minijax.interpreters.mlir",
         "minijax.interpreters.xla",
     ),
-    # JAX's other modules: only names, except test_util
+    # other modules of JAX's; except for test_util they contain only names
     (
         "minijax.ad_checkpoint",
         "minijax.api_util",
@@ -79,7 +79,7 @@ LAYERS = (
         "minijax.version",
     ),
     ("minijax.interop",),
-    # also JAX's own names, by interop
+    # these also provide JAX's own objects, through interop
     ("minijax.example_libraries", "minijax.experimental", "minijax.monitoring", "minijax.profiler"),
     ("minijax.tools.files", "minijax.tools.usage"),
     ("minijax.tools.documents",),
@@ -96,10 +96,10 @@ LAYERS = (
     ("minijax.tools.explain",),
     ("minijax.tools.metal",),
     ("minijax.tools.exercises",),
-    ("minijax.tools",),  # the module itself: names that programs use from the packages below
+    ("minijax.tools",),  # ``minijax/tools/__init__.py`` itself: public names from the packages below it
     ("minijax.tools.commands",),
-    ("minijax.repl", "minijax.ipython_ext", "minijax.__main__"),  # python -m minijax is the terminal program
-    ("minijax",),  # the root module: the public names, and the modules that fill the roles of lower ones
+    ("minijax.repl", "minijax.ipython_ext", "minijax.__main__"),  # ``python -m minijax`` starts the terminal program
+    ("minijax",),  # ``minijax/__init__.py``: the public names, and the modules that have the roles of higher modules
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FRONT_ENDS = ("minijax.repl", "minijax.ipython_ext")
@@ -109,8 +109,8 @@ PYGMENTS_MODULE = "minijax.tools.documents.lexer"
 JAX_LIBRARIES = {"jax", "jaxlib"}
 JAX_PLACES = ("minijax.lowering", "minijax.backend", "minijax.interop")
 
-# Imports of minijax modules inside a function: which modules (a pattern) may import which others late. Each has a
-# reason; a circular import is not one.
+# (importing module, imported module, both patterns) -> the reason why the import may be inside a function. To avoid
+# a circular import is no reason.
 LAZY_ALLOWED = {
     ("minijax.api.compile", "minijax.api.key_reuse"): "only debug_key_reuse needs it",
     ("minijax.api.compile", "minijax.api.misses"): "only what traces needs it; start-up has a budget",
@@ -154,7 +154,7 @@ IMPORTING_CALLS = ("importlib.import_module", "_importlib.import_module", "impor
 
 @dataclass(frozen=True)
 class Import:
-    """One import of a module by a file."""
+    """An import of the module ``target`` by the module ``importer``. ``lazy``: it is inside a function."""
 
     importer: str
     target: str
@@ -167,7 +167,7 @@ class Import:
 
 
 def modules():
-    """Every module of the distribution by its installed name."""
+    """Name of the installed module -> its file, for every module of the distribution."""
     found = {}
     for package, folder in PACKAGE_DIRS.items():
         for path in sorted(folder.rglob("*.py")):
@@ -182,7 +182,7 @@ MODULES = modules()
 
 
 def absolute(importer, is_package, node):
-    """The package from which a relative ``from`` import starts."""
+    """The absolute name of the module from which a ``from`` import of the file imports."""
     if not node.level:
         return node.module or ""
     base = importer.split(".") if is_package else importer.split(".")[:-1]
@@ -191,7 +191,7 @@ def absolute(importer, is_package, node):
 
 
 def imports_of(importer, path):
-    """All imports of one file, including those for type checkers only."""
+    """All imports in one file, including those for type checkers only."""
 
     def visit(node, lazy):
         for child in ast.iter_child_nodes(node):
@@ -216,7 +216,7 @@ def imports_of(importer, path):
 
 
 def strings_naming_modules(importer, path):
-    """The strings of one file that are names of modules.
+    """The strings in one file that are names of modules.
 
     If the file imports ``f"minijax.{name}"``, ``f"{__name__}.{name}"`` or ``f"{package}.extend"``, strings that
     complete such a name count too. Names that the user supplies are not in the file.
@@ -235,7 +235,7 @@ def strings_naming_modules(importer, path):
 
 
 def base_of(name, importer):
-    """The prefixes of the module names that a file builds from parts."""
+    """The beginning of the module names that a file builds with the f-string ``name``."""
     first = name.values[0]
     if isinstance(first, ast.Constant):
         return str(first.value)
@@ -248,7 +248,7 @@ def in_package(module, package):
 
 
 def rank(module):
-    """The layer of a module by its longest listed prefix; the bare root matches only itself."""
+    """The number of a module's layer, from its longest listed prefix. The root's entry is only for the root itself."""
     name = module
     while "." in name:
         if name in RANK:
@@ -268,7 +268,7 @@ def is_listed(imported, listed):
 
 @cache
 def imports():
-    """Cached: parsing every file takes seconds, and every worker collects this module."""
+    """The imports of all files. Cached, because parsing takes seconds and every worker collects this module."""
     return [found for name, path in MODULES.items() for found in imports_of(name, path)]
 
 
@@ -328,7 +328,7 @@ def test_no_import_of_minijax_hides_inside_a_function():
 
 
 def test_no_circle_of_imports():
-    """Also within one layer, counting every kind of import."""
+    """No modules import each other in a circle, also within a layer. Every kind of import counts."""
     graph = {name: set() for name in MODULES}
     for found in every_import():
         if found.target in graph and found.target != found.importer:
@@ -350,7 +350,7 @@ def test_no_circle_of_imports():
 
 
 def test_front_ends_never_import_each_other():
-    """One exception: IPython in a terminal opens the REPL's full-screen stepper."""
+    """There is one exception: IPython in a terminal opens the full-screen stepper of the REPL."""
     repl, ipython = FRONT_ENDS
     report(
         [
@@ -384,7 +384,7 @@ def test_the_engine_knows_no_front_end_library():
 
 
 def test_jax_is_imported_only_below():
-    """tests/test_packaging.py checks in a fresh interpreter *when* jax is imported."""
+    """Only some layers import jax. ``tests/test_packaging.py`` checks *when* they do."""
     offenders = []
     for found in imports():
         if found.target.partition(".")[0] in JAX_LIBRARIES:
@@ -406,7 +406,7 @@ def test_every_third_party_import_is_a_declared_dependency():
 
 
 def test_packages_in_pyproject_are_the_tree():
-    """A forgotten subpackage works in an editable install but is missing from the wheel."""
+    """If a subpackage is missing in ``packages``, an editable install works but the wheel lacks it."""
     in_tree = {
         ".".join((package, *path.parent.relative_to(folder).parts))
         for package, folder in PACKAGE_DIRS.items()
@@ -428,7 +428,7 @@ def test_every_package_has_an_init():
 
 
 def defined_classes():
-    """The places where each class name is defined."""
+    """Class name -> the places that define it."""
     places = {}
     for name, path in MODULES.items():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), filename=str(path))):
@@ -438,7 +438,7 @@ def defined_classes():
 
 
 def test_no_class_name_occurs_twice():
-    """A class name in a traceback, a recording or a search identifies one class."""
+    """A class name in a traceback, a recording or a search stands for only one class."""
     places = defined_classes()
     assert len(places) > 100
     report([f"{name} is defined at {' and at '.join(at)}" for name, at in places.items() if len(at) > 1])
@@ -476,7 +476,7 @@ def test_files_and_folders_stay_within_size_limits():
     ],
 )
 def test_the_analysis_of_imports(importer, source, expected, tmp_path, monkeypatch):
-    """Checks this file's own analysis: it finds each form of import, and marks the lazy ones."""
+    """A test of this file's own code: it finds each form of import, and knows which are lazy."""
     monkeypatch.setitem(MODULES, "minijax.api", ROOT / "minijax" / "api.py")
     file = tmp_path / "module.py"
     file.write_text(source)
@@ -500,7 +500,7 @@ def test_the_analysis_of_strings(source, expected, tmp_path):
 
 
 def roles():
-    """The modules that declare each role."""
+    """Role -> the modules that declare it."""
     found = {}
     for name, path in MODULES.items():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

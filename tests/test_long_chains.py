@@ -11,10 +11,10 @@ import minijax as mj
 from minijax import lax
 
 LONG = 100_000
-# Limits: ten times the work may take this many times the CPU time; sixteen times the work, this many times the memory.
-# The excess over ten is for the processor's caches. A quadratic algorithm would take a hundred times as long. Python's
-# garbage collector is off while time is measured: its full collections cost 3.5 us per equation of a graph of 100,000
-# and nothing at 10,000, which has nothing to do with the engine's algorithms.
+# With ten times the operations, the CPU time may grow by the first factor; with sixteen times, the memory by the
+# second. The time may grow by more than ten because of the processor's caches; a quadratic algorithm would take a
+# hundred times as long. Python's garbage collector is off while time is measured: it would cost 3.5 us per equation in
+# a graph of 100,000 equations and nothing in one of 10,000.
 TIME_RATIO, MEMORY_RATIO = 14.0, 19.0
 
 
@@ -53,12 +53,12 @@ WORK = {
     "lower": lambda n: mj.jit(chain(n)).lower(X),
 }
 
-# For the others, a quarter of the length shows that they are linear.
+# These run at full length. For the others, a quarter of the length shows that they are linear.
 FULL_LENGTH = {"evaluate", "jvp", "grad"}
 
 
 def seconds(work, n):
-    """CPU time of one run, including the deallocation of its result."""
+    """The CPU time of one run in seconds, including the deallocation of the result."""
     gc.collect()
     gc.disable()
     try:
@@ -72,7 +72,7 @@ def seconds(work, n):
 
 @pytest.mark.parametrize("name", list(WORK))
 def test_time_is_linear(name):
-    """Ten times the length takes about ten times the CPU time, at the default recursion limit."""
+    """Ten times the operations take about ten times the CPU time, at the default recursion limit."""
     work, length = WORK[name], LONG if name in FULL_LENGTH else LONG // 4
     assert sys.getrecursionlimit() < length
     work(100)
@@ -86,7 +86,7 @@ def test_time_is_linear(name):
 
 
 def test_a_long_graph_can_be_dropped_and_printed():
-    """Freeing a graph and printing its jaxpr do not recurse either."""
+    """Deleting a long graph and printing a long jaxpr do not recurse."""
     _, linear = mj.linearize(chain(LONG), X)
     del linear
     closed = mj.make_jaxpr(chain(LONG // 10))(X)

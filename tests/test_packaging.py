@@ -12,8 +12,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("jax", "jaxlib", "IPython", "prompt_toolkit", "pygments", "scipy")
 
-# CPU time of the importing thread, in one process: NumPy's, then minijax's on top. Other threads do not count:
-# those of NumPy's BLAS spin for a while after their start.
+# CPU time of importing NumPy, then of importing minijax in the same process. Only the importing thread counts, because
+# NumPy's BLAS threads spin for a while after they start.
 TIMED_IMPORT = """
 import time
 start = time.thread_time_ns()
@@ -39,9 +39,9 @@ def test_import_pulls_in_neither_jax_nor_a_front_end(module):
 
 
 def test_import_adds_little_to_numpys():
-    """Budget: numpy and minijax together at most 0.20 of jax's import; numpy alone is about 0.14."""
+    """Importing numpy and minijax takes at most 0.20 of the time of importing jax; numpy alone takes about 0.14."""
     run(TIMED_IMPORT)  # the first import may compile bytecode
-    # other load only adds to a time, so the minimum of each is closest to a quiet machine
+    # other load can only add time, so the minimum is closest to the time on a quiet machine
     taken = []
     for attempt in range(20):
         taken.append([int(nanoseconds) for nanoseconds in run(TIMED_IMPORT).split()])
@@ -59,7 +59,7 @@ def test_importing_leaves_the_garbage_collector_as_it_was(enabled):
 
 @pytest.mark.parametrize("command", [("-m", "mine", "minijax"), ("minijax-repl_of_mine.py",)])
 def test_a_user_program_is_not_a_prompt(tmp_path, command):
-    """Importing minijax in a user program leaves the collector on, and the program's folder on the path."""
+    """After minijax is imported in a user program, the collector is on, and the program's folder is on the path."""
     code = "import gc, os, sys, minijax; print(gc.isenabled(), os.path.realpath(sys.path[0]))"
     for file in ("mine/__init__.py", "mine/__main__.py", "minijax-repl_of_mine.py"):
         (tmp_path / file).parent.mkdir(exist_ok=True)

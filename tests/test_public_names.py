@@ -14,12 +14,12 @@ from minijax.core.lazy import late_modules
 from minijax.ops import elementwise
 from tests.test_layers import MODULES
 
-# Packages that users import, built from other modules by ``import *``.
+# Packages that users import. They take their names from other modules with ``import *``.
 FACADES = ["minijax.api", "minijax.lax", "minijax.numpy", "minijax.pytree", "minijax.tree_util"]
 
 
 def joined(facade):
-    """The modules that ``facade`` imports with ``*``, at once or late."""
+    """The modules that ``facade`` imports with ``*`` or loads lazily."""
     tree = ast.parse(Path(str(facade.__file__)).read_text(encoding="utf-8"))
     at_once = [
         str(node.module)
@@ -31,7 +31,7 @@ def joined(facade):
 
 @pytest.mark.parametrize("name", FACADES)
 def test_each_name_comes_from_one_module(name):
-    """Otherwise the later import would hide the earlier one, or a module."""
+    """If two modules had the same name, the one imported later would hide the other."""
     facade = importlib.import_module(name)
     givers = {}
     for module in joined(facade):
@@ -60,12 +60,12 @@ def test_facades_do_not_redefine_names(name):
 
 
 def test_load_all_loads_every_primitive():
-    """Includes modules that ``import minijax`` does not load."""
+    """``load_all`` also loads modules that ``import minijax`` does not."""
     defining = [
         name
         for name, path in MODULES.items()
         if re.search(r"[= ]Primitive\(", path.read_text(encoding="utf-8"))
-        and not name.startswith(("minijax.interop", "minijax.tools"))  # user primitives: from JAX or exercises
+        and not name.startswith(("minijax.interop", "minijax.tools"))  # not those of users: from JAX, or from exercises
     ]
     code = f"import sys; from minijax.core import lazy; lazy.load_all(); print({{*{defining}}} - {{*sys.modules}})"
     assert len(defining) > 10
@@ -73,10 +73,10 @@ def test_load_all_loads_every_primitive():
 
 
 def test_an_elementwise_primitive_is_listed_in_three_files():
-    """In the table, among NumPy's functions if NumPy has it, and in one table of the tests.
+    """The table of primitives, NumPy's functions (if NumPy has it), and one table of the tests.
 
-    Applies only to primitives that no other code uses: examples everywhere use sine and the like. Tests of one
-    function may name it; lists of functions may name it once.
+    Applies only to primitives that no other code uses: examples everywhere use sine and the like. A test of one
+    function may name its primitive; a list of functions may name it once.
     """
     root = Path(__file__).resolve().parent.parent
     table, ufuncs = root / "minijax" / "ops" / "elementwise.py", root / "minijax" / "numpy" / "ufuncs.py"

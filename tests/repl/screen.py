@@ -18,7 +18,7 @@ import pyte
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-# The minijax program with constant times: varying ones would change where lines wrap.
+# Runs the minijax program with constant times, because times of different width would change where lines wrap.
 STEADY = (
     "-c",
     "import sys; from minijax.tools.documents import words\n"
@@ -40,7 +40,7 @@ class RecordingOutput(Vt100_Output):
 
     @property
     def responds_to_cpr(self) -> bool:
-        """False: no terminal answers cursor queries, and every prompt would wait a second for one."""
+        """Always False, since no terminal answers cursor queries here. With True, every prompt would wait a second."""
         return False
 
     def isatty(self) -> bool:
@@ -81,7 +81,7 @@ class Screen(pyte.HistoryScreen):
             self.dirty.update(range(self.lines))
 
     def resize(self, lines: int | None = None, columns: int | None = None) -> None:
-        """Keep the rows that no longer fit at the top in the history, as terminals do; pyte drops them."""
+        """When rows no longer fit, keep the topmost ones in the history, as terminals do; pyte would drop them."""
         if lines is not None and not self.alternate:
             self.history.top.extend(copy.copy(self.buffer[row]) for row in range(self.lines - lines))
         super().resize(lines, columns)
@@ -93,7 +93,7 @@ class Screen(pyte.HistoryScreen):
 
 
 def _heed_signals() -> None:
-    """Reset signals that this process ignores (as under ``nohup``): a child process inherits that."""
+    """Heed the signals that this process ignores, for example under ``nohup``: child processes inherit that."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
 
@@ -114,7 +114,7 @@ class Terminal:
         environment |= {"TERM": "xterm-256color", **(env or {})}
         self.raw = ""
         self.closed = False
-        self.number = 0  # of the last prompt that a call waited for
+        self.number = 0  # the number of the last prompt that a call waited for
         self.screen = Screen(columns, rows, history=5000, ratio=1)
         self.stream = pyte.Stream(self.screen)
         self.process = pexpect.spawn(
@@ -136,7 +136,7 @@ class Terminal:
         except pexpect.EOF:
             self.closed = True
             return False
-        asked = len(self.raw) - 3  # a query may arrive in two pieces
+        asked = len(self.raw) - 3  # where to search for a query, whose beginning may have come with the previous output
         self.raw += data
         self.stream.feed(data)
         if "\x1b[6n" in self.raw[max(asked, 0) :]:
@@ -163,14 +163,14 @@ class Terminal:
     def _row(row: dict[int, Any]) -> str:
         if not row:
             return ""
-        # a wide character is followed by a cell without data
+        # after a wide character there is a cell without data
         return "".join(row[x].data if x in row else " " for x in range(max(row) + 1)).rstrip()
 
     def text(self) -> str:
         return "\n".join(self.lines()).rstrip()
 
     def is_at_work(self) -> bool:
-        """Whether the main thread of the foreground program computes or waits for a processor."""
+        """Whether the main thread of the foreground program runs or is ready to run."""
         try:
             process = os.tcgetpgrp(self.process.child_fd)
             return Path(f"/proc/{process}/task/{process}/stat").read_text().rpartition(")")[2].split()[0] == "R"
@@ -184,13 +184,15 @@ class Terminal:
             pass
 
     def until(self, is_so: Callable[[str], bool], seconds: float = 60.0) -> str:
-        """Wait until ``is_so`` is true of the scrollback and the screen, and return their text."""
+        """Wait until ``is_so(shown)`` is true, where ``shown`` is the text of the scrollback and the screen; return
+        it.
+        """
         end = time.monotonic() + seconds
         shown = self.text()
         while not is_so(shown):
             assert time.monotonic() < end, f"it is not so within {seconds} s on\n{shown}"
             assert not self.closed, f"it ended:\n{shown}"
-            if self.pump(0.05) or self.closed:  # reading the screen is the expensive part
+            if self.pump(0.05) or self.closed:  # reading the screen takes most of the time
                 shown = self.text()
         return shown
 
@@ -203,7 +205,7 @@ class Terminal:
         self.until(lambda shown: shown.rpartition("\n")[2] == text)
 
     def wait_for_prompt(self, number: int) -> None:
-        """Wait until the prompt ``in [number]:``, or ``in [number] jvp:1 ›``, is on the screen."""
+        """Wait until the prompt with this number is on the screen: ``in [number]:``, or ``in [number] jvp:1 ›``."""
         self.wait_for(f"in [{number}]")
         self.number = number
         self.settle()

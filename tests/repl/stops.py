@@ -1,4 +1,4 @@
-"""Programs stopped at moments where a user would look, and their screens, drawn without a terminal."""
+"""Programs stopped at moments that a user would look at, and their screens, drawn without a terminal."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ SIZES = ((80, 24), (120, 40), (200, 60))
 
 
 class Stop(NamedTuple):
-    """A program as typed inputs, the line to step through, and the way to one of its moments.
+    """A program and one of its moments.
 
-    Attributes:
-      focus: the focused pane; a small screen shows only this pane and the tree.
+    inputs: the lines that define the program. line: the line to step through. go: moves the stepper to the moment.
+    focus: the focused pane; a small screen shows only this pane and the tree.
     """
 
     inputs: tuple[str, ...]
@@ -37,7 +37,7 @@ class Stop(NamedTuple):
 
 
 def to(*texts: str) -> Callable[[Stepper], None]:
-    """A function that goes to the next moment whose line has the first text, then to the next with the second, etc."""
+    """A function that moves to the next moment whose line contains the first text, then on for each other text."""
 
     def go(stepper: Stepper) -> None:
         naming = naming_of(stepper.recording)
@@ -52,7 +52,7 @@ def to(*texts: str) -> Callable[[Stepper], None]:
 
 
 def stopped(stop: Stop, namespace: Mapping[str, Any] | None = None) -> Stepper:
-    """The stepper of the line, at that moment. The test's own files do not count as user code."""
+    """A stepper for the line of ``stop``, moved to the moment. The test's own files do not count as user code."""
     session = batch.new_session({})
     session.namespace.update(namespace or {})
     with pytest.MonkeyPatch.context() as patched:
@@ -71,7 +71,7 @@ def stopped(stop: Stop, namespace: Mapping[str, Any] | None = None) -> Stepper:
 
 
 def files_of_the_caller() -> set[str]:
-    """The files of all functions on the call stack, including ``<string>`` of a worker."""
+    """The files of all functions on the call stack, including ``<string>``, the file of a test worker's code."""
     frame: FrameType | None = sys._getframe(1)
     files: set[str] = set()
     while frame is not None:

@@ -20,7 +20,7 @@ ALT_ENTER, END = "\x1b\r", "\x05"
 
 
 class Typed:
-    """A session after these keys were typed, and its output."""
+    """Type these keys; return the session and its output."""
 
     def __init__(self, *keys: str, columns: int = 100, vi: bool = False, earlier: tuple[str, ...] = ()) -> None:
         self.session: Session = batch.new_session({})
@@ -78,7 +78,7 @@ def test_invalid_input_is_neither_run_nor_lost():
 
 
 def test_ctrl_d_exits_only_on_an_empty_line():
-    typed = Typed("12", "\x01", CTRL_D, ENTER, "3", ENTER)  # at the start of a line with text, Ctrl-D deletes
+    typed = Typed("12", "\x01", CTRL_D, ENTER, "3", ENTER)  # before text, Ctrl-D deletes a character
     assert typed.inputs == ["2", "3"]
 
 

@@ -45,7 +45,7 @@ def test_code_shows_values_and_panels_without_colour():
     assert lines[0] == "out[2]: Array(-2.979985, dtype=float32, weak_type=True)"
     assert lines[1].startswith(" stack    eval ▸ linearize:1")
     assert any(line.startswith(" jaxpr    linear part of f") for line in lines)
-    # no terminal module is imported, and JAX is imported only to compile
+    # no unwanted module is imported: only prompts need terminal modules, and only compilation needs JAX
     assert lines[-1] == "out[3]: []" and "\x1b" not in done.stdout
 
 
@@ -81,7 +81,7 @@ def test_an_error_ends_code_with_exit_code_1():
     assert done.returncode == 1 and done.stdout == ""
     assert "<minijax-2>:1 in <module>" in done.stderr and "ZeroDivisionError" in done.stderr
     assert "Traceback" not in done.stderr and "site-packages" not in done.stderr
-    # a warning's escape codes do not reach the terminal
+    # the escape codes in a warning do not reach the terminal
     assert r"UserWarning: \x1b[31mred\x07" in done.stderr and "\x1b" not in done.stderr
 
 
@@ -95,7 +95,7 @@ def test_piped_input_continues_after_an_error_and_fails_at_the_end():
     done = repl(given="\n".join(lines) + "\n")
     assert done.returncode == 1
     assert "agrees with finite differences" in done.stdout and "a:f32[3]" in done.stdout
-    # pickle and inspect find typed classes and functions
+    # pickle and inspect find classes and functions that were typed at the prompt
     assert done.stdout.endswith("(3, 'def q(): return 4\\n', '__main__')\n")
     assert "is none" in done.stderr and "ZeroDivisionError" in done.stderr
 
@@ -130,7 +130,7 @@ def test_a_session_whose_output_was_closed_ends_without_a_traceback(code, expect
 
 
 def test_a_closed_pipe_is_no_error():
-    """The reader leaves after one line; the program prints no traceback and no complaint at exit."""
+    """The reader closes the pipe after one line. The program prints no traceback, and no message at exit."""
     program = subprocess.Popen(
         [sys.executable, "-m", "minijax", "-c", "while True: print('word ' * 100)"],
         stdout=subprocess.PIPE,
@@ -145,7 +145,7 @@ def test_a_closed_pipe_is_no_error():
 
 
 def test_a_dumb_terminal_has_a_plain_prompt():
-    """A pseudo-terminal without capabilities: no escape codes, and the session works."""
+    """In a terminal without capabilities the program prints no escape codes, and the session works."""
     terminal = Terminal(env={"TERM": "dumb"})
     terminal.wait_for_prompt(1)
     terminal.send("def f(x):\r    return x * 2\r\r")
@@ -211,7 +211,7 @@ def test_values_are_data_for_programs():
     assert "primal" in shown["shown"]
 
 
-# Names of modules that minijax or its imports might load, optional ones included, and of startup files. The first eight
+# Modules that minijax or its imports might load, some of them optional, and startup files of Python. The first eight
 # are not imported before minijax is.
 NAMES = (
     "jax", "jaxlib", "jax_plugins", "libtpu", "prompt_toolkit", "pygments", "wcwidth", "minijax_config",
@@ -222,7 +222,7 @@ NAMES = (
 
 @pytest.mark.parametrize("module", [False, True])
 def test_nothing_in_the_current_folder_is_run(tmp_path, module):
-    """``python -m`` puts the folder on the path; later imports must not load a module from it."""
+    """``python -m`` puts the current folder on the path. Later imports must not load a module from there."""
     for name in NAMES[:8] if module else NAMES:
         (tmp_path / f"{name}.py").write_text("print('RAN', __file__); raise SystemExit(9)")
     lines = "grad(sin)(1.)\njit(sin)(1.)\n%hlo sin(1.)\n%config\nprint('end')\n"
@@ -311,7 +311,7 @@ def test_themes(tmp_path, theme, env, code):
 
 @pytest.mark.parametrize("given", [None, "7"])
 def test_openblas_threads_sleep_soon_and_children_do_not_inherit_the_setting(tmp_path, given):
-    """The variable is set while NumPy is imported; the user's own setting is kept."""
+    """The environment variable is set only while NumPy is imported. A value that the user has set stays."""
     name = "OPENBLAS_THREAD_TIMEOUT"
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys\n"
@@ -333,7 +333,7 @@ def test_the_banner_lists_xlas_devices(tmp_path):
     assert repl("-c", line, cwd=tmp_path, **env, module=False).stdout == "cpu ×3 3 cpu ×3\n"
 
 
-# Lines that read a name whose module is imported lazily, and their output; the first line needs no such module.
+# input -> its output. Except for the first, the inputs read names whose modules are imported lazily.
 LATE_NAMES = {
     "import sys; x = grad(sin)(0.) + jnp.ones(3); print('minijax.api.shard_map' in sys.modules)": "False",
     "print(polyval(array([2., 1.]), 3.))": "7.0",

@@ -1,4 +1,4 @@
-"""The browser of stages: its keys, its one cursor through every stage, and its screen at every size."""
+"""The browser of stages: its keys, the cursor that it keeps in every stage, and its screen at every size."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def browser() -> StageBrowser:
 
 
 def press(browser: StageBrowser, *keys: str) -> StageBrowser:
-    """Press keys by their names; '/words' searches."""
+    """Press keys, each by its name. '/words' searches for the words."""
     for key in keys:
         browser.before_key()
         if key.startswith("/"):
@@ -79,7 +79,7 @@ def test_the_browser_opens_at_an_executed_instruction(browser):
     assert browser.stage.kind == "final" and line is not None and line.places
     shown = text(browser)
     assert "optimised HLO" in shown and f"▶ {line.name} = " in shown
-    # only the instruction's lines are marked in Python
+    # of the Python lines, only the instruction's own are marked
     numbers = {number for _, number in line.places}
     rows = [row for row in shown.split("\n") if re.match(r"[▶•]▌\d", row)]
     assert {int(re.match(r"..(\d+)", row)[1]) for row in rows} == numbers  # type: ignore[index]
@@ -95,14 +95,14 @@ def test_a_python_line_has_the_same_links_in_every_stage(browser, number):
     for at in range(len(browser.programs)):
         browser.show(at)
         rows = browser.linked_rows("stage")
-        # the highlighted rows are those that belong to the line
+        # the highlighted rows are those that belong to the Python line
         assert rows == list(browser.stages.belonging(browser.stage, browser.chosen))
         for i in rows:
             line = browser.shown("stage")[i].line
             assert line is not None and (file, number) in line.places
             assert any(browser.stages.of_equation[each] == (file, number) for each in line.equations)
         if rows:
-            # the cursor is at the first of them, and choosing it chooses this line of Python again
+            # the cursor is at the first highlighted row, and choosing this row chooses the same Python line again
             assert browser.rows["stage"] == rows[0]
             drawn = compose(browser, 120, 40)
             assert any((role, "▌") in each or (role, "▌") in each[:6] for each in drawn)
@@ -126,7 +126,7 @@ def test_enter_goes_down_to_machine_code_and_back_to_python(browser):
     assert [kind for kind in stages.KINDS if kind in kinds] == list(dict.fromkeys(kinds))
     assert {"final", "llvm", "machine"} <= set(kinds)
     assert "the last stage" in browser.message[1]
-    # Enter starts again at the first stage, at its top
+    # at the last stage, Enter goes to the first row of the first stage
     assert press(browser, "enter").stage.kind == "jaxpr"
     press(browser, *["backspace"] * (steps + 2))
     assert browser.focus == "python" and browser.stage.kind == "final"
@@ -137,7 +137,7 @@ def test_a_fusion_leads_to_its_own_kernel(browser):
     press(browser, "g", "/kind=kLoop")
     line = browser.current()
     assert line is not None and line.holds and line.name in {each.name for each in known().descent.kernels}
-    # the foot names its equations; the row has a short form
+    # the line at the foot names the instruction's equations; its row has a short form of them
     equations = {known().linked.equation(number).primitive for number in line.equations}
     foot = known().told(line)
     assert foot.startswith(f"{line.name} = ") and all(name in foot for name in equations)
@@ -161,7 +161,7 @@ def test_the_diff_of_a_pass(browser):
         gone = [row.text for row in rows if row.mark == "-"]
         new = [(row.index, row.text) for row in rows if row.mark == "+"]
         assert gone or new
-        # all other lines are equal: replacing the removed lines by the added ones turns one text into the other
+        # all other lines are unchanged: without the removed lines and with the added ones, one text becomes the other
         kept = [each.text for each in before.lines]
         for one in gone:
             kept.remove(one)
@@ -177,7 +177,7 @@ def test_moving_between_stages_and_passes(browser):
     assert browser.at == len(browser.programs) - 1 and browser.message[1] == "this is the last stage"
     press(browser, "3", "g")
     assert browser.stage.kind == "jaxpr"
-    # all passes that changed the highlighted line, forwards and backwards
+    # N and P go to each pass that changed the highlighted line
     press(browser, "1", "g", "down")
     found = []
     while press(browser, "N").message[1] == "":
@@ -216,7 +216,7 @@ def test_search_goes_on_in_other_stages(browser):
 
 @pytest.mark.parametrize("diff", [False, True])
 def test_a_search_stops_at_the_row_it_reports(browser, diff):
-    """A search also works in passes shown as diffs, and wraps around."""
+    """A search wraps around, and also works while passes are shown as diffs."""
     if diff:
         press(browser, "d")
     press(browser, "/multiply(")
@@ -246,7 +246,7 @@ def test_the_mouse_goes_to_lines_and_stages(browser):
         before = dict(browser.rows)
         browser.wheel("stage", -3)
         assert text(browser, columns, rows) and browser.rows == before
-        assert browser.scrolled["stage"][0] == (-3 if rows == 24 else 0)  # the larger screen shows everything
+        assert browser.scrolled["stage"][0] == (-3 if rows == 24 else 0)  # the larger screen shows all rows
 
 
 def test_a_program_without_links():
@@ -274,7 +274,7 @@ def test_keys_through_a_pipe():
 
 
 def hidden(screen: str) -> str:
-    """The screen without numbers that differ between processors."""
+    """The screen with numbers that differ between processors removed."""
     return re.sub(r"\d+ (?=B\b|lines\b)", lambda found: "#" * (len(found[0]) - 1) + " ", screen)
 
 

@@ -1,8 +1,8 @@
 """Generated lines never leave an interpreter behind, and keys never break a stepper.
 
-``python -m tests.repl.test_fuzz --sessions 10`` runs more: sessions of a thousand lines. A session gets lines with
-every command, and Python; some lines are damaged. Its output is laid out as at the prompt. Keys are pressed in each
-stepper that a line opens, and each screen is drawn.
+``python -m tests.repl.test_fuzz --sessions 10`` runs ten sessions of a thousand lines. The lines are Python and every
+command; some are damaged. Output is laid out as at the prompt. Whenever a line opens a stepper, keys are pressed in it
+and each screen is drawn.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tests.repl.stops import files_of_the_caller
 from tests.tools.lines import BAD, GOOD, SETUP
 
 SIZES = ((80, 24), (120, 40), (200, 60), (40, 10), (20, 5), (1, 1), (9, 30), (300, 12), (100, 40))
-# Lines with every command, without those that take long or run other lines.
+# Lines with every command, except commands that take long or that run other lines.
 COMMANDS = tuple(
     line for line, _ in (*GOOD, *BAD) if not line.startswith(("%tour", "%time", "%compare", "%gallery", "%run", "%sh"))
 )
@@ -60,7 +60,7 @@ NOISE = (
     "\x00", "\x07", "\x1b[2J", "\x1b]0;title\x07", "\r", "\t", "\u202e", "\ufeff", "🙂", "日本", "é", "\x7f", "\x85",
     "'", '"', '"""', "(", ")", "[", "{", "}", ":", "=", "%", "%%", "?", "\\", "#", ";", "--", "@", "\n", "\n    ", "",
 )  # fmt: skip
-# Every session begins with these lines and repeats one now and then: other lines may delete or change a definition.
+# Every session begins with these lines. It sometimes repeats one, since other lines may delete a definition.
 BEGIN = (
     *SETUP,
     "def fails(x):\n    mid = sin(x)\n    return mid + jnp.ones(4)\n",
@@ -74,14 +74,14 @@ ANSWERS = (
     "sin", "f", "jvp:1", "f32[3]", "3", "2:1", "nothing", "é日🙂", "x" * 200, "(", "\\", " ", "x > 1", "nan(x)",
     "line 2", "x became NaN", "x.shape changed", "x ** 9 ** 9 > 1", "x.sum() + 1", "1 / 0",
 )  # fmt: skip
-# Exceptions that a line may cause in the tools, and exceptions in the engine that only a bug in minijax raises.
+# Exceptions that a line may cause in the tools; and exceptions that, in the engine, only a bug in minijax raises.
 EXPECTED = (UsageError, SyntaxError, KeyboardInterrupt, RecursionError, MemoryError, SystemExit)
 INTERNAL = ("AssertionError", "AttributeError", "IndexError", "JaxRuntimeError", "KeyError", "UnboundLocalError")
 KNOWN_TEXTS = re.compile(
     "No J?VJ?P defined for custom|Too many indices|only integers, slices|has no attribute|__repr__ returned non-string"
     "|required positional argument"
 )
-# Commands that change the names of the session.
+# The commands that set names of the session.
 NAMING = ("%push", "%pop")
 
 
@@ -98,7 +98,7 @@ def lines_of(count: int, rng: random.Random) -> Iterator[str]:
 
 
 def fault(error: BaseException) -> str:
-    """Where and how minijax failed, if ``error`` is a bug and not the line's mistake."""
+    """If ``error`` is a bug in minijax, the place and the error; '' if the line itself is wrong."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename.startswith("<") or KNOWN_TEXTS.search(str(error)):
             return ""
@@ -110,7 +110,7 @@ def fault(error: BaseException) -> str:
 
 
 class Fuzzed:
-    """A session, its faults, and the number of lines and errors of each kind and of keys."""
+    """A session. ``wrong``: its faults. ``counts``: the number of lines, of keys, and of errors of each class."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -138,7 +138,7 @@ class Fuzzed:
             self.session.restore()
 
     def look(self, outcome: Outcome, command: bool) -> Iterator[str]:
-        """The output fits the terminal and has no escape codes; a command's output has no memory address."""
+        """The faults of an outcome: it is too wide, has escape codes, or a command's output has a memory address."""
         if outcome.error is not None:
             self.counts[type(outcome.error).__name__] += 1
             yield from filter(None, [fault(outcome.error)])
@@ -149,7 +149,7 @@ class Fuzzed:
             yield f"shows {shown[:300]!r}"
 
     def look_at_stack(self) -> Iterator[str]:
-        """The stack of interpreters has just the pushed levels, and no staging is open."""
+        """Faults of the interpreter stack: it has other than the pushed levels, or staging has not ended."""
         levels = self.session.levels
         if state.stack != [state.stack[0], *(main for level in levels for main in level.mains)]:
             yield f"the stack is {[main.label for main in state.stack]} with {len(levels)} levels"
@@ -157,7 +157,7 @@ class Fuzzed:
             yield "something is still staging, or a source line is still set"
 
     def step(self, step: Any) -> Iterator[str]:
-        """Press keys in the stepper or the browser of stages; each screen fits."""
+        """Press keys in the stepper or the browser of stages; return the screens that do not fit."""
         if isinstance(step, Browse):
             model: Any = StageBrowser(step.stages, step.title, step.chosen)
             groups, compose = browser_keys.KEYS, browser_screen.compose
@@ -211,7 +211,7 @@ def test_generated_lines(tmp_path, monkeypatch):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=10)
-    # XLA reads this when it starts: some lines run programs on a mesh
+    # needed by lines that run programs on a mesh; XLA reads it when it starts
     os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
     for seed in range(parser.parse_args().sessions):
         found = fuzz(1000, seed)

@@ -1,6 +1,6 @@
 """Habits from IPython's prompt, typed into one minijax session in a real pseudo-terminal.
 
-A habit is a list of steps: a line to type and enter, or keys and the text to wait for.
+A habit is a list of steps. A step is a line to type and enter, or keys and the texts to wait for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from tests.repl.screen import Terminal
 
 ENTER, TAB, CTRL_C = "\r", "\t", "\x03"
-# a step that clears the line
+# as a step, this clears the line
 CLEAR = "what is typed is cleared"
 SCRIPT = """\
 import sys
@@ -23,7 +23,7 @@ def half(x):
 loaded = half(9.0)
 print('given', sys.argv[1:], __name__)
 """
-# an editor that prints the file in capitals and replaces it by code
+# this editor prints the content of the file in capitals and replaces it by code
 EDITOR = """\
 import os, sys
 with open(sys.argv[1]) as file: before = file.read()
@@ -38,7 +38,7 @@ def pasted(text: str) -> str:
 
 
 class Habit(NamedTuple):
-    """``steps`` are typed in order; then the text since the first has all of ``shown`` and none of ``hidden``."""
+    """Type ``steps`` in order. The text since the first has all of ``shown`` and none of ``hidden``."""
 
     name: str
     steps: tuple[str | tuple[str, ...], ...]
@@ -113,7 +113,7 @@ HABITS = (
 
 
 def typed(terminal: Terminal, habit: Habit) -> str:
-    """Type a habit and return the text since its first prompt."""
+    """Type the steps of a habit and return the text since its first prompt."""
     first = terminal.number
     for step in habit.steps:
         if isinstance(step, tuple):
@@ -132,7 +132,7 @@ def typed(terminal: Terminal, habit: Habit) -> str:
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    """One session for all habits."""
+    """The session in which all habits are typed."""
     folder = tmp_path_factory.mktemp("habits")
     files = {"script.py": SCRIPT, "uses.py": "start += 1\n", "editor.py": EDITOR, "deeper/in_it": ""}
     (folder / "deeper").mkdir()

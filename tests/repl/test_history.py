@@ -14,7 +14,7 @@ from minijax.repl.history import BoundedHistory, history_path
 
 
 def entries(history: BoundedHistory) -> list[str]:
-    """The entries, oldest first."""
+    """The entries of the history, oldest first."""
     return list(history.load_history_strings())[::-1]
 
 
@@ -24,7 +24,7 @@ def test_entries_come_back_whole(tmp_path):
     history = BoundedHistory(path)
     for each in inputs:
         history.store_string(each)
-    path.chmod(0o644)  # readable by others
+    path.chmod(0o644)  # a file that others can read
     assert entries(BoundedHistory(path)) == inputs
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700

@@ -1,4 +1,4 @@
-"""Interrupts that Python would drop or miss, and modules that are loaded while the prompt is idle."""
+"""Interrupts that Python would drop or miss, and loading modules while the prompt is idle."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from minijax.repl.warm import Warmer
 
 
 def test_an_interrupt_taken_by_another_thread_is_not_lost(monkeypatch):
-    """An interrupt that another thread's handler took, or that comes while XLA holds the GIL."""
+    """Ctrl-C interrupts although another thread gets the signal, or XLA holds the GIL."""
     waits, ended = threading.Event(), threading.Event()
 
     class Waited(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
-            if timeout == interruptible.AGAIN:  # the main thread waits for the work, no longer for its thread to start
+            if timeout == interruptible.AGAIN:  # the thread has started: this waits for its work
                 waits.set()
             return super().wait(timeout)
 
@@ -38,7 +38,7 @@ def test_an_interrupt_taken_by_another_thread_is_not_lost(monkeypatch):
 
 
 def test_an_interrupt_in_a_finalizer_is_not_lost():
-    """Python reports an exception in ``__del__`` and drops it. The prompt repeats the interrupt, also in a wait."""
+    """Python only reports an exception in ``__del__``. The prompt raises the interrupt again, also during a wait."""
 
     class Closing:
         def __del__(self) -> None:
@@ -60,7 +60,7 @@ def test_an_interrupt_in_a_finalizer_is_not_lost():
 def test_warming_waits_until_the_prompt_is_idle():
     asked: list[float | None] = []
 
-    class Touched(threading.Event):  # ten keys, each before the idle time is over
+    class Touched(threading.Event):  # as if ten keys came, each before the idle time is over
         def wait(self, timeout: float | None = None) -> bool:
             asked.append(timeout)
             return len(asked) <= 10

@@ -81,9 +81,9 @@ def pressed(step: Step, *keys: str) -> Stepper:
 def printed(
     step: Step, *chunks: str | tuple[str, str], columns: int = 200, rows: int = 50
 ) -> tuple[str, BaseException | None]:
-    """The output of a stepper for keys that are sent one after the other, each after the last was drawn.
+    """The output of a stepper for chunks of keys; each chunk is sent after the screen for the one before is drawn.
 
-    ``(awaited, keys)``: send the keys once ``awaited`` has been drawn.
+    A chunk ``(awaited, keys)`` is sent once the text ``awaited`` has been drawn.
     """
     output = RecordingOutput(columns, rows)
     with create_pipe_input() as keyboard:
@@ -157,7 +157,7 @@ def test_scrolling_stops_at_the_end_of_a_pane(stepper):
         compose(stepper, 80, 24)
     top = text(stepper)
     stepper.scroll(1)
-    assert text(stepper) != top  # the scroll offset stops at the top
+    assert text(stepper) != top  # scrolling has stopped at the top, so one row down already changes the screen
     stepper.into()
     assert "▶" in text(stepper).split("source]")[1]
 
@@ -236,7 +236,7 @@ def traced(w, x):
     return jnp.sum(u * h)
 
 
-# keys, the moment that they lead to (operation and kind), and the message
+# (keys, operation and kind of the moment that they lead to, message)
 WALKS = [
     ("enter", "mul u * h leave", ""),
     ("enter enter 2", "tanh jnp.tanh(x * w) leave", ""),
@@ -296,7 +296,7 @@ def test_enter_at_an_error_leads_to_the_operands_at_fault():
 
 
 def test_enter_follows_the_selected_value(walked):
-    # with the values pane focused, Enter follows the selected row: here the value computed last, in the inner jit
+    # with the values pane focused, Enter follows its selected row: the value computed last, in the inner jit
     there = pressed(Step(walked), "Pjit\r", "6", "\r", "q").cursor
     assert getattr(there.moment.node, "expression", "") == "jnp.sin(q)" and there.moment.kind == LEAVE
 
@@ -368,7 +368,7 @@ def test_an_interrupted_search_reports_its_progress(step, key):
     with create_pipe_input() as keyboard:
 
         def endless(backwards: bool = False) -> bool:
-            keyboard.send_text(f"sq{key}")  # keys typed before Esc wait for the end of the search
+            keyboard.send_text(f"sq{key}")  # the stepper takes these keys only after the search; Esc ends the search
             end = time.monotonic() + 20
             while time.monotonic() < end:
                 stepper.heed(3, 7000)
@@ -476,7 +476,7 @@ def test_iterations_and_examples_are_chosen(loop):
 
 
 def pressed_on(stepper: Stepper, *keys: str) -> Stepper:
-    """The stepper after these keys."""
+    """Press these keys; return the stepper."""
     actions = {name: key.action for _, group in KEYS for key in group for name in key.keys}
     for each in keys:
         stepper.before_key()
@@ -530,7 +530,7 @@ def test_watches_are_above_the_values_and_mark_changes(step):
         assert stepper.cursor.into()
     assert "* y * 10.0 = 2.8224" in values(stepper)
     stepper.zoomed = False
-    small = text(stepper, 60, 14)  # even if there is room for only a few rows of the table
+    small = text(stepper, 60, 14)  # true even if there is room for only a few rows of the table
     assert "* y * 10.0 = 2.8224" in small and "name" in small
     stepper.cursor.into()
     assert "  y * 10.0 = 2.8224" in values(stepper)
@@ -616,12 +616,12 @@ def test_x_browses_the_stages_of_the_call_at_the_cursor():
     recording = recorded(lambda: jitted(3.0), "jitted(3.0)")
     step = Step(recording)
     stepper = Stepper(step)
-    # before the call there is no program to browse
+    # the program is compiled by the call, so before the call there is none to browse
     stepper.browse()
     assert "no compiled program" in stepper.message[1] and not stepper.result
     shown, error = printed(step, "Gb", "x", ("passes", "q"), ("step", "q"), columns=80, rows=24)
     assert error is None and "jit(slope)" in shown and "optimised HLO" in shown
-    # the call compiles nothing here: the browser shows the whole call as jit would compile it, from this line
+    # this call compiles nothing: the browser shows the whole line, compiled as jit would compile it
     whole = Step(recording, stages=lambda: stages.stages(pipeline.descent(jitted.lower(3.0), ["x"])))
     shown, _ = printed(whole, "x", ("passes", "q"), ("step", "q"), columns=80, rows=24)
     assert "this is the whole call" in shown
@@ -648,7 +648,7 @@ def test_arguments_of_an_inner_call_have_their_variables_names():
         call = moments.compiled_call(cursor)
         if call is not None and call.at not in found:
             found[call.at] = moments.call_stages(call, naming_of(recording)).descent.arguments
-    # two arguments with the same name get no name
+    # if two arguments have the same name, neither name is shown
     assert [*found.values()] == [("params['w']", "", ""), ("params['w']", "h", "y")]
 
 
@@ -696,7 +696,7 @@ def test_the_devices_pane_appears_in_a_shard_map_and_a_key_changes_the_device():
     mesh = minijax.make_mesh((2, 1), ("i", "j"), axis_types=(minijax.sharding.AxisType.Auto,) * 2)
     mapped = minijax.shard_map(total, mesh=mesh, in_specs=spec("i"), out_specs=spec())
     stepper = Stepper(Step(recorded(lambda: mapped(jnp.arange(4.0)))))
-    tab = f"[{7} devices]"  # split, because the screen also shows the source of this test
+    tab = f"[{7} devices]"  # not written in one piece, because the screen also shows the source of this test
 
     def pane() -> str:
         return text(stepper, 112, 32).partition(tab)[2]

@@ -1,4 +1,4 @@
-"""The stepper in a real pseudo-terminal, in one session: golden screens, and a restored terminal each time."""
+"""The stepper in one session in a real pseudo-terminal: golden screens; leaving it restores the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SETUP = (
     "def f(x):\ry = sin(x) * 2.\rreturn y - x\r\r",
     "def bad(x): return sin(x) * missing",
     "import time; n = []; x = jnp.arange(3.)",
-    # slow at its first and third trace
+    # ``g`` is slow when it is traced for the first and for the third time
     "def g(x): n.append(1); print('tracing'); "
     "return [time.sleep(0.01) for _ in range(10**6)] if len(n) in (1, 3) else sin(x)",
 )
@@ -42,7 +42,7 @@ class Stepping:
         """Press keys, wait until the screen shows ``wait_for``, and return the screen."""
         self.terminal.send(keys)
         self.terminal.wait_for(wait_for)
-        self.terminal.settle()  # the rest of the screen may be drawn later
+        self.terminal.settle()  # the terminal may get the rest of the screen later
         return self.screen()
 
     def open(self, line: str, wait_for: str = "? keys") -> str:
@@ -82,7 +82,7 @@ def stepping(session: Stepping) -> Iterator[Stepping]:
 
 @pytest.mark.parametrize("columns", [80, 200])
 def test_a_session_of_stepping(columns, stepping, golden):
-    """Into, over, to the end and back to the start; search, bookmarks and help; an error, and back from it."""
+    """Step into and over; search, bookmarks and help; go to the end and back; step back from an error."""
     stepping.resize(columns)
     screens = [stepping.open("%step grad(f)(3.)", " 2/40")]
     assert sum("▶" in each.split("│")[0] for each in screens[0].split("\n")) >= 1
@@ -95,17 +95,17 @@ def test_a_session_of_stepping(columns, stepping, golden):
     assert stepping.keys("'a", "8/40") == screens[3]
     assert stepping.keys("b" * 6, " 2/40") == screens[0]
     assert "Array(-2.979985" in stepping.leave()
-    # an error: the stepper opens where it was raised and steps back from there
+    # after an error, the stepper opens where it was raised and can step back from there
     screens.append(stepping.open("%step grad(bad)(3.)", "NameError"))
     stepping.keys("b", "done linearize:1 sin(x)")
     screens.append(stepping.keys("bbb", "into linearize:1 ta"))
     assert "NameError: name 'missing' is not defined" in stepping.leave()
-    # the same line without %step: the prompt says how to see where it failed
+    # without %step, the prompt says how to see where the same line failed
     assert "%step runs it again, recorded" in stepping.terminal.enter("grad(bad)(3.)")
     stepping.open("%step", "was run again")
     stepping.leave()
     text = "\n".join(f"{each}\n{'=' * columns}" for each in screens)
-    # hide the line numbers of rules in minijax's own files
+    # hide line numbers in minijax's own files
     hidden = re.sub(r"(?<=\.py:)\d{2,}|(?<=│ )\d{2,}(?= )", lambda found: "#" * len(found[0]), text)
     golden(f"screens/stepper_{columns}.txt", hidden)
 
@@ -128,7 +128,7 @@ def test_every_exit_key_restores_the_terminal(stepping):
     for key in (ESCAPE, CTRL_C, CTRL_D):
         stepping.open("%step f(3.)")
         stepping.keys("/", "search:")
-        stepping.keys(CTRL_C, "? keys")  # closes only the question
+        stepping.keys(CTRL_C, "? keys")  # this Ctrl-C closes only the search
         stepping.leave(key)
 
 
@@ -137,7 +137,7 @@ def test_ctrl_c_while_it_records_and_while_it_retraces(stepping):
     terminal.send("%step jit(g)(1.)\r")
     terminal.wait_for_last("tracing")
     terminal.send(CTRL_C)
-    assert "KeyboardInterrupt" in stepping.keys("", "? keys")  # the recording until the interrupt opens
+    assert "KeyboardInterrupt" in stepping.keys("", "? keys")  # what was recorded before the interrupt opens
     assert "interrupted at <minijax-4>:1" in stepping.leave()
     terminal.enter("h = jit(g); h(1.);")
     stepping.open("%step h(1.)", "came from a cache")
@@ -152,7 +152,7 @@ def test_ctrl_c_while_it_records_and_while_it_retraces(stepping):
     assert "no bookmark" not in stepping.keys("'a", " 1/")
     assert "jit:1 sin" in stepping.keys("Psin\r", "into jit:1 sin")
     stepping.leave()
-    # the output of the calls is in the scrollback, once for each trace
+    # the scrollback has the output of the calls, once for each trace
     assert sum(each.endswith("tracing") for each in terminal.lines()) == 4
     assert "]: 4" in terminal.enter("len(n)")
 

@@ -1,4 +1,4 @@
-"""The stepper's screen where a user would stop: it shows the content of a value and where the value comes from."""
+"""The stepper's screen where a user would stop: it shows a value and where the value comes from."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ RNN = (
 
 
 def arrived(which: int, name: str, iteration: int = 0) -> Callable[[Stepper], None]:
-    """Go to the moment after the second summand of the cotangent of ``name``, in backward pass number ``which``."""
+    """Go to the moment after two summands of the cotangent of ``name`` are known, in backward pass ``which``."""
 
     def go(stepper: Stepper) -> None:
         backward = passes_of(stepper.recording)[which]
@@ -85,7 +85,7 @@ STOPS = {
 }
 
 
-# Texts that the screen must have at every size.
+# Texts that every screen must show, whatever its size.
 TEXTS = {
     "mlp_gradient": ("h = tanh(x @ params['w1'] + params['b1'])", "-0.8647 … 0.9387"),
     "nan_backward": ("squared = jnp.sum(d * d)", "a d = [0.0, 0.0]", "gives ct of p and d [nan, nan]", "[inf, inf]"),

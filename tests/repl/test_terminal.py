@@ -33,13 +33,13 @@ def is_undone(terminal: Terminal) -> bool:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    """``minijax-repl -i script.py`` without colours; its last prompt is empty between tests."""
+    """A session of ``minijax-repl -i script.py`` without colours. Its last prompt is empty between tests."""
     folder = tmp_path_factory.mktemp("terminal")
     (folder / "script.py").write_text(SCRIPT)
     env = {"XDG_STATE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "NO_COLOR": "1"}
     terminal = Terminal("-i", str(folder / "script.py"), env=env, rows=60)
     before = modes(terminal)
-    terminal.wait_for_prompt(4)  # the script stopped at the error
+    terminal.wait_for_prompt(4)  # the third input of the script raised an error
     yield terminal
     assert terminal.leave() == 0
     assert before[3] & termios.ECHO and is_undone(terminal)
@@ -73,7 +73,7 @@ def test_completion_validation_and_suggestion(terminal):
     terminal.wait_for("unmatched ')'")
     terminal.send(CTRL_C)
     terminal.enter("10 * 7")
-    # an earlier input is suggested in grey; the right arrow accepts it
+    # the prompt suggests an earlier input in grey; the right arrow accepts it
     terminal.send("10 ")
     terminal.wait_for(f"in [{number + 1}]: 10 * 7")
     assert f"out[{number + 1}]: 71" in terminal.enter("\x1b[C + 1")
@@ -100,13 +100,13 @@ def test_ctrl_c_interrupts_and_loses_nothing(terminal, where):
 
 
 def test_ctrl_c_during_compilation(terminal):
-    """XLA compiles this program for seconds and ignores signals; the prompt returns while XLA continues."""
-    # with three times as many operations XLA overflows its stack, which kills the process
+    """XLA ignores signals while it compiles this program, for seconds. The prompt returns, and XLA continues."""
+    # a program with three times as many operations would overflow XLA's stack and kill the process
     terminal.enter("def big(x):\rfor i in range(6000): x = sin(x) * (1.0 + i)\rreturn x\r\r")
     terminal.enter("low = jit(big).lower(1.)")
     terminal.enter("from minijax.backend import pjrt; from minijax.repl import interruptible")
     text = "lambda work: interruptible.elsewhere(lambda: (print('at' + ' compiling'), work())[1])"
-    terminal.enter(f"pjrt.run_elsewhere = {text}")  # XLA's thread has started
+    terminal.enter(f"pjrt.run_elsewhere = {text}")  # printed once XLA's thread has started
     terminal.send("low.compile()\r")
     terminal.wait_for("at compiling")
     terminal.send(CTRL_C)
@@ -117,7 +117,7 @@ def test_ctrl_c_during_compilation(terminal):
 
 
 def test_ctrl_c_keeps_a_recording(terminal):
-    """The stepper opens on the recording so far; bare %step opens it again."""
+    """The stepper opens with what is recorded so far; then %step without arguments opens it again."""
     loop = "x = sin(x)\rif x < 0.1 and not told: told.append(print('at' + ' recording'))"
     terminal.enter(f"def slow(x):\rwhile True:\r{loop}\r\r")
     terminal.enter("told = []")
@@ -125,7 +125,7 @@ def test_ctrl_c_keeps_a_recording(terminal):
     terminal.wait_for("at recording")
     terminal.send(CTRL_C + CTRL_C)
     terminal.wait_for("recorded until then")
-    terminal.wait_for("▶")  # the program's lines are drawn below this mark
+    terminal.wait_for("▶")  # the screen draws the program's lines after this mark
     assert terminal.screen.alternate and "KeyboardInterrupt" in terminal.text()
     terminal.send("q")
     terminal.wait_for_prompt(terminal.number + 1)
@@ -137,7 +137,7 @@ def test_ctrl_c_keeps_a_recording(terminal):
 
 
 def test_debuggers_start_in_the_users_frame(terminal):
-    """%debug after an error, breakpoint() while a function is traced, and pdb.pm()."""
+    """After an error, the same session is usable: %debug, breakpoint() in a traced function, and pdb.pm()."""
     terminal.enter("def clash(x):\ry = sin(x)\rif flag: breakpoint()\rreturn y @ jnp.ones(7)\r\r")
     assert "%debug: its frame" in terminal.enter("flag = False; vmap(jit(clash))(jnp.ones((3, 4)))")
     for line in ("%debug", "import pdb; pdb.pm()", "flag = True; jit(clash)(jnp.ones(4))"):
@@ -153,7 +153,7 @@ def test_debuggers_start_in_the_users_frame(terminal):
 
 
 def test_ctrl_c_right_after_enter(terminal):
-    """The terminal still turns Ctrl-C into a key, which the prompt reads together with Enter."""
+    """When Ctrl-C comes, the line is not yet running: the prompt reads it as a key, together with Enter."""
     terminal.send("while True: pass\rlost" + CTRL_C)
     terminal.wait_for("interrupted before it ran")
     assert f"out[{terminal.number}]: 63" in terminal.enter("7 * 9")
@@ -181,7 +181,7 @@ SESSION = (
     "%panels jaxpr time",
     "grad(f)(1.)",
 )
-# After this many inputs the terminal gets wider.
+# The terminal gets wider before this input, counted from 1.
 RESIZED, WIDER = 14, 100
 
 
@@ -195,12 +195,12 @@ def test_the_mock_session(tmp_path, golden):
             screens.append(terminal.text())
             terminal.resize(WIDER, 200)
         terminal.enter(line)
-    # keys: show a panel of the last line in full, fold it away, and switch all panels off
+    # these keys show a panel of the last line in full, fold it again, and switch all panels off
     for key, note in (("\x1bOS", "F4 again folds it away"), ("\x1bOS", "jaxpr: folded away"), ("\x1bOQ", "panels off")):
         terminal.send(key)
         terminal.wait_for(note)
     terminal.wait_for_last(f"in [{len(SESSION) + 1}]:")
-    # the stand-in terminal cuts rows from before the resize; the first screen has them
+    # pyte loses the right part of rows from before the resize; the first of ``screens`` has those rows
     begin = f"in [{RESIZED}]"
     screens.append(begin + terminal.text().partition(begin)[2])
     assert "\x1b[0;34;1m" in terminal.raw or "\x1b[0;1;34m" in terminal.raw  # primitives are bold blue
@@ -216,11 +216,11 @@ def test_the_mock_session(tmp_path, golden):
 )
 def test_a_signal_that_kills_the_program_restores_the_terminal(tmp_path, number, moment):
     terminal = Terminal(env={"XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)})
-    before = modes(terminal)  # the program has not changed the modes yet
+    before = modes(terminal)  # read before the program changes the modes
     terminal.wait_for_prompt(1)
     assert modes(terminal) != before
     if moment == "prompt":
-        # the compiler's modules are loaded while the prompt is idle; no device client is started yet
+        # while the prompt is idle, the compiler's modules are loaded, but no device client starts
         maps = Path(f"/proc/{terminal.process.pid}/maps")
         end = time.monotonic() + 60
         while "/jaxlib/" not in maps.read_text():
@@ -257,7 +257,7 @@ def test_suspended_and_resumed_under_a_shell(tmp_path):
         terminal.send(CTRL_Z)
         terminal.until(lambda shown: shown.count("Stopped") > stopped and shown.endswith("shell>"))
         assert not terminal.screen.alternate and not terminal.screen.cursor.hidden
-        # the shell's commands have the line mode again
+        # for the shell's commands the terminal is in line mode again
         terminal.send("[[ $(stty -a) == *' icanon'* ]] && fg\r")
 
     try:
@@ -278,11 +278,11 @@ def test_suspended_and_resumed_under_a_shell(tmp_path):
         assert terminal.screen.display == screen
         terminal.send("q")
         terminal.wait_for_prompt(3)
-        # code that runs (here it blocks until the pipe is opened for writing) leaves Ctrl-Z to the terminal
+        # while code runs, the terminal handles Ctrl-Z; this code waits until somebody opens the pipe for writing
         terminal.send("import os; print('at' + ' work', flush=True); open(os.environ['PIPE']).close(); kept\r")
         terminal.wait_for("at work")
         suspend_and_resume()
-        writer = os.open(pipe, os.O_RDWR)  # with O_RDWR, open waits for no reader
+        writer = os.open(pipe, os.O_RDWR)  # with O_RDWR this does not wait for a reader
         terminal.wait_for("out[3]: 42")
         os.close(writer)
         terminal.wait_for_prompt(4)

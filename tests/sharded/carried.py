@@ -1,13 +1,13 @@
 """Programs with explicit sharding types, converted from JAX to minijax and back, and parsed from their text.
 
-``python -m tests.sharded.carried [--every-way] [words of names]`` prints a JSON object: the name of each program ->
-its differences, an empty object if there are none:
+``python -m tests.sharded.carried [--every-way] [words of names]`` prints a JSON object: the name of each program -> an
+object of its differences, empty if there are none:
 
-- "text": minijax's jaxpr against JAX's.
-- "from_jax": JAX's program converted here, against JAX's text; "again": the same after conversion back.
-- "to_jax": minijax's program converted to JAX, against minijax's text or JAX's.
-- "parsed": the text of minijax's program after parsing it.
-- "ours", and ways to convert programs and functions: the values on eight devices, and their shardings.
+- "text": minijax's jaxpr differs from JAX's.
+- "from_jax": JAX's program converted to minijax differs from JAX's text; "again": so does its conversion back.
+- "to_jax": minijax's program converted to JAX has neither minijax's text nor JAX's.
+- "parsed": the text of minijax's program changes when it is parsed.
+- "ours", and each way to convert a program or function: values on eight devices, or their shardings, differ.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ import minijax
 from minijax import interop
 from minijax.extend.core import parse_jaxpr
 
-# A program: a function written with one library, and the shapes and specs of its arguments.
+# A program: a function over one library; and (shape, spec) of each argument.
 Row = tuple[Callable[..., Any], list[tuple[tuple[int, ...], tuple[Any, ...]]]]
 
 
 def programs(of: Any) -> dict[str, Row]:
-    """The programs, written with the library ``of``; a mesh of axes x: 4 and y: 2 is set."""
+    """The programs over the library ``of``. They need a mesh of axes x: 4 and y: 2."""
     jnp, lax, P = of.numpy, of.lax, of.sharding.PartitionSpec
     reshard, auto_axes, shard_map = of.sharding.reshard, of.sharding.auto_axes, of.shard_map
     rows = ((8, 4), ("x",))
@@ -131,7 +131,7 @@ def _explicit(of: Any) -> Any:
 def argument(
     of: Any, shape: tuple[int, ...], spec: tuple[Any, ...], dtype: Any = np.float32, sums: dict[str, Any] | None = None
 ) -> Any:
-    """A sharded array of the library ``of``; ``sums`` has its unreduced or reduced axes."""
+    """A sharded array of the library ``of``. ``sums``: its unreduced or reduced axes, as options of PartitionSpec."""
     values = (np.arange(np.prod(shape)).reshape(shape) % 7 + 1).astype(dtype)
     put = of.device_put(values if dtype is np.int32 else values / 4, of.sharding.PartitionSpec(*spec))
     return of.sharding.reshard(put, of.sharding.PartitionSpec(*spec, **sums)) if sums else put
@@ -148,12 +148,12 @@ def _values(of: Any, outs: Any) -> list[Any]:
 
 
 def whole(of: Any, x: Any) -> Any:
-    """``x`` with its pending sums over devices computed."""
+    """``x``, with the sums over devices done that its type says are pending."""
     return of.sharding.reshard(x, of.sharding.PartitionSpec()) if x.sharding.spec.unreduced else x
 
 
 def _types(of: Any, outs: Any) -> list[str]:
-    """The types and shardings of arrays, without unsharded dimensions at the end of specs."""
+    """The types and shardings of arrays. Specs are shown without unsharded dimensions at the end."""
     return [f"{of.typeof(leaf)} {_without_end(of, leaf.sharding.spec)}" for leaf in of.tree.leaves(outs)]
 
 
@@ -165,7 +165,7 @@ def _without_end(of: Any, spec: Any) -> Any:
 
 
 def differing(name: str, every_way: bool) -> dict[str, Any]:
-    """The differences of one program."""
+    """The differences of one program, as in the module docstring."""
     (f, described), (g, _) = programs(minijax)[name], programs(jax)[name]
     mine, others = ([argument(of, *each) for each in described] for of in (minijax, jax))
     found: dict[str, Any] = {}

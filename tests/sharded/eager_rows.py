@@ -19,7 +19,7 @@ HOST = np.arange(8, dtype=np.float32)
 
 
 def _rows(of: Any, x: Any) -> dict[str, Any]:
-    """``x`` was created before the mesh was set."""
+    """Name -> function to run while a mesh is set. ``x`` is an array from before."""
     jnp, lax, random, P = of.numpy, of.lax, of.random, of.sharding.PartitionSpec
 
     def sharded() -> Any:
@@ -68,7 +68,7 @@ def _rows(of: Any, x: Any) -> dict[str, Any]:
 
 
 def _with_out_sharding(of: Any, x: Any) -> dict[str, Any]:
-    """JAX refuses these unless a mesh with explicit axes is set."""
+    """Functions with ``out_sharding``. JAX raises an error unless a mesh with explicit axes is set."""
     spec = of.sharding.PartitionSpec("x")
     return {
         "zeros with out_sharding": lambda: of.numpy.zeros(8, out_sharding=spec),
@@ -88,9 +88,9 @@ def _all(of: Any) -> dict[str, Any]:
             rows = {**_rows(of, x), **_with_out_sharding(of, x)}
             found |= {f"{name}: {row}": described(of, make) for row, make in rows.items()}
     found |= {row: described(of, make) for row, make in _with_out_sharding(of, x).items()}
-    # no mesh is left behind
+    # now no mesh is set any more
     found["afterwards"] = described(of, lambda: (of.numpy.arange(8.0), x + 1, of.jacfwd(of.numpy.sin)(x)))
-    # arrays on one device whose types are sharded
+    # these arrays are on one device, although their types are sharded
     mesh = of.make_mesh((4, 2), ("x", "y"))
     place = of.sharding.NamedSharding(mesh, of.sharding.PartitionSpec("x", "y"))
     sharded = of.device_put(np.ones((8, 8), np.float32), place)

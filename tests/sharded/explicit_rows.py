@@ -102,7 +102,7 @@ def _rows(of: Any) -> dict[str, Any]:
 
 
 def _with_out_sharding(of: Any) -> dict[str, Any]:
-    """Functions of f32[8@x,16@y]."""
+    """Name -> function with ``out_sharding``, of an argument of type f32[8@x,16@y]."""
     jnp, lax, random, P = of.numpy, of.lax, of.random, of.sharding.PartitionSpec
     row = np.arange(8.0, dtype="float32") / 8 + 0.1
     along_x = of.sharding.NamedSharding(of.sharding.get_abstract_mesh(), P("x"))
@@ -131,7 +131,7 @@ def _with_out_sharding(of: Any) -> dict[str, Any]:
         "bernoulli": lambda x: random.bernoulli(random.key(3), row, out_sharding=P("x")),
         "permutation": lambda x: random.permutation(random.key(3), 8, out_sharding=P("x")),
         "uniform": lambda x: random.uniform(random.key(3), (8,), out_sharding=P("x")),
-        # errors
+        # these raise errors
         "duplicate axes": lambda x: jnp.zeros((8, 8), out_sharding=P("x", "x")),
         "not divisible": lambda x: jnp.zeros((7,), out_sharding=P("x")),
         "no such axis": lambda x: jnp.ones(8, out_sharding=P("q")),
@@ -144,7 +144,7 @@ def _with_out_sharding(of: Any) -> dict[str, Any]:
 
 def _text(of: Any, function: Any, x: Any) -> str:
     try:
-        # JAX prints the current mesh, minijax the one whose axes are left to the compiler
+        # JAX prints the current mesh here, minijax the mesh for the axes that are left to the compiler
         return re.sub(r"ctx_mesh=Mesh\(.*?\)\)", "ctx_mesh", text_of(of, function, [x]))
     except Exception as error:
         return kind(error)

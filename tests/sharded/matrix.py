@@ -1,14 +1,14 @@
 """Every program in every mode on every mesh, against JAX: ``python -m tests.sharded.matrix``.
 
 ``[--devices N] [--mode auto|explicit|shard_map|mapped] [-k WORDS] [--slice] [--json]``. A cell is a program in a mode
-on a mesh: (1,), (2,), (4,), (8,), (2, 2), (4, 2) and (2, 4) of eight devices. Each cell compares
+on a mesh: (1,), (2,), (4,), (8,), (2, 2), (4, 2) or (2, 4) of the eight devices. Each cell compares
 values and their shardings, eager and compiled; the gradient of a sum of all results; the
 collectives in the two compiled programs; the class of errors; and, except in mode ``auto``, the jaxpr's text.
 
-``auto``: arguments are sharded over a mesh whose axes the compiler may use freely. ``explicit``: over the current mesh,
-whose axes are in the types. ``shard_map``: the program runs on each device's shard; its results are stacked over all
-devices, and their sum is reduced over all. ``mapped``: the programs of ``programs``, which have their own specs, on the
-mesh (4, 2), also with forward derivatives, ``vmap`` and ``from_jax`` of JAX's function.
+In mode ``auto`` arguments are sharded over a mesh whose axes the compiler may use freely; in ``explicit``, over the
+current mesh, whose axes are in the types. In ``shard_map`` the program runs on each device's shard; the results are
+stacked over all devices, and their sums are added over all. ``mapped`` has the programs of ``programs``, with their own
+specs, on the mesh (4, 2), also with forward derivatives, ``vmap`` and ``from_jax`` of JAX's function.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 from tests.on_devices import COMPILED_QUICKLY
 
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
-if __name__ == "__main__":  # an import must not slow down the importer's programs
+if __name__ == "__main__":  # only for the command: a program that imports this module keeps its own options
     os.environ.setdefault("XLA_FLAGS", COMPILED_QUICKLY)
 
 import numpy as np
@@ -41,12 +41,12 @@ from tests.sharded.matrix_programs import PROGRAMS, Program
 MESHES = ((1,), (2,), (4,), (8,), (2, 2), (4, 2), (2, 4))
 MODES = ("auto", "explicit", "shard_map")
 MAPPED = "mapped"
-# The ways that a slice compares for one mapped program, for the next, and for the one after it.
+# Which results a slice compares: the first tuple for one mapped program, the next for the next, and so on in turn.
 TURNS = (("eager", "gradient", "text"), ("jit", "jvp", "vmap", "text"), ("eager", "from_jax", "text"))
 COLLECTIVE = re.compile(
     r"= (\(?[a-z]\w*\[.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
 )
-# Accepted differences, by program, mode and way.
+# (program, mode, way) -> why this difference is accepted.
 KNOWN = {
     ("sorted", "shard_map", "text"): "JAX takes it that what is sorted along with the keys does not vary as they do",
     ("solve", "shard_map", "text"): "likewise",
@@ -63,7 +63,7 @@ Cell = tuple[str, str, tuple[int, ...]]
 
 
 class Names:
-    """A library's names for programs, with communication as the mode needs it."""
+    """What programs see as ``ns``: a library's names, and functions that communicate in the way that the mode needs."""
 
     def __init__(self, library: str, mode: str, sizes: tuple[int, ...]) -> None:
         self.top, self.mode = importlib.import_module(library), mode
@@ -78,15 +78,15 @@ class Names:
         return getattr(self.top, name)
 
     def lib(self, name: str) -> Any:
-        """One of the library's modules."""
+        """The library's module with this name."""
         return importlib.import_module(f"{self.top.__name__}.{name}")
 
     def here(self, axes: str) -> tuple[str, ...]:
-        """The axes that the mesh has."""
+        """The axes in ``axes`` that the mesh has."""
         return tuple(axis for axis in axes if axis in self.axes)
 
     def spec(self, *parts: str) -> Any:
-        """``P`` of parts such as ``"x"``, ``"xy"`` or ``"-"``."""
+        """The ``PartitionSpec`` for parts such as ``"x"``, ``"xy"`` or ``"-"`` (unsharded)."""
         named = [self.here(part) for part in parts]
         return self.sharding.PartitionSpec(*(n if len(n) > 1 else n[0] if n else None for n in named))
 
@@ -97,14 +97,14 @@ class Names:
         return self.lax.psum_scatter(x, axis, tiled=True) if self.mode == "shard_map" else x
 
     def out(self, *parts: str) -> dict[str, Any]:
-        """The ``out_sharding`` option, if types have shardings."""
+        """The option ``out_sharding`` in explicit mode; no option in other modes."""
         return {"out_sharding": self.spec(*parts)} if self.mode == "explicit" else {}
 
     def vary(self, x: Any, axes: str) -> Any:
         return self.lax.pcast(x, self.here(axes), to="varying") if self.mode == "shard_map" else x
 
     def placed(self, x: Any, *parts: str) -> Any:
-        """``x`` resharded to a spec, by the operation of the mode."""
+        """``x``, resharded to the spec of ``parts`` by the operation that the mode has for this."""
         if self.mode == "shard_map":
             return x
         if self.mode == "explicit":
@@ -113,7 +113,7 @@ class Names:
 
 
 def argument(ns: Names, text: str, draw: np.random.Generator) -> tuple[Any, Any]:
-    """The random value of a program's argument, and its spec."""
+    """A random value for the argument described by ``text``, and its spec."""
     kind, text = text.split(":") if ":" in text else ("f", text)
     words = [word.partition("@") for word in text.split()]
     shape = tuple(int(size) for size, _, _ in words)
@@ -136,7 +136,7 @@ def argument(ns: Names, text: str, draw: np.random.Generator) -> tuple[Any, Any]
 
 
 def total(ns: Names, out: Any) -> Any:
-    """A sum of all differentiable leaves."""
+    """The sum of all inexact leaves, each element weighted differently."""
     found: Any = 0.0
     for leaf in ns.tree.leaves(out):
         leaf = leaf if hasattr(leaf, "dtype") else ns.jnp.asarray(leaf)
@@ -147,7 +147,7 @@ def total(ns: Names, out: Any) -> Any:
 
 
 def function(ns: Names, program: Program, specs: tuple[Any, ...]) -> Callable[..., Any]:
-    """The program's function in its mode."""
+    """The program's function; in mode ``shard_map``, mapped over the mesh."""
 
     def run(*args: Any) -> Any:
         return program.of(ns, *args)
@@ -166,7 +166,7 @@ def function(ns: Names, program: Program, specs: tuple[Any, ...]) -> Callable[..
 
 
 def mapped(ns: Names, program: programs.Mapped) -> Callable[..., Any]:
-    """The function of a program that has its own specs."""
+    """The mapped function of a program of ``programs``, which has its own specs."""
 
     def spec(text: str) -> Any:
         parts = text.split(",") if text else []
@@ -185,7 +185,7 @@ def mapped(ns: Names, program: programs.Mapped) -> Callable[..., Any]:
 
 
 class Run:
-    """One library's side of a cell."""
+    """A cell in one library: the program's function and its arguments."""
 
     def __init__(self, library: str, cell: Cell) -> None:
         name, mode, sizes = cell
@@ -213,14 +213,14 @@ class Run:
         return self.ns.set_mesh(self.ns.mesh) if self.ns.mode == "explicit" else contextlib.nullcontext()
 
     def compiled(self, f: Any, **options: Any) -> Any:
-        """The result of ``f``, and the collectives in its program."""
+        """The described result of ``f`` under jit, and the collectives in its compiled program."""
         jitted = self.ns.jit(f, **options)
         moved = COLLECTIVE.findall(jitted.lower(*self.arguments()).compile().as_text())
         kinds = sorted((kind, re.sub(r"\{.*?\}", "", type_)) for type_, kind in moved)
         return described(self.ns, jitted(*self.arguments())), kinds
 
     def ways(self) -> dict[str, Callable[[], Any]]:
-        """Way (eager, jit, gradient, ...) -> function that returns the results to compare."""
+        """Way (eager, jit, gradient, ...) -> function that returns (described results, collectives or None)."""
         ns, f = self.ns, self.function
         asked = {
             "eager": lambda: (described(ns, f(*self.arguments())), None),
@@ -238,7 +238,7 @@ class Run:
 
 
 def described(ns: Names, out: Any) -> list[Any]:
-    """For each leaf its value, type and sharding."""
+    """For each leaf: value, type, sharding as text, and sharding by device."""
     found = []
     for leaf in ns.tree.leaves(out):
         if not hasattr(leaf, "sharding"):
@@ -253,7 +253,7 @@ def described(ns: Names, out: Any) -> list[Any]:
 
 
 def differing(ours: list[Any], theirs: list[Any]) -> str:
-    """The difference of two descriptions; '' if none."""
+    """The first difference between two descriptions; '' if there is none."""
     if len(ours) != len(theirs):
         return f"{len(ours)} results, JAX {len(theirs)}"
     for (a, type_a, place_a, where_a), (b, type_b, place_b, where_b) in zip(ours, theirs, strict=True):
@@ -271,7 +271,7 @@ def differing(ours: list[Any], theirs: list[Any]) -> str:
 
 
 def kinds(error: Exception) -> list[str]:
-    """The class names of an error that both libraries have."""
+    """The names of the error's classes that both libraries have."""
     return [
         base.__name__
         for base in type(error).__mro__
@@ -287,7 +287,7 @@ def attempt(ask: Callable[[], Any]) -> tuple[Any, Exception | None]:
 
 
 def one_way(ours: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[str, bool]:
-    """The difference, and whether JAX raises an error."""
+    """(the difference, '' if none; whether JAX raises an error)."""
     expected, refused = attempt(theirs)
     given, error = attempt(ours)
     if refused is not None:
@@ -309,7 +309,7 @@ def one_way(ours: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[str, bo
 
 
 def compared(cell: Cell, only: tuple[str, ...] = ()) -> tuple[dict[str, str], bool]:
-    """The differences of a cell by way, and whether JAX raises an error for it."""
+    """(way -> difference, for a cell; whether JAX raises an error in it)."""
     mine, other = Run("minijax", cell), Run("jax", cell)
     found, refusals = {}, []
     with mine.context(), other.context():
@@ -325,12 +325,12 @@ def compared(cell: Cell, only: tuple[str, ...] = ()) -> tuple[dict[str, str], bo
 
 
 def names(mode: str) -> Iterable[str]:
-    """The programs of a mode."""
+    """The names of the programs of a mode."""
     return programs.PROGRAMS if mode == MAPPED else PROGRAMS
 
 
 def cells(modes: tuple[str, ...], devices: int | None, word: str) -> Iterator[Cell]:
-    """All selected cells."""
+    """The cells with these modes, this number of devices (None: any) and ``word`` in the program's name."""
     for sizes in MESHES:
         if devices is None or np.prod(sizes) == devices:
             for mode in modes:
@@ -340,9 +340,9 @@ def cells(modes: tuple[str, ...], devices: int | None, word: str) -> Iterator[Ce
 
 
 def sliced(modes: tuple[str, ...]) -> list[tuple[Cell, tuple[str, ...]]]:
-    """Each program once with alternating modes and meshes, and the ways to compare: fast enough to run often.
+    """(cell, ways to compare) for each program once, with alternating modes and meshes: fast enough to run often.
 
-    Where types have shardings, the cheapest comparison finds the most: it compares the text of every program.
+    In explicit mode the text of every program is compared too: it is cheap, and shows most differences.
     """
     if modes == (MAPPED,):
         return [((name, MAPPED, (4, 2)), TURNS[i % 3]) for i, name in enumerate(programs.PROGRAMS)]

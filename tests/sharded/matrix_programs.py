@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 
 class Program(NamedTuple):
-    """A function of a namespace and arrays, and the texts of its arguments."""
+    """``of``: a function of a namespace and arrays. ``arguments``: the texts of its arguments."""
 
     of: Callable[..., Any]
     arguments: tuple[str, ...]
@@ -28,7 +28,7 @@ PROGRAMS: dict[str, Program] = {}
 
 
 def program(name: str, *arguments: str, of: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Register a program under ``name``; without ``of``, as a decorator."""
+    """Register a program under ``name``. Without ``of``, return a decorator that registers its function."""
 
     def note(function: Callable[..., Any]) -> Callable[..., Any]:
         assert name not in PROGRAMS, name
@@ -159,7 +159,7 @@ program("keys split", "k:", of=lambda ns, k: ns.random.split(k, 4))
 
 # Parts of neural networks.
 def attention(ns: Any, q: Any, k: Any, v: Any) -> Any:
-    """Batches of heads of queries, keys and values, each (batch, length, heads, width)."""
+    """Attention with batches of heads: queries, keys and values have shape (batch, length, heads, width)."""
     scores = ns.jnp.einsum("bqhd,bkhd->bhqk", q, k) / 2.0
     return ns.jnp.einsum("bhqk,bkhd->bqhd", ns.nn.softmax(scores), v)
 

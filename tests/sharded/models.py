@@ -1,9 +1,9 @@
 """Training steps over many devices, over either library's names: a perceptron and a transformer, sharded in many ways.
 
-A model is written once. A ``Plan`` shards it: which mesh axis has the batch (``data``), which has the hidden units,
-heads and words (``model``), and whether the whole step is one program that XLA partitions (``jit``), or one device's
-program with its own collectives (``shard_map``). With ``gathered`` weights each device keeps a shard of every parameter
-along ``data``, and the whole parameter only while it is used (fully sharded data parallelism, ZeRO stage 3).
+A model is written once; a ``Plan`` shards it. Mesh axis ``data`` shards the batch; ``model`` shards the hidden units,
+heads and words. The whole step is one program that XLA partitions (``jit``), or each device's program with its own
+collectives (``shard_map``). With ``gathered`` weights each device keeps a shard of every parameter along ``data``, and
+has the whole parameter only while it uses it (fully sharded data parallelism, ZeRO stage 3).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RATE, FADING = 0.05, 0.9
 
 
 class Sizes(NamedTuple):
-    """Sizes of a batch and the models; ``hidden``, ``heads`` and ``words`` are multiples of the ``model`` axis size."""
+    """The sizes of the batch and of the models. The ``model`` axis divides ``hidden``, ``heads`` and ``words``."""
 
     batch: int = 16
     width: int = 16
@@ -31,9 +31,9 @@ class Sizes(NamedTuple):
 class Plan(NamedTuple):
     """How a step is sharded.
 
-    ``style``: 'placed' (only arguments have shardings), 'named' (``in_shardings`` and ``out_shardings``),
-    'constrained' (also activations), 'mapped' (``shard_map`` of the whole step), 'outside' (gradient
-    of a mapped loss), 'partly' (mapped along ``data``; XLA partitions along ``model``).
+    ``style``: 'placed' (only arguments have shardings), 'named' (jit has ``in_shardings`` and ``out_shardings``),
+    'constrained' (activations have shardings too), 'mapped' (``shard_map`` of the whole step), 'outside' (the gradient
+    of a loss in ``shard_map``), 'partly' (``shard_map`` along ``data``; XLA partitions along ``model``).
     """
 
     style: str
@@ -43,21 +43,21 @@ class Plan(NamedTuple):
 
     @property
     def manual(self) -> bool:
-        """Whether the loss is one device's program along ``data``."""
+        """Whether the loss runs in ``shard_map`` along ``data``."""
         return self.style in ("mapped", "outside", "partly")
 
     @property
     def in_parts(self) -> bool:
-        """Whether the loss sees only its device's shard of hidden units, heads and words."""
+        """Whether the loss sees only one device's shard of hidden units, heads and words."""
         return self.style in ("mapped", "outside")
 
 
 class Hooks(NamedTuple):
     """Operations of a model that depend on its plan.
 
-    ``whole(leaf, axis)`` is a parameter ready for use, which may be sharded along ``axis``; ``summed`` adds partial
-    sums over ``model``, ``largest`` is the same for a maximum, ``first(n)`` is the first word of this device's n,
-    ``kept(x, *spec)`` constrains the sharding of an activation, ``mean`` is the mean over all devices' batches.
+    ``whole(leaf, axis)``: a parameter ready for use, gathered along ``axis`` if it is sharded. ``summed``: adds partial
+    sums over ``model``. ``largest``: the same for a maximum. ``first(n)``: the first of this device's n words.
+    ``kept(x, *spec)``: constrains the sharding of an activation. ``mean``: the mean over the batches of all devices.
     """
 
     whole: Callable[[Any, Any], Any]
@@ -69,7 +69,7 @@ class Hooks(NamedTuple):
 
 
 class Model(NamedTuple):
-    """Functions for its parameters and a batch as NumPy trees, their shardings (names of axes), and the loss."""
+    """Functions that make the parameters, their shardings (as axis names) and a batch, as NumPy trees; and the loss."""
 
     start: Callable[[Sizes], Any]
     specs: Callable[[Sizes], Any]
@@ -84,7 +84,7 @@ def _draw(seed: int) -> Callable[..., np.ndarray]:
 
 
 def perceptron_start(sizes: Sizes) -> Any:
-    """For each layer pair, a layer sharded by columns, then one sharded by rows."""
+    """Pairs of layers: the first of a pair is sharded by columns, the second by rows."""
     draw = _draw(0)
 
     def layer() -> dict[str, np.ndarray]:
@@ -98,7 +98,7 @@ def perceptron_start(sizes: Sizes) -> Any:
 
 
 def perceptron_specs(sizes: Sizes) -> Any:
-    """For each parameter, the axis that shards each of its dimensions."""
+    """For each parameter, the mesh axis of each of its dimensions."""
     layer = {"in": ("data", "model"), "bias": ("model",), "out": ("model", "data")}
     return [layer for _ in range(sizes.layers)]
 
@@ -120,7 +120,7 @@ def perceptron_loss(ns: Any, hooks: Hooks, params: Any, inputs: Any, targets: An
 
 
 def transformer_start(sizes: Sizes) -> Any:
-    """Embeddings of words and positions, attention blocks and a perceptron in one array each, and the head."""
+    """The embeddings of words and positions; the blocks, stacked in one array per parameter; and the head."""
     draw = _draw(2)
     each = sizes.width // sizes.heads
 
@@ -143,7 +143,7 @@ def transformer_start(sizes: Sizes) -> Any:
 
 
 def transformer_specs(sizes: Sizes) -> Any:
-    """For each parameter, the axis that shards each of its dimensions."""
+    """For each parameter, the mesh axis of each of its dimensions."""
     block = {
         "look": (None, "data", None, "model", None),
         "take": (None, "model", None, "data"),
@@ -155,7 +155,7 @@ def transformer_specs(sizes: Sizes) -> Any:
 
 
 def transformer_batch(sizes: Sizes) -> Any:
-    """Words, and the next words."""
+    """Words, and the word after each."""
     words = np.random.default_rng(3).integers(0, sizes.words, (sizes.batch, sizes.length + 1)).astype(np.int32)
     return words[:, :-1], words[:, 1:]
 
@@ -185,7 +185,7 @@ def _block(ns: Any, hooks: Hooks, block: Any, x: Any) -> Any:
 def transformer_loss(ns: Any, hooks: Hooks, params: Any, words: Any, following: Any) -> Any:
     """The mean negative log probability of the next word.
 
-    Words are sharded along ``model``: each device looks up its own words, and the results are added.
+    The table of words is sharded along ``model``: each device looks up its own words, and the results are added.
     """
     jnp = ns.jnp
     table = hooks.whole(params["words"], 1)
@@ -200,12 +200,12 @@ def transformer_loss(ns: Any, hooks: Hooks, params: Any, words: Any, following: 
 
 
 def _is(ns: Any, hooks: Hooks, words: Any, count: int) -> Any:
-    """One-hot vectors of ``words`` over this device's ``count`` words."""
+    """One-hot vectors of ``words`` over the ``count`` words that this device has."""
     return (words[..., None] - hooks.first(count) == ns.jnp.arange(count)).astype("float32")
 
 
 def _looked_up(ns: Any, hooks: Hooks, table: Any, words: Any) -> Any:
-    """The rows of the words in this device's shard of the table, zeros for others."""
+    """The table's rows for ``words``; zeros for words that are not in this device's shard of the table."""
     at = words - hooks.first(len(table))
     here = (at >= 0) & (at < len(table))
     return ns.jnp.where(here[..., None], table[ns.jnp.where(here, at, 0)], 0.0)
@@ -234,12 +234,12 @@ PLANS = {
 
 
 def whole_here(ns: Any) -> Hooks:
-    """The hooks of a program that sees whole arrays."""
+    """The hooks of a program that sees whole arrays: nothing needs communication."""
     return Hooks(lambda w, _: w, lambda x: x, lambda x: x, lambda n: 0, lambda x, *_: x, lambda x: x)
 
 
 def hooks_of(ns: Any, plan: Plan, mesh: Any) -> Hooks:
-    """The hooks of ``plan``."""
+    """The hooks that ``plan`` needs."""
     hooks = whole_here(ns)
     if plan.style == "constrained":
         return hooks._replace(
@@ -259,14 +259,14 @@ def hooks_of(ns: Any, plan: Plan, mesh: Any) -> Hooks:
 
 
 def mesh_of(ns: Any, plan: Plan) -> Any:
-    """The mesh of ``plan``, with the axes that shard something."""
+    """The mesh of ``plan``, without axes of size 1."""
     sizes = {name: size for name, size in (("data", plan.data), ("model", plan.model)) if size > 1}
     devices = np.array(ns.devices()[: plan.data * plan.model])
     return ns.sharding.Mesh(devices.reshape(*sizes.values()), tuple(sizes))
 
 
 class Training(NamedTuple):
-    """A jitted step, from a state and a batch to a state and the loss; with an initial state and a batch."""
+    """A jitted step from (state, *batch) to (state, loss); and an initial state and a batch."""
 
     step: Any
     state: Any
@@ -280,7 +280,7 @@ def _momentum(ns: Any, state: Any, slope: Any) -> Any:
 
 
 def on_one_device(ns: Any, model: Model, sizes: Sizes) -> Training:
-    """The unsharded step."""
+    """The training without sharding."""
     hooks = whole_here(ns)
 
     def step(state: Any, inputs: Any, targets: Any) -> Any:
@@ -293,7 +293,7 @@ def on_one_device(ns: Any, model: Model, sizes: Sizes) -> Training:
 
 
 def sharded(ns: Any, model: Model, plan: Plan, sizes: Sizes) -> Training:
-    """The step, sharded by ``plan``."""
+    """The training, sharded by ``plan``."""
     mesh = mesh_of(ns, plan)
     hooks = hooks_of(ns, plan, mesh)
 
@@ -302,7 +302,7 @@ def sharded(ns: Any, model: Model, plan: Plan, sizes: Sizes) -> Training:
         return ns.P(*[name if name in there else None for name in names])
 
     def over(params: Any, wanted: Callable[[Any], Any]) -> Any:
-        # the specs of the parameters are tuples, which must count as leaves
+        # the shardings of the parameters are tuples of names, which must count as leaves
         leaves, form = ns.tree.flatten(params)
         names = ns.tree.leaves(model.specs(sizes), is_leaf=lambda x: isinstance(x, tuple))
         return ns.tree.unflatten(form, [wanted(each) for each, _ in zip(names, leaves, strict=True)])
@@ -321,7 +321,7 @@ def sharded(ns: Any, model: Model, plan: Plan, sizes: Sizes) -> Training:
         return model.loss(ns, hooks, p, inputs, targets)
 
     if plan.style in ("outside", "partly"):
-        # the specs omit the axis that XLA partitions
+        # in 'partly', the specs omit ``model``, which XLA partitions
         part = along_data if plan.style == "partly" else lambda spec: spec
         loss = ns.shard_map(
             loss,

@@ -16,20 +16,20 @@ import minijax
 
 
 def raise_mistakes(error: Exception) -> None:
-    """Raise an error that comes from a mistake in the test program: both libraries would fail, and compare equal."""
+    """Raise ``error`` if it comes from a mistake in the test program; otherwise two equal failures would pass."""
     unbound_axis = str(error).startswith("unbound axis name")
     if isinstance(error, (AttributeError, ImportError, NameError)) and not unbound_axis:
         raise error
 
 
 def kind(error: Exception) -> str:
-    """The class of a program's error, unless that comes from a mistake in the test program."""
+    """The name of the class of a program's error. Raise the error if it comes from a mistake in the test program."""
     raise_mistakes(error)
     return type(error).__name__
 
 
 def leaves(of: Any, make: Callable[[], Any]) -> list[Any] | str:
-    """The leaves of ``make()`` with the library ``of``, or the class of its error."""
+    """The leaves of the result of ``make()`` in the library ``of``, or the class name of its error."""
     try:
         return of.tree.leaves(make())  # type: ignore[no-any-return]
     except Exception as error:
@@ -37,7 +37,7 @@ def leaves(of: Any, make: Callable[[], Any]) -> list[Any] | str:
 
 
 def described(of: Any, make: Callable[[], Any]) -> Any:
-    """For each array its type, its spec or sharding, whether it is committed and its sum; or the class of the error."""
+    """For each array: type, spec or sharding, whether it is committed, and sum; or the class name of the error."""
     given = leaves(of, make)
     if isinstance(given, str):
         return given
@@ -58,11 +58,11 @@ def text_of(ns: Any, f: Any, args: list[Any]) -> str:
     text = re.sub(r"\s*\b(out_)?sharding=None", "", str(ns.make_jaxpr(f)(*args)))
     text = re.sub(r"\bmesh=(Abstract)?Mesh\(.*\)", "mesh", text)
     text = re.sub(r"np\.int64\((\d+)\)", r"\1", text)
-    return re.sub(r"\s+", " ", text).replace("[ ", "[").replace(" ]", "]")  # lines break where None was left out
+    return re.sub(r"\s+", " ", text).replace("[ ", "[").replace(" ]", "]")  # lines broke where None was removed
 
 
 def print_both(results: Callable[[Any], dict[str, Any]]) -> None:
-    """Print the results of both libraries, which ``results`` returns by name: name -> [ours, theirs], as JSON.
+    """Print JSON: name -> [ours, theirs]. ``results(library)`` returns the results of a library by name.
 
     Output of the programs goes to standard error: JAX prints when it finds NaNs.
     """

@@ -1,11 +1,11 @@
 """Run the code of a page with both libraries, cell by cell: ``python -m tests.sharded.pages PAGE...``.
 
-A page is Markdown, with ``{code-cell}`` blocks or else Python blocks as cells, or a notebook. The page
+A page is a notebook, or Markdown whose cells are its ``{code-cell}`` blocks, or its Python blocks if it has none. It
 runs twice, each time in a process with eight devices: unchanged, and with minijax in place of jax in imports. For each
 cell the comparison covers its output, the error that ends it, and the values, types and shardings of the variables that
 it sets.
 
-Errors, also those that a cell catches and prints, are compared by class. Cells with other output are counted.
+Errors are compared by class, also those that a cell catches and prints. The number of cells with other output is shown.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ import numpy as np
 
 from tests.on_devices import COMPILED_QUICKLY
 
-# Relative tolerance of printed numbers and of arrays. Arrays also have it as absolute tolerance, times their largest
-# element (or 1), because sums of many products are no more precise.
+# Relative tolerance of printed numbers and of arrays. Arrays also have an absolute tolerance: this number times their
+# largest element (or 1), since sums of many products are no more precise.
 NEAR = 2e-5
-# Replaces the message of an error in output.
+# Replaces the message of an error in a cell's output.
 _MESSAGE = "<message of {}>"
 _FENCE = re.compile(r"(?ms)^```\{code-cell\}[^\n]*\n(.*?)^```\s*$")
 _PYTHON = re.compile(r"(?ms)^```(?:python|py)\s*\n(.*?)^```\s*$")
@@ -41,7 +41,7 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:e[-+]?\d+)?")
 
 
 def cells(path: Path) -> list[str]:
-    """The code of a page, without options for the page's tools, with IPython's lines as plain statements."""
+    """The cells' code, without options for the page's tools, and with IPython's special lines as plain statements."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".ipynb":
         found = ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
@@ -51,12 +51,12 @@ def cells(path: Path) -> list[str]:
 
 
 def _without_options(cell: str) -> str:
-    """A cell without the options before its code: lines ``:name: value``, or YAML between lines of dashes."""
+    """A cell without the options above its code: lines ``:name: value``, or YAML between two lines ``---``."""
     return re.sub(r"\A(?:---\n.*?\n---\n|(?::[\w-]+:.*\n)+)", "", cell, flags=re.DOTALL if cell[:3] == "---" else 0)
 
 
 def _plain(cell: str) -> str:
-    """``%timeit`` statements run once without output; shell commands and other magics are dropped."""
+    """The cell with each ``%timeit`` statement as a plain statement, and without shell commands and other magics."""
     lines = []
     for each in cell.split("\n"):
         timed = re.match(r"(\s*)%timeit(?:\s+-\w\s*\d+)*\s+(.*)", each)
@@ -73,12 +73,12 @@ def _changed(line: re.Match[str]) -> str:
     begin, word, rest = line.groups()
     if word == "from" or " as " in rest:
         return f"{begin}{word} minijax{rest}"
-    # ``import jax.numpy`` binds jax
+    # ``import jax.numpy`` also binds the name jax
     return f"{begin}import minijax{rest}; import minijax as jax" if rest.strip() else f"{begin}import minijax as jax"
 
 
 def described(value: Any) -> Any:
-    """The compared parts of a variable: a tree of (type, sharding, NumPy value), or None for other values."""
+    """What is compared of a variable: a tree of (type, sharding, NumPy value); None for a value of another kind."""
     if isinstance(value, (tuple, list)):
         found = [described(each) for each in value]
         return None if None in found else found
@@ -91,7 +91,7 @@ def described(value: Any) -> Any:
         return ["host", type(value).__name__, np.asarray(value)]
     if hasattr(value, "addressable_shards"):
         with contextlib.suppress(Exception):
-            # JAX marks a weak type with a tilde here, minijax in another way
+            # JAX marks a weak type with a tilde in this text, minijax differently
             weak = ", weak" if getattr(value, "weak_type", False) else ""  # JAX's keys have no weak_type
             about = [str(value.sharding), str(value.aval).lstrip("~") + weak, bool(value.committed)]
             return [*about, None if "key<" in str(value.dtype) else np.asarray(value)]
@@ -99,7 +99,7 @@ def described(value: Any) -> Any:
 
 
 class _Caught(ast.NodeTransformer):
-    """Makes each ``except ... as e`` of a cell record ``e``."""
+    """Inserts, into each ``except ... as e`` of a cell, a call that records ``e``."""
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.ExceptHandler:  # noqa: N802, as ``ast`` names it
         self.generic_visit(node)
@@ -109,7 +109,7 @@ class _Caught(ast.NodeTransformer):
 
 
 def run(code: Sequence[str]) -> list[dict[str, Any]]:
-    """The output, error, variables and caught errors of each cell."""
+    """For each cell: its output, the error that ends it, its variables, and the errors that it catches."""
     caught: list[tuple[str, str]] = []
     names: dict[str, Any] = {"__name__": "__main__"}
     names["__caught__"] = lambda error: caught.append((type(error).__name__, str(error)))
@@ -137,7 +137,7 @@ def run(code: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def ran(path: Path, library: str) -> list[dict[str, Any]]:
-    """The results of the page's cells with the named library, in a process of its own."""
+    """The results of the page's cells with the library ``name``, from a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results"
         command = [sys.executable, "-m", "tests.sharded.pages", str(path), "--only", library, "--into", str(results)]
@@ -150,7 +150,7 @@ def ran(path: Path, library: str) -> list[dict[str, Any]]:
 def shown(text: str, caught: Sequence[tuple[str, str]] = ()) -> str:
     """Printed text for comparison: without colours, addresses, the library's name, and empty space in pictures.
 
-    The messages of the errors ``caught`` become their classes.
+    The message of each of the errors ``caught`` is replaced by the error's class.
     """
     text = re.sub(r"\x1b\[[\d;]*m", "", text)
     for kind, message in caught:
@@ -168,14 +168,14 @@ def shown(text: str, caught: Sequence[tuple[str, str]] = ()) -> str:
 
 
 def near(a: str, b: str) -> bool:
-    """Whether texts are equal except for the last digits of numbers and the widths that these cause."""
+    """Whether two texts are equal, except that the last digits of numbers, and so the widths of columns, may differ."""
     words = [re.sub(r"\s+", "", _NUMBER.sub("#", each)) for each in (a, b)]
     first, second = ([float(n) for n in _NUMBER.findall(each)] for each in (a, b))
     return words[0] == words[1] and np.allclose(first, second, rtol=NEAR, atol=0)
 
 
 def alike(a: Any, b: Any) -> bool:
-    """Whether two descriptions are equal up to rounding."""
+    """Whether two variables' descriptions are equal up to rounding."""
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         if a.dtype != b.dtype or a.shape != b.shape:
             return False
@@ -190,7 +190,7 @@ def alike(a: Any, b: Any) -> bool:
 
 
 def short(value: Any, most: int = 300) -> str:
-    """The printed form of a description: types and shardings first, because they say most."""
+    """A description as text: types and shardings first, because they differ most often."""
     if isinstance(value, list) and len(value) == 4 and isinstance(value[1], str):
         return f"{value[1]} {value[0]}{'' if value[2] else ', uncommitted'}: {str(value[3])[:most]}"
     if isinstance(value, dict):
@@ -201,7 +201,7 @@ def short(value: Any, most: int = 300) -> str:
 
 
 def differs(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, list[str]]:
-    """The differences of a cell: its output, its error (by class), and variables."""
+    """The differences of a cell: of its output, the class of its error, and its variables."""
     found = {}
     a, b = (shown(each["shown"], each.get("caught", ())) for each in (ours, theirs))
     if a != b and not near(a, b):

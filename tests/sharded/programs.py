@@ -13,7 +13,7 @@ Function = Callable[..., Any]
 
 
 class Mapped(NamedTuple):
-    """A program: its function, specs, options, the shapes of its arguments, and the differentiated ones."""
+    """A program. ``shapes``: those of its arguments. ``wrt``: the numbers of the differentiated arguments."""
 
     make: Callable[[Any], Function]
     in_specs: tuple[str, ...]
@@ -40,7 +40,7 @@ def mapped(
 
 
 def simple(name: str, of: Callable[[Any, Any], Any], *specs: Any, **options: Any) -> None:
-    """A program of one argument: ``of(ns, x)``."""
+    """Register a program with one argument, which computes ``of(ns, x)``."""
     mapped(name, lambda ns: lambda x: of(ns, x), *specs, **options)
 
 
@@ -91,7 +91,7 @@ simple(
 simple("in groups, unchecked", lambda ns, x: ns.lax.psum(x, "x", axis_index_groups=[[0, 1], [2, 3]]), check_vma=False)
 
 
-# errors in JAX
+# these raise errors in JAX
 simple("in groups", lambda ns, x: ns.lax.psum(x, "x", axis_index_groups=[[0, 1], [2, 3]]))
 simple("a carry that comes to vary", lambda ns, x: ns.lax.scan(lambda c, r: (c + r.sum(), c), 0.0, x)[1])
 simple("branches of two types", lambda ns, x: ns.lax.cond(x[0, 0] > 0, lambda: ns.lax.psum(x, "x"), lambda: x))

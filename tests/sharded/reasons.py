@@ -1,8 +1,9 @@
 """The reason of each collective, against JAX: ``python -m tests.sharded.reasons [--mode MODE] [-k WORDS] [--json]``.
 
-Every program of ``matrix_programs`` in every mode and of ``programs``, on 4 times 2 devices, and its gradient.
-JAX names each instruction of its compiled program, ``transpose(jvp())/shard_map/reduce_scatter``: the primitive, and
-whether it was transposed, must agree with the microscope.
+The programs are those of ``matrix_programs``, in every mode, and of ``programs``, on a mesh of 4 times 2 devices; and
+their gradients. JAX names each instruction of its compiled program after the operation that it comes from, for example
+``transpose(jvp())/shard_map/reduce_scatter``. Minijax's reason must name the same primitive, and agree on whether the
+operation was transposed.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from tests.sharded import matrix
 SHAPE = (4, 2)
 KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
 INSTRUCTION = re.compile(rf'= \(?[a-z]\w*\[.* ({KINDS})(?:-start)?\(.*?op_name="([^"]*)"')
-# For each kind of collective, its primitives and whether they were transposed; several if XLA merged them.
+# (kind of collective, its primitives, whether they were transposed) -> count; XLA may merge several into one.
 Found = collections.Counter[tuple[str, frozenset[str], frozenset[bool]]]
-# Primitives that JAX lowers through another one, whose name it shows: minijax names the user's.
+# The primitive whose name JAX shows -> primitives that JAX lowers through this one. Minijax shows the latter.
 BY_WAY = {"reduce": {"argmax", "argmin"}, "reduce_window_sum": {"cumsum"}, "dynamic_slice": {"scan"}}
 KNOWN = {"fft": "the transposed rule is JAX's own, whose lines are not known to be of the transpose"}
 
 
 def same(ours: Found, theirs: Found) -> bool:
-    """Whether both agree, except for names of primitives that JAX lowers through another primitive."""
+    """Whether both are equal, except where JAX names the primitive through which it lowers another one."""
     left = ours - theirs
     for kind, names, flags in (theirs - ours).elements():
         ways = set().union(*(BY_WAY.get(name, ()) for name in names))
@@ -44,9 +45,9 @@ def same(ours: Found, theirs: Found) -> bool:
 
 
 def theirs(text: str) -> Found:
-    """The collectives of JAX's compiled program."""
+    """The collectives in the text of JAX's compiled program."""
     found: Found = collections.Counter()
-    for kind, name in INSTRUCTION.findall(text):  # ``jit(f)/psum``; for merged ones ``(jit(f)/psum:...)``
+    for kind, name in INSTRUCTION.findall(text):  # ``jit(f)/psum``; if merged, ``(jit(f)/psum:...)``
         each = name.split(":")
         primitives = frozenset(re.findall(r"[\w-]+", part)[-1] for part in each)
         found[kind, primitives, frozenset("transpose(" in part for part in each)] += 1
@@ -54,7 +55,7 @@ def theirs(text: str) -> Found:
 
 
 def ours(lowered: Any) -> tuple[Found, list[str]]:
-    """The collectives of minijax's program, and their reasons."""
+    """(the collectives of minijax's program, their reasons as text)."""
     listed, found = of_lowered(lowered), collections.Counter()
     for each in listed:
         primitives = frozenset(equation.primitive for equation in each.equations)
@@ -63,7 +64,7 @@ def ours(lowered: Any) -> tuple[Found, list[str]]:
 
 
 def lowered(mode: str, name: str, library: str) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Functions that lower a program, and its gradient if it has one."""
+    """(name, function that lowers) for the program, and for its gradient if it has one."""
     run = matrix.Run(library, (name, mode, SHAPE))
     ns, f, args, wrt = run.ns, run.function, run.arguments(), run.wrt
     loss = lambda *xs: matrix.total(ns, f(*xs))  # noqa: E731
@@ -73,7 +74,7 @@ def lowered(mode: str, name: str, library: str) -> Iterator[tuple[str, Callable[
 
 
 def compared(mode: str, name: str) -> Iterator[tuple[str, int, str, list[str]]]:
-    """For the program and its gradient: the number of collectives, the difference ('' if none), and the reasons."""
+    """For the program and its gradient: (name, number of collectives, difference or '', reasons)."""
     mine, other = (matrix.Run(library, (name, mode, SHAPE)) for library in ("minijax", "jax"))
     with mine.context(), other.context():
         for (way, their), (_, our) in zip(lowered(mode, name, "jax"), lowered(mode, name, "minijax"), strict=True):
@@ -82,7 +83,7 @@ def compared(mode: str, name: str) -> Iterator[tuple[str, int, str, list[str]]]:
                 continue
             expected = theirs(program.compile().as_text())
             program, error = matrix.attempt(our)
-            if error is not None or name in KNOWN:  # ``matrix`` reports the error
+            if error is not None or name in KNOWN:  # the command ``matrix`` reports the error
                 continue
             found, reasons = ours(program)
             more, fewer = dict(found - expected), dict(expected - found)

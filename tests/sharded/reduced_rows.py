@@ -20,7 +20,7 @@ import minijax
 from tests.sharded.carried import text, whole
 from tests.sharded.outcomes import kind, print_both
 
-# A program: a function and its arguments; or a function without arguments, which is compared only by its result.
+# (function, *arguments), or (function,): without arguments only the result is compared, not the jaxpr.
 Row = tuple[Any, ...]
 
 
@@ -51,13 +51,13 @@ def _rows(of: Any) -> dict[str, Row]:
         return jnp.tanh(x @ w).sum()
 
     def accumulated(w: Any, xs: Any) -> Any:
-        """Each device accumulates the gradients of the steps; they are summed over the devices once."""
+        """Each device adds up its gradients of all steps; only then are they summed over the devices, once."""
         w = reshard(w, R)
         g, _ = lax.scan(lambda g, x: (g + of.grad(loss)(w, x), None), reshard(jnp.zeros((8, 4)), U), xs)
         return reshard(g, P())
 
     def scattered(w: Any, x: Any) -> Any:
-        """A sharded weight is gathered where it is used; its gradient is summed and sharded in one step."""
+        """A sharded weight is gathered for its use; the gradient is summed over the devices and sharded in one step."""
         f = mapped(
             lambda w, x: lax.psum(jnp.tanh(x @ lax.all_gather(w, "x", tiled=True, to="reduced")).sum(), "x"),
             (P("x"), P("x")), P(),
@@ -150,13 +150,13 @@ def _rows(of: Any) -> dict[str, Row]:
 
 
 def typed(of: Any, f: Any) -> list[Any]:
-    """The type, the spec and the values of the result of ``f`` under jit."""
+    """The type, the spec and the values of the result of ``f()`` under jit."""
     x = of.jit(f)()
     return [str(of.typeof(x)), str(x.sharding.spec), np.asarray(x).tolist()]
 
 
 def mapped_type(of: Any, mapped: Any, wr: Any, b: Any) -> list[Any]:
-    """The types inside ``shard_map``."""
+    """The types of the values inside ``shard_map``."""
     P, found = of.sharding.PartitionSpec, []
 
     def f(r: Any, b: Any) -> Any:
@@ -177,12 +177,12 @@ def _described(of: Any, row: Row) -> Any:
         jaxpr = str(of.make_jaxpr(f)(*args))
         outs = of.jit(f)(*args)
     except Exception as error:
-        # some JAX rules fail on such specs before they report that they do not support them
+        # for such specs some of JAX's rules fail before they reach their own NotImplementedError
         stumbled = type(error) is ValueError and " is dangerous when PartitionSpec has " in str(error)
         return "NotImplementedError" if stumbled else kind(error)
-    # JAX passes constants of its rules through ``reshard``, and sums along no dimension
+    # JAX reshards scalar constants of its rules, and sums along no dimension
     jaxpr = re.sub(r"\w+:f32\[\] = (reshard [\d.]+:f32\[\]|reduce_sum\[axes=\(\).*?\] \w+)", "", text(jaxpr))
-    # compares no variable names, except in types where nothing was removed
+    # names of variables are not compared; types are compared only in texts from which nothing was removed
     found: list[Any] = [re.findall(r"= (\w+)", jaxpr), sorted(set(re.findall(r"\w+\[[\w@,()]*\]\{[^}]*\}", jaxpr)))]
     for leaf in of.tree.leaves(outs):
         value = np.asarray(whole(of, leaf))
@@ -197,7 +197,7 @@ def _all(of: Any) -> dict[str, Any]:
 
 
 def _beside_whole() -> dict[str, Any]:
-    """Derivatives -> their values for a reduced argument, and for a replicated one."""
+    """Name of a derivative -> (its value for a reduced argument, its value for a replicated argument)."""
     of, P = minijax, minijax.sharding.PartitionSpec
     functions = {"a number": lambda w: (w * w).sum(), "a vector": lambda w: w * w * 3.0}
     functions["a choice"] = lambda w: of.numpy.where(w > 2, w * w * 3.0, 0.0)

@@ -1,4 +1,4 @@
-"""The commands of this folder, each on some of its programs: one process with eight devices."""
+"""Each command of this folder on some of its programs, in one process with eight devices."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ def test_programs_of_sharded_arrays_are_converted_and_parsed() -> None:
     found = printed("-m", "tests.sharded.carried", quickly=True)
     assert found
     for differing in found.values():
-        differing.pop("text", None)  # the matrix compares texts; this test compares conversions
+        differing.pop("text", None)  # this test compares conversions; the test of the matrix compares texts
     assert {name: differing for name, differing in found.items() if differing} == {}
 
 
 def test_results_and_shardings_match_jax() -> None:
-    """Each program of the matrix once, and every text in explicit mode."""
+    """Each program of the matrix runs once; in explicit mode, the text of every program is compared."""
     found = printed("-m", "tests.sharded.matrix", "--slice", "--json")
     assert found == {"cells": len(sliced(MODES)), "differing": {}}
     assert all(name in PROGRAMS and mode in MODES for name, mode, _ in KNOWN)
 
 
 def test_reasons_of_collectives_match_jax() -> None:
-    """Programs with an underscore in their names: those of collectives."""
+    """Only programs with an underscore in their names: these use collectives."""
     found = printed("-m", "tests.sharded.reasons", "--json", "--mode", "mapped", "-k", "_")
     assert found["collectives"] >= 8 and found["differing"] == {}
 

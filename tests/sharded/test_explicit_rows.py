@@ -75,7 +75,7 @@ def test_samples_are_sharded_as_asked() -> None:
 
 
 def test_derivatives_of_reduced_and_replicated_values_agree() -> None:
-    """JAX raises errors for most of these; a sum that is taken too early would give too large a value."""
+    """JAX raises errors for most of these. A sum over devices that is done too early would make the value too large."""
     rows = printed("-m", "tests.sharded.reduced_rows", "--whole", quickly=True)
     assert len(rows) == 15
     assert {name: reduced for name, (reduced, _) in rows.items()} == {name: whole for name, (_, whole) in rows.items()}
@@ -85,7 +85,10 @@ MODULES = ("numpy", "lax", "random", "nn", "nn.initializers", "numpy.linalg", "o
 
 
 def signatures() -> Iterator[tuple[str, Any, Any]]:
-    """For each public function of JAX with a sharding parameter, its parameters and minijax's: names and kinds."""
+    """(name, minijax's parameters, JAX's parameters) of each public function that has a sharding parameter in JAX.
+
+    A parameter is (name, kind).
+    """
     import jax.numpy as jnp
 
     import minijax.numpy
@@ -109,7 +112,7 @@ def signatures() -> Iterator[tuple[str, Any, Any]]:
                 yield prefix + public, parameters(getattr(ours, public)), taken
 
 
-# JAX takes options of jnp.array by position with a warning; the updates of x.at take theirs as **options.
+# JAX accepts options of jnp.array by position, with a warning; methods of x.at take theirs as **options.
 OTHERWISE = ("numpy.array", "x.at[i].")
 
 

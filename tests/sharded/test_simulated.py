@@ -43,13 +43,13 @@ def test_compiling_for_simulated_devices_frees_them_afterwards(
         return found
 
     monkeypatch.setattr(client, "simulated", counted)
-    client.runtime()  # this process's own client, which stays alive
+    client.runtime()  # start this process's own client first, because it stays alive
     lowered = jax.jit(product).lower(X, W)
     assert "mhlo.num_partitions = 256" in lowered.as_text()
     compiled = lowered.compile()
     assert threads[0] - len(os.listdir("/proc/self/task")) > 256
     assert len(threads) == 1
-    # one device has two rows of x, and four columns of w
+    # each device has two rows of x and four columns of w
     assert compiled.memory_analysis().argument_size_in_bytes == (2 * 8 + 8 * 4) * 4
     assert "all-reduce" in compiled.as_text() and compiled.cost_analysis()["flops"] > 0
     assert compiled.input_shardings == ((X.sharding, W.sharding), {})

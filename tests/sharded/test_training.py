@@ -9,7 +9,7 @@ import pytest
 
 from tests.on_devices import printed
 
-# float32 sums in another order; the command prints the difference of the losses: at most 5e-7.
+# Shardings change the order of float32 sums. The command shows that the losses differ by at most 5e-7.
 NEAR = 2e-6
 CHOSEN = (
     "perceptron: data",
@@ -30,7 +30,7 @@ def found() -> dict[str, Any]:
 
 
 def kinds(name: str) -> dict[tuple[str, int], int]:
-    """The number of collectives of each kind in a program, by the number of devices that take part."""
+    """(kind of collective, number of devices that take part) -> number of such collectives in a program."""
     counts: dict[tuple[str, int], int] = {}
     for kind, size, _, _, count in found()[name]["collectives"]:
         counts[kind, size] = counts.get((kind, size), 0) + count
@@ -53,9 +53,9 @@ def test_losses_match_one_device_and_jax(name: str) -> None:
 
 
 def test_collectives_of_each_plan() -> None:
-    # gradients of all parameters and the loss in one all-reduce
+    # one all-reduce sums the gradients of all parameters and the loss
     assert kinds("perceptron: data") == {("all-reduce", 8): 1}
-    # one sum per layer forward and, except for the first, backward
+    # each layer needs one sum in the forward pass and, except for the first layer, one in the backward pass
     assert kinds("perceptron: model, mapped") == {("all-reduce", 8): 1}
     gathered = kinds("perceptron: data x model, gathered, mapped")
     assert gathered == {("all-gather", 2): 2, ("reduce-scatter", 2): 2, ("all-reduce", 4): 1, ("all-reduce", 2): 1}

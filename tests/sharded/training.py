@@ -1,8 +1,8 @@
 """Train on eight devices: ``python -m tests.sharded.training [--large] [--steps N] [ends of names]``.
 
-For each model and plan, in both libraries, prints the losses, their distance from those of one device and from JAX's,
-the collectives of the compiled step, and their differences from JAX's: then it exits with 1. With ``--json`` it prints
-all as JSON.
+For each model and plan, both libraries train. The output is the losses, their distance from the losses of one device
+and of JAX, the collectives of the compiled step, and their differences from JAX's. The exit status is 1 if there are
+differences. With ``--json`` the output is JSON.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ LARGE = Sizes(batch=64, width=128, hidden=512, heads=8, length=64, words=1024, l
 
 
 def sent(text: str) -> list[Any]:
-    """The collectives in a compiled program's text: number of each kind, devices that take part, bytes, and loop."""
+    """The collectives in the text of a compiled program, as rows [kind, number of devices, bytes, loop, count]."""
     lines = tuple(text.split("\n"))
     none = Pane("", "")
-    # empty: reasons are not needed
+    # an empty program is enough, since reasons are not needed
     closed, placement = minijax.make_jaxpr(lambda: ())(), Placement((), None, (), ())
     programs = LinkedPrograms((), (), none, none, Pane("", "hlo", lines, (), ((),) * len(lines)))
     each_sent = collectives(programs, closed, placement, text)
@@ -44,12 +44,12 @@ def sent(text: str) -> list[Any]:
 
 
 def lies(ns: Any, tree: Any) -> list[str]:
-    """The shardings of the leaves."""
+    """The shardings of the leaves, as text."""
     return [str(getattr(leaf, "sharding", None)) for leaf in ns.tree.leaves(tree)]
 
 
 def trained(ns: Any, made: Training, steps: int) -> dict[str, Any]:
-    """The results of a few steps, and properties of their program."""
+    """The losses of a few steps, and properties of the compiled step."""
     step, state, batch = made
     began = time.perf_counter()
     compiled = step.lower(state, *batch).compile()
@@ -57,7 +57,7 @@ def trained(ns: Any, made: Training, steps: int) -> dict[str, Any]:
     text = compiled.as_text()
     given = re.findall(r"\((\d+), \{\}, \w+-alias\)", text.partition("\n")[0])
     taken_from = [str(each) for each in ns.tree.leaves(compiled.input_shardings[0][0])]
-    run = step if ns.top is minijax else compiled  # a call of JAX's step would compile it again
+    run = step if ns.top is minijax else compiled  # calling JAX's step would compile it a second time
     losses, gone = [], 0
     for number in range(steps):
         before = ns.tree.leaves(state)
@@ -78,12 +78,12 @@ def trained(ns: Any, made: Training, steps: int) -> dict[str, Any]:
 
 
 def apart(losses: list[float], others: list[float]) -> float:
-    """The largest difference, relative to the loss."""
+    """The largest difference between the losses of a step, relative to the loss."""
     return max(abs(a - b) / abs(b) for a, b in zip(losses, others, strict=True))
 
 
 def compared(ours: dict[str, Any], theirs: dict[str, Any], alone: list[float]) -> dict[str, Any]:
-    """The measurements of a program; ``differs`` has the differences from JAX's."""
+    """The measurements of a program; ``differs`` has those that are not as in JAX."""
     exact = ("collectives", "memory given away", "arguments given away", "results lie")
     return {
         **ours,
@@ -94,7 +94,9 @@ def compared(ours: dict[str, Any], theirs: dict[str, Any], alone: list[float]) -
 
 
 def results(words: list[str], sizes: Sizes, steps: int, show: Any) -> dict[str, Any]:
-    """``compared`` for every program whose name ends with one of ``words``, or for all."""
+    """Name -> the result of ``compared`` for every program whose name ends with one of ``words`` (all without
+    words).
+    """
     ours, theirs = (Names(name, "auto", (4, 2)) for name in ("minijax", "jax"))
     found = {}
     for called, model in MODELS.items():
