@@ -41,11 +41,11 @@ GOLDEN = Path(__file__).parent / "golden"
 OUR_LINE = re.compile(r"(minijax/[\w/]+\.py:)(\d+)")
 NUMBERED = re.compile(r"(│ *)(\d+)(?= )")
 
-# The line that the summary prints about a sampled run.
+# Key of the summary line about a sampled run.
 SAMPLE = pytest.StashKey[str]()
 
 # Derandomised: a property test that passes here passes everywhere. No deadline: the first example of a
-# jitted property pays for an XLA compilation.
+# jitted property includes an XLA compilation.
 hypothesis.settings.register_profile("minijax", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("minijax")
 
@@ -63,7 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the slice in the main process; workers receive its number."""
+    """Choose the slice of the suite in the main process; workers receive the slice's number from it."""
     option = config.option
     names_something = config.args_source is pytest.Config.ArgsSource.ARGS or option.keyword or option.markexpr
     if hasattr(config, "workerinput"):
@@ -78,13 +78,13 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def quick_files() -> set[Path]:
-    """The files whose tests are marked ``quick``."""
+    """The files that ``QUICK`` lists, whose tests get the mark ``quick``."""
     folder = Path(__file__).parent
     return {folder / name for names in QUICK.values() for name in names}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """``-m quick`` does not even import the other files: the imports alone take longer than the quick tests."""
+    """With ``-m quick``, do not even import the other files: the imports take longer than the quick tests."""
     is_other = collection_path.name.startswith("test_") and collection_path not in quick_files()
     return True if config.option.markexpr == "quick" and is_other else None
 
@@ -108,7 +108,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take the sample's summary line from a worker: the main process collects no tests."""
+    """Copy the summary line from a worker, since the main process collects no tests."""
     if line := getattr(node, "workeroutput", {}).get("sample"):
         node.config.stash[SAMPLE] = line
 
@@ -126,13 +126,13 @@ def set_heap_aside() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def heap_of_the_module() -> None:
-    """JAX's and minijax's caches hold millions of objects, and every collection would visit them all."""
+    """Spare the garbage collector the caches of JAX and minijax: every collection would visit millions of objects."""
     set_heap_aside()
 
 
 @pytest.fixture
 def small_heap() -> None:
-    """For tests that count objects: also hides the objects of the module's other tests."""
+    """For tests that count objects: hide the objects of earlier tests in the module too."""
     set_heap_aside()
 
 

@@ -1,6 +1,6 @@
 """Which test runs which line: a pytest plugin, ``-p tests.covered``, and a reader of its records.
 
-In: the folder ``MINIJAX_COVERED``; each worker writes a coverage.py file and the seconds of its tests into it.
+In: the folder ``MINIJAX_COVERED``, where each worker writes a coverage.py file and the seconds that its tests took.
 Out: ``Covered``. Invariant: a line that runs before the first test (an import) belongs to no test.
 """
 
@@ -22,7 +22,7 @@ SECONDS = pytest.StashKey[dict[str, float]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    import coverage  # only a recording run needs coverage
+    import coverage  # imported here: only runs that record need coverage
 
     config.stash[SECONDS] = {}
     recording = coverage.Coverage(

@@ -47,13 +47,13 @@ class Scaled:
 
 @pytest.fixture(autouse=True)
 def one_device(monkeypatch):
-    """Other tests of this process may have used several devices."""
+    """Tests that ran before in this process may have used several devices, which turns shortcuts off."""
     monkeypatch.setattr(pjrt, "others_in_use", False)
 
 
 @pytest.fixture
 def ordinary(monkeypatch):
-    """A list that grows with each call on the ordinary path."""
+    """A list of the arguments of each call that took the ordinary path."""
     made = []
     original = JitFunction.call
 
@@ -106,7 +106,7 @@ def test_known_calls_take_a_shortcut(kind, where, function, ordinary):
         for a, b in zip(minijax.tree.leaves(found), minijax.tree.leaves(expected), strict=True):
             assert type(a) is Array and a.aval is jnp.asarray(b).aval
             np.testing.assert_array_equal(a, b)
-    # once to compile, and once more where jaxlib asks for its fast path
+    # one call compiles; one more can take this path when jaxlib first asks for its fast path
     assert len(ordinary) <= 2
 
 
@@ -153,7 +153,7 @@ def test_known_calls_over_a_mesh_take_a_shortcut(kind, ordinary):
 
 
 class Delegate:
-    """A user's node with all attributes of its array."""
+    """A user's node that passes attributes of its array on."""
 
     def __init__(self, x):
         self.x = x
@@ -169,7 +169,7 @@ class Dict(dict):
     """A leaf for pytrees, but not a valid argument."""
 
 
-# Arguments of one function: the structures differ in small details.
+# Arguments for one function. Their structures differ in small details.
 LIKE_EACH_OTHER = {
     "dict": lambda x: {"a": x, "b": [x, None, (x,)]},
     "more keys": lambda x: {"a": x, "b": [x, None, (x,)], "c": x},
@@ -232,7 +232,7 @@ def test_transformations_see_the_call(where):
     for _ in range(3):
         for _ in range(3):
             jitted(x)
-        # also without a tracer among the arguments
+        # the call is traced although none of its arguments is a tracer
         assert "jit" in str(minijax.make_jaxpr(lambda: jitted(x))())
         np.testing.assert_allclose(minijax.grad(jitted)(x), 2 * np.cos(0.3), rtol=1e-6)
         out, _ = minijax.jvp(lambda y: jitted(y) + jitted(x), (x,), (np.float32(1),))
@@ -347,7 +347,7 @@ def test_errors_of_the_function_are_raised_once(error):
 
 
 def aligned(n):
-    """Ones at an address that PJRT could use without a copy."""
+    """Ones at an address that is a multiple of 64, so that PJRT could use them without a copy."""
     raw = np.ones(n + 16, np.float32)
     offset = (-raw.ctypes.data % 64) // 4
     return raw[offset : offset + n]
@@ -355,7 +355,7 @@ def aligned(n):
 
 @pytest.mark.parametrize("n", [3, 700])
 def test_the_user_may_write_to_an_argument_afterwards(n):
-    """A chain of matrix products still runs after the call returned, and must not see later writes."""
+    """A chain of matrix products may still run when the call has returned. It must not see later writes."""
 
     @minijax.jit
     def chain(x, y):
@@ -454,7 +454,7 @@ def test_without_jax_and_with_jax_imported_later():
 @pytest.mark.parametrize("written", [lower.WRITTEN_BYTES, 0])
 @pytest.mark.parametrize("given", [2.0, np.float32(2), ONES * 2, {"a": ONES * 2, "b": 1.0}])
 def test_closed_over_arrays_allow_the_shortcut(given, written, ordinary, capfd, monkeypatch):
-    """The program takes large closed-over arrays before its arguments; so does the shortcut."""
+    """If the program takes closed-over arrays as operands, the shortcut must pass them too."""
     monkeypatch.setattr(lower, "WRITTEN_BYTES", written)
     kept, other = minijax.device_put(ONES * 3), minijax.device_put(ONES)
     jitted = minijax.jit(lambda x: [kept * leaf + other for leaf in minijax.tree.leaves(x)])
@@ -462,7 +462,7 @@ def test_closed_over_arrays_allow_the_shortcut(given, written, ordinary, capfd, 
         for found, leaf in zip(jitted(given), minijax.tree.leaves(given), strict=True):
             np.testing.assert_array_equal(found, 3 * ONES * leaf + 1)
     assert len(ordinary) <= 2
-    assert capfd.readouterr().err == ""  # XLA would report missing arguments
+    assert capfd.readouterr().err == ""  # if operands were missing, XLA would report this
 
 
 def test_structures_with_leaves_of_the_same_types_are_distinguished():

@@ -1,4 +1,4 @@
-"""The disk cache of compiled programs: other processes find the programs, and nothing else changes."""
+"""The disk cache of compiled programs: other processes find the programs in it, and it changes no results."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CountingClient:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """The numbers since the last read of this property."""
+        """How many programs were compiled and read since this property was last read."""
         found, self.compiled, self.read = (self.compiled, self.read), 0, 0
         return found
 
@@ -54,7 +54,7 @@ class CountingClient:
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> CountingClient:
     rt = client.runtime()
-    # made here, because jax makes options only for its real client, which this process may have
+    # made before the client is replaced: if this is jax's client, jax makes options only for the original
     options = rt.compile_options(np.array([[rt.default_device.id]]))
     monkeypatch.setattr(rt, "compile_options", lambda assignment: options)
     counted = CountingClient(rt.client)
@@ -83,7 +83,7 @@ def chain(x: Any) -> Any:
 
 
 def run_chain() -> np.ndarray:
-    """The value of a function that no earlier call has traced."""
+    """Run a function that no earlier call has traced, and return its value."""
     return np.asarray(minijax.jit(lambda x: chain(x))(ONES))
 
 
@@ -187,14 +187,14 @@ def test_a_damaged_file_is_compiled_again_with_a_warning(damage: str, folder: Pa
     with pytest.warns(UserWarning, match="Error reading the disk cache's entry for <lambda>"):
         np.testing.assert_array_equal(run_chain(), value)
     assert counting.counts == (1, 0)
-    np.testing.assert_array_equal(run_chain(), value)  # the entry was rewritten
+    np.testing.assert_array_equal(run_chain(), value)  # the entry was written again
     assert counting.counts == (0, 1)
 
 
 def test_an_entry_that_xla_cannot_load_is_compiled_with_a_warning(folder: Path, counting: CountingClient) -> None:
     value = run_chain()
     (entry,) = entries(folder)
-    # an intact entry whose content is no executable
+    # the checksum is right, but the content is no executable
     content = zlib.compress(b"no executable")
     entry.write_bytes(disk_cache._MAGIC + hashlib.sha256(content).digest() + content)
     with pytest.warns(UserWarning, match="Error reading the disk cache's entry"):
@@ -243,7 +243,7 @@ def test_entry_names_depend_on_flags_software_and_hardware(folder: Path, monkeyp
         patched.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true --xla_dump_to=/nowhere")
         assert (written(), written()) == (1, 0)
     with monkeypatch.context() as patched:
-        patched.setenv("XLA_FLAGS", "--xla_dump_to=/nowhere")  # this flag changes no executable
+        patched.setenv("XLA_FLAGS", "--xla_dump_to=/nowhere")  # this flag does not change executables
         assert written() == 0
     for part in ("_software", "_hardware"):
         with monkeypatch.context() as patched:

@@ -20,7 +20,7 @@ import pytest
 
 from minijax.distributed.__main__ import free_port
 
-# The program of every process; the second argument is "alone" for the process that has both devices.
+# The program of every process. The second argument is "alone" for one process with both devices.
 PROGRAM = """
 import json, sys
 import numpy as np
@@ -100,7 +100,7 @@ def launch(code: str, *arguments: str, processes: int, devices: int = 1) -> subp
 
 
 def lines_of(written: str, processes: int) -> list[str]:
-    """The output of each process, from the output of the command."""
+    """The output of each process, taken from the output of the command, which begins each line with a number."""
     found = [""] * processes
     for each in written.splitlines():
         number, _, text = each.removeprefix("[").partition("] ")
@@ -146,8 +146,8 @@ def test_two_processes_are_as_one(first: str) -> None:
 
 
 # A training step with shardings, and a shard_map with its gradient, over a mesh of four devices. The code does not
-# mention processes, except for the last test: its first argument is the number of the process that ends in the
-# middle, and the others are for ``initialize``.
+# mention processes, except for the last test, in which one process ends early. This test passes the number of that
+# process as the first argument, and the arguments of ``initialize`` after it.
 OVER_A_MESH = """
 import json, os, sys
 import numpy as np
@@ -214,7 +214,7 @@ def test_a_process_that_dies_ends_the_others_in_time() -> None:
     left, dying = (start(OVER_A_MESH, "1", address, "2", str(i), devices=2) for i in range(2))
     try:
         assert dying.wait(timeout=120) == 7
-        # the heartbeat fails after five seconds, on a busy machine later
+        # the missing heartbeat is noticed after five seconds, on a busy machine later
         _, said = left.communicate(timeout=60)
     finally:
         left.kill()
@@ -276,11 +276,11 @@ def test_wrong_sizes_with_two_processes() -> None:
     _, second = found = lines_of(finish(launch(WRONG_SIZE, processes=2)), 2)
     for text in found:
         assert "compiling computation that requires 4 logical devices, but only 2 XLA devices are available" in text
-        # process 0 has the only device of such a pmap
+        # process 0 has the only device of the pmap over one device
         assert ("pmap over 1 devices, 0 of which belong to this process" in text) == (text is second)
 
 
-# Process 1 fails as the argument says, while the others wait for it in a collective, or for a signal.
+# Process 1 fails as the argument says. The others wait for it in a collective, or for a signal.
 FAILING = """
 import os, signal, sys
 import minijax

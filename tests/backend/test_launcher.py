@@ -28,7 +28,7 @@ def test_usage_errors_of_the_command(capsys: pytest.CaptureFixture[str]) -> None
         ([0, 0], None),
         ([0, 3], 1),
         ([1, 3], 0),
-        # ended by XLA, because another process died
+        # a process with SIGABRT was ended by XLA, because another one had died
         ([-signal.SIGABRT, -signal.SIGKILL], 1),
         ([-signal.SIGABRT, 0, 2], 2),
         ([-signal.SIGABRT, -signal.SIGABRT], 1),

@@ -1,7 +1,7 @@
 """The PJRT layer: buffers keep their values, programs run, errors have messages, and jax stays unimported.
 
-The client depends on whether jax is imported, and other tests import it, so tests of that run
-in fresh processes (``in_fresh_process``); the others hold for both clients.
+The client depends on whether jax is imported, and other tests import jax. So tests of the client that does not need jax
+run in fresh processes (``in_fresh_process``). The other tests hold for both clients.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def sine(n: int = 8, attribute: str = "") -> str:
 
 
 def in_fresh_process(code: str, **environment: str) -> str:
-    """Run code in a new interpreter that starts with this one's path; return its standard output."""
+    """Run code in a new interpreter with the same import path; return its standard output."""
     env = {k: v for k, v in os.environ.items() if k not in ("JAX_PLATFORMS", "XLA_FLAGS")}
     env |= {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)} | environment
     preamble = "import sys\nimport numpy as np\nfrom minijax.backend import failures, pjrt as backend\n"
@@ -93,7 +93,7 @@ def test_put_any_layout(value: np.ndarray) -> None:
 
 @pytest.mark.parametrize("n", [4, 1_000_000])
 def test_put_does_not_alias_the_users_array(n: int) -> None:
-    """For every alignment, since PJRT may keep memory aligned to 64 bytes without a copy."""
+    """``value`` begins at a multiple of 64 bytes, where PJRT may use memory without a copy."""
     raw = np.zeros(n + 16, np.float32)
     offset = (-raw.ctypes.data % 64) // 4
     value = raw[offset : offset + n]

@@ -1,14 +1,14 @@
 """The speed benchmark, ``python -m tests.bench``: figures as ratios to JAX, taken side by side in one run.
 
-- ``workloads``: the table of rows, every workload written once over such a namespace;
+- ``workloads``: the rows measured in this process; a workload is written once and takes a library's namespace;
 - ``startup``: rows measured on fresh processes;
-- ``watching``: rows about recorders;
+- ``watching``: the rows on the cost of recorders;
 - ``measure``: clocks, the interleaved comparison, verdicts;
 - ``__main__``: the command line and the printed table.
 """
 
 import os
 
-# NumPy reads this at import: a run is pinned to one core, where two BLAS threads wait for each other, and a
-# product takes six times as long.
+# NumPy reads this at import. The run is pinned to one core: with two BLAS threads on it a product takes six times as
+# long, because they wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -1,7 +1,7 @@
 """Clocks, the interleaved comparison of two libraries, and the verdict on a ratio.
 
-A sample is the CPU time of one *thunk*: a function without arguments. ``prepare`` creates a new one outside the clock,
-so no cache of a library has its functions. Every round takes one sample of each library, in alternating
+A sample is the CPU time of one *thunk*: a function without arguments. ``prepare`` creates a new one before the clock
+starts, so its functions are in no cache. Every round takes one sample of each library, in alternating
 order, and compares the results. The figure is the median over rounds of the ratio within a round, so a
 slower machine slows both.
 """
@@ -23,7 +23,7 @@ Thunk = Callable[[], Any]
 Prepare = Callable[[Any], Thunk]
 
 FULL_SAMPLE_NS = 20_000_000
-# The quickest of this many calls sets the calls per sample: a library may fill its caches on the second or third.
+# The quickest of this many calls gives the number of calls per sample: the first ones may still fill caches.
 CALLS_UNTIL_WARM = 5
 
 MEETS, CLOSE, MISSES, ERROR, SKIPPED = "meets", "within 2x", "misses", "error", "skipped"
@@ -33,8 +33,8 @@ MEETS, CLOSE, MISSES, ERROR, SKIPPED = "meets", "within 2x", "misses", "error", 
 class Settings:
     """How a run measures.
 
-    A row takes rounds until ``seconds`` have passed or ``max_rounds`` are done; if the first ``rounds``
-    need longer, it may take twice as long. There is always one round.
+    A row takes rounds until ``seconds`` have passed or ``max_rounds`` are done. While it has fewer than ``rounds``, it
+    may take twice as long. There is always at least one round.
     """
 
     subject: str
@@ -47,7 +47,7 @@ class Settings:
 
 @dataclass
 class Result:
-    """One printed line: a ratio against its budget."""
+    """One printed line: a ratio, and whether it meets its budget."""
 
     row: str
     title: str
@@ -63,7 +63,7 @@ class Result:
     note: str = ""
 
     def judge(self, subject: Sequence[float], reference: Sequence[float]) -> Result:
-        """Fill in the figures: the subject's samples as ratios to the reference's in the same round."""
+        """Compute the figures: the ratio of the subject's to the reference's sample in each round."""
         ratios = [a / b for a, b in zip(subject, reference, strict=True)]
         self.figure = statistics.median(ratios)
         self.low, self.high = quartiles(ratios)
@@ -162,7 +162,7 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
 
 
 def sampling(settings: Settings) -> Iterator[int]:
-    """Round numbers within the limits of ``Settings``."""
+    """Yield the numbers of rounds until the limits of ``Settings`` are reached."""
     began = time.monotonic()
     for number in range(settings.max_rounds):
         spent = time.monotonic() - began
@@ -173,7 +173,7 @@ def sampling(settings: Settings) -> Iterator[int]:
 
 
 def interleaved(settings: Settings, samplers: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
-    """One sample per round from each sampler, in rotating order."""
+    """For each sampler its samples, one per round. The order of the samplers rotates."""
     names = list(samplers)
     samples: dict[str, list[float]] = {name: [] for name in names}
     for number in sampling(settings):
@@ -192,12 +192,12 @@ class Row:
       title: shown in the table.
       budget: the largest ratio that meets the budget.
       prepare: creates a new thunk from a library's namespace (not timed).
-      check: converts the thunk's value to a form that must agree between libraries.
+      check: converts the thunk's value to a form that must be equal for both libraries.
       ops: the operations in one thunk, which divide the absolute figures.
       reuse: prepare once and time the same thunk every round (for cached calls).
-      repeat: a sample is as many calls as fill ``FULL_SAMPLE_NS``, for work that caches nothing between calls. The
-        collector runs before each sample and leaves the caches cold, which would dominate a single call of half a
-        millisecond.
+      repeat: whether a sample is as many calls as fill ``FULL_SAMPLE_NS``, for work that caches nothing between calls.
+            A single call of half a millisecond would mostly measure cold caches, since the collector runs before each
+            sample.
       rtol: relative tolerance of the results.
     """
 
@@ -213,14 +213,14 @@ class Row:
 
     def run(self, settings: Settings) -> Result:
         result = Result(self.key, self.title, self.budget)
-        # The subject may be the reference (--subject jax proves the harness), so both have keys of their own.
+        # The subject may be the reference too (``--subject jax`` tests the harness), so each has its own key.
         libraries = {
             "reference": settings.namespaces[settings.reference],
             "subject": settings.namespaces[settings.subject],
         }
         values: dict[str, Any] = {}
         prepared: dict[str, Thunk] = {}
-        times: dict[str, int] = {}  # how many calls a sample of each library has, known after its first
+        times: dict[str, int] = {}  # the number of calls in a sample of each library, known after its first sample
 
         def sampler(name: str) -> Callable[[], float]:
             def sample() -> float:
@@ -250,7 +250,7 @@ class Row:
             values.clear()
 
         samplers = {name: sampler(name) for name in libraries}
-        for sample in samplers.values():  # a round that warms, and is not counted
+        for sample in samplers.values():  # one round fills the caches, and does not count
             sample()
         samples = interleaved(settings, samplers)
         return result.judge(samples["subject"], samples["reference"])

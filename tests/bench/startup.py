@@ -1,7 +1,7 @@
 """Rows measured on fresh processes: imports, first calls, and a front end from its start to its prompt.
 
-The figure is the CPU time of all threads of the process. A first run of each, which
-compiles bytecode and loads files into memory, does not count.
+The figure is the CPU time of all threads of the process. Each program runs once before, which compiles bytecode and
+loads files into memory.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def cpu_seconds(pid: int) -> tuple[float, int]:
 
 
 def run_to_exit(argv: list[str], env: dict[str, str]) -> tuple[float, str]:
-    """CPU seconds and output of a program from its start to its exit; RuntimeError when it fails."""
+    """CPU seconds and output of a program from its start to its exit; RuntimeError if it fails."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         actions = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -66,7 +66,7 @@ def run_to_exit(argv: list[str], env: dict[str, str]) -> tuple[float, str]:
 
 
 def run_to_prompt(argv: list[str], env: dict[str, str]) -> tuple[float, str]:
-    """CPU seconds of a terminal program up to its first prompt; it is killed there."""
+    """CPU seconds of a terminal program until its first prompt, where it is killed."""
     terminal, other_end = os.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     # Not pty.fork(): this process has the threads of the libraries it measures. In a new session the first
@@ -83,11 +83,11 @@ def run_to_prompt(argv: list[str], env: dict[str, str]) -> tuple[float, str]:
         while not prompted and select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))[0]:
             try:
                 seen += os.read(terminal, 65536)
-            except OSError as error:  # Linux reports this when the other end is closed
+            except OSError as error:  # Linux raises this error when the program has closed the terminal
                 if error.errno != errno.EIO:
                     raise
                 break
-            if CURSOR_QUERY in seen:  # answer as a terminal would; some programs wait for it
+            if CURSOR_QUERY in seen:  # answer as a terminal does, since some programs wait for it
                 seen = seen.replace(CURSOR_QUERY, b"")
                 os.write(terminal, b"\x1b[1;1R")
             prompted = PROMPT.search(ESCAPES.sub(b"", seen)) is not None
@@ -117,10 +117,10 @@ def program(name: str, *arguments: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Startup:
-    """A program of the subject against the same program of the reference.
+    """A row: a program of the subject is compared with the same program of the reference.
 
-    ``command(library)`` gives the argument vector. ``net`` subtracts the time of a bare Python process in the same
-    round from all of them. ``reference`` names a reference other than the run's.
+    ``command(library)`` gives the argument vector. With ``net``, the time of a bare Python process in the same round is
+    subtracted from both. ``reference`` replaces the run's reference.
     """
 
     key: str

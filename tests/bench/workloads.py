@@ -54,7 +54,7 @@ def first_call(make: Workload) -> Prepare:
 
 
 def cached(make: Workload, calls: int, device: bool = True, fetch: bool = False) -> Prepare:
-    """Calls of a compiled function on device arrays or on NumPy arrays; ``fetch`` makes each result a NumPy array."""
+    """Calls of a compiled function on device or NumPy arrays. ``fetch``: also convert each result to NumPy."""
 
     def prepare(ns: Any) -> Thunk:
         function, arguments = make(ns)
@@ -91,7 +91,7 @@ def jnp_chain(ns: Any, n: int) -> Function:
 
 
 def lax_chain(ns: Any, n: int) -> Function:
-    """The same with ``lax`` functions, which convert nothing: closest to the bare primitives."""
+    """The same chain with ``lax`` functions. They convert no arguments, so little is added to the bare primitives."""
     sin, mul, factor = ns.lax.sin, ns.lax.mul, array(ns, FACTOR)
 
     def chain(x: Any) -> Any:
@@ -106,7 +106,7 @@ CHAINS: dict[str, Callable[[Any, int], Function]] = {"lax": lax_chain, "jnp": jn
 
 
 def on_chain(style: str, n: int, use: Callable[[Any, Function], Function], shape: tuple[int, ...] = ()) -> Prepare:
-    """``use(ns, chain)`` returns a function of the chain's input; the clock measures its call."""
+    """The clock measures a call of the function that ``use(ns, chain)`` returns; ``chain`` has n operations."""
 
     def prepare(ns: Any) -> Thunk:
         function, x = use(ns, CHAINS[style](ns, n)), array(ns, np.full(shape, 0.9))
@@ -177,7 +177,7 @@ def add_ten(ns: Any) -> tuple[Function, tuple[Any, ...]]:
 
 
 def tree_to_tree(ns: Any) -> tuple[Function, tuple[Any, ...]]:
-    """From 100 leaves to 100 leaves."""
+    """A tree with 100 leaves, and a function that returns one with 100 leaves."""
     tree = {
         f"layer{i}": {"w": np.full((8,), i, np.float32), "b": [np.ones((8,), np.float32), np.float32(i)] * 2}
         for i in range(20)
@@ -312,8 +312,8 @@ def chain_row(
     n: int = 1_000,
     **options: Any,
 ) -> Row:
-    """A row of ``use`` on a chain of n operations, with figures per operation."""
-    repeat = use in (evaluated, pushed_forward, differentiated, linearized)  # staging may use caches
+    """The row in which ``use`` is applied to a chain of n operations; its figures are per operation."""
+    repeat = use in (evaluated, pushed_forward, differentiated, linearized)  # other uses trace, and tracing may cache
     return Row(key, f"{title} ({style})", budget, on_chain(style, n, use, shape), ops=n, repeat=repeat, **options)
 
 
@@ -342,7 +342,7 @@ ROWS: list[Row] = [
     chain_row("lower.lax", "trace and lower, per equation", "lax", 0.10, lowered, **LOWERED),
     chain_row("lower.jnp", "trace and lower, per equation", "jnp", 0.10, lowered, **LOWERED),
     chain_row("lower.short", "trace and lower, 100 equations, each", "jnp", 0.07, lowered, n=100, **LOWERED),
-    # Otherwise a library could win the rows above by deferring the work until the module is read.
+    # This row also reads the module: otherwise a library could be faster above by deferring the work until then.
     chain_row("lower.text", "trace, lower and print", "jnp", 0.10, lowered_to_text, **LOWERED),
     *(
         Row(f"first.{key}", f"first call of jit, {title}", 0.80, first_call(make))

@@ -98,7 +98,7 @@ class Browser:
         return {each["url"] for each in asked if not each["url"].startswith("data:")}
 
     def readable(self, dark: bool) -> int:
-        """Assert that each visible text has WCAG 2.1 contrast and the page has this colour scheme; count the texts."""
+        """Assert that every visible text has WCAG 2.1 contrast in this colour scheme; return the number of texts."""
         found = self.run(CONTRASTS)
         assert not [each for each in found if each[1] < 4.5 or (each[2] < 0.2) != dark]
         return len(found)

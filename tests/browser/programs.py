@@ -1,4 +1,4 @@
-"""Recordings to show in a browser: several transformations, an error, and one with hostile names."""
+"""Recordings for the browser tests: several transformations, an error, and a recording with hostile names."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def bad(x):
     return y.reshape(7)
 """
 
-# Text that would break a page that did not escape it; \u202e is the right-to-left override.
+# Text that would break a page without escaping; \u202e is the right-to-left override.
 HOSTILE = "</script><img src=x onerror=alert(1)>'\"&lt;<!--\x07\u202e$x$"
 HOSTILE_USER = f"""\
 def evil(x):

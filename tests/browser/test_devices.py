@@ -25,7 +25,7 @@ const pane = document.querySelector('[data-pane=devices]');
 return pane.parentElement.hidden ? [] : [...pane.children].map((line) => line.textContent);
 """
 
-# The slider's steps are the moments.
+# A step of the slider is a moment.
 MOVE = """
 const slider = document.querySelector('.mjw-slider');
 slider.value = arguments[0];
@@ -70,7 +70,7 @@ def test_the_devices_pane_of_a_page_matches_the_terminal(window, from_file):
             assert not found, moment
             continue
         wanted = terminal(cursor)
-        # the title names the device only where the choice of device changes the pane
+        # the page's title leaves the device out if the choice of device does not change the pane
         assert found[1:] == wanted[1:], moment
         assert found[0] == (wanted[0] if shown.meeting is not None else wanted[0].partition(" · [")[0])
         if isinstance(moment.node, BindRecord) and moment.kind == LEAVE:

@@ -19,7 +19,7 @@ from tests.browser.page import Browser
 from tests.browser.programs import names, recorded, recording
 from tests.browser.test_widget import END, HOME, READ, RIGHT, expected, shown
 
-# An anywidget model and its views; messages to the kernel wait in `sent`.
+# A model and its views, as anywidget has them. Messages to the kernel are collected in `sent`.
 MODEL = """
 window.sent = [];
 window.heard = [];
@@ -43,7 +43,7 @@ range.dispatchEvent(new Event('input'));
 
 
 class Page:
-    """A page with live steppers; ``asked`` lists the kinds of their requests."""
+    """A page with live steppers. ``asked`` lists the kinds of requests that the page made."""
 
     def __init__(self, window: Browser, step: Step, *markup: str) -> None:
         self.window = window
@@ -57,7 +57,7 @@ class Page:
         self.answer()
 
     def answer(self) -> None:
-        """Answer until no request is left."""
+        """Answer the page's requests until none is left."""
         while asked := self.window.run("return window.sent.splice(0)"):
             for each in asked:
                 self.asked.append(each["kind"])
@@ -96,8 +96,8 @@ def test_parts_are_requested_on_demand(window, small_parts):
     stage = window.one(".mjw-stage")
     stage.send_keys(END)
     assert made.status() == f"{last}/{last} the kernel is asked for this step"
-    assert made.read() | {"status": []} == expected(cursor) | {"status": []}  # the old step stays for now
-    stage.send_keys(HOME)  # a step that has arrived is shown at once, whatever else was requested
+    assert made.read() | {"status": []} == expected(cursor) | {"status": []}  # still the old step
+    stage.send_keys(HOME)  # this step needs no request; the page shows it immediately
     made.answer()
     assert made.read() == expected(cursor) and made.asked[2:] == ["part"]
     chosen = set()
@@ -134,7 +134,7 @@ def test_moving_an_argument_records_again(window):
         window.run(SLIDE, value)
     assert window.one(".mjw-said").text == "recording ..."
     made.answer()
-    # during a recording only the latest value is queued, and the reader stays at the same step
+    # while a call is recorded, only the latest value of the slider waits, and the page stays at its step
     assert made.asked == ["script", "page", "again", "again"]
     assert window.one(".mjw-exact").get_attribute("value") == "-3"
     assert made.live.leaves[0].tolist() == [[0.5, 1.0], [-3.0, 3.0]]
@@ -158,7 +158,7 @@ def test_a_failed_recording_is_reported_and_the_page_stays(window):
     exact.send_keys("-1", chr(0xE007))
     made.answer()
     assert window.one(".mjw-said").text == "ValueError: <b>negative</b>" and made.read() == before
-    # the input again shows the number of the current recording
+    # the input shows the argument of the current recording again
     assert made.live.leaves == [3.0] and exact.get_attribute("value") == "3"
 
 

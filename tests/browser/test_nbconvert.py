@@ -20,14 +20,14 @@ import minijax, minijax.numpy as jnp
 from minijax import grad, jit
 from minijax.numpy import sin
 def f(x): return jnp.sin(x) * 2.0 - x"""
-# forms that the table's examples leave out, and a magic in a loop
+# forms of ``%step`` and ``%grad`` that no command's example has, such as a magic in a loop
 MORE = (
     "%step grad(f)(3.0)",
     "%%step\ny = f(2.0)\ny * y",
     "for i in range(2):\n    %grad f(float(i))",
     "kept = %grad f(3.0)",
 )
-# for every output: its height, and the length of its text (for a picture: its width)
+# for every output: its height, and the length of its text (for a picture, the picture's width)
 OUTPUTS = """
 return [...document.querySelectorAll('.jp-OutputArea-output')].map((each) => {
   const picture = each.querySelector('img');
@@ -37,7 +37,7 @@ return [...document.querySelectorAll('.jp-OutputArea-output')].map((each) => {
 
 
 def cells(folder: Path) -> Iterator[str]:
-    """The examples of every command, as cells."""
+    """The cells of the notebook: the examples of all commands, with magics."""
     yield LOAD
     yield from MORE
     for command in MAGICS:
@@ -69,7 +69,7 @@ def test_every_magic_shows_something_and_none_fails(notebook):
     assert silent == []
     outputs = [(cell.source, output) for cell in notebook.cells for output in cell.outputs]
     assert [each for each in outputs if each[1].output_type not in ("execute_result", "display_data")] == []
-    # an HTML page has no kernel, so no output may need a widget
+    # an HTML page has no kernel, which a widget would need
     data = [output.data for _, output in outputs]
     assert "widgets" not in notebook.metadata and not any("widget" in kind for each in data for kind in each)
 
@@ -85,11 +85,11 @@ def test_a_page_of_nbconvert_shows_every_output_alone(theme, notebook, window, t
     stages = window.all(".mjw-stage")
     assert len(stages) == len(window.all(".mjw-static")) >= 4
     assert not any(each.is_displayed() for each in window.all(".mjw-static"))
-    # cells are shown as typed, the one that loaded the extension too
+    # the source pane shows cells as typed, including the one that loaded the extension
     sources = "\n".join(each.text for each in window.all("[data-pane=source]"))
     assert "%load_ext minijax" in sources and "get_ipython" not in sources
     assert window.readable(theme == "dark") > 1000
-    # the stepper handles its own keys here too
+    # here too, the stepper handles its own keys
     window.run("window.heard = []; document.addEventListener('keydown', (event) => window.heard.push(event.key));")
     for stage in stages:
         stage.send_keys("ddx nbj")

@@ -147,7 +147,7 @@ def test_a_stepper_without_any_script_is_shown_as_its_log(window):
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_document_without_style_is_laid_out_and_readable(window, dark):
-    """Its layout equals that of a document with its own style; its colours are those of the page."""
+    """Its layout equals that of a document with a style; its colours are those of the page."""
     own = "<style>:root{color-scheme:light dark}body{background:Canvas;color:CanvasText}</style>"
     boxes = (
         "return [...document.querySelectorAll('pre,td,th')].map((each) => { const box = each.getBoundingClientRect();"
@@ -174,7 +174,7 @@ def test_everything_fits_480_pixels(window):
         window.run(READ + "for (let i = 0; i < 30; i += 1) press('into')")
         assert window.run("return [document.documentElement.scrollWidth, innerWidth]") == [480, 480]
         assert all(each.is_displayed() for each in window.all("[data-move=last]"))
-        # a row of values wraps if its cotangent would be out of sight
+        # a row of values wraps, so that its cotangent is in sight
         pane = "const pane = document.querySelector('[data-pane=values]'); return "
         assert "cotangent" in window.run(pane + "pane.textContent")
         assert window.run(pane + "pane.scrollWidth - pane.clientWidth") == 0
@@ -196,7 +196,7 @@ def test_everything_fits_480_pixels(window):
     ],
 )
 def test_vscode_and_colab_set_the_colour_scheme(host, dark, window):
-    """The page is marked as VS Code or Colab marks it; the system's preference is the opposite colour scheme."""
+    """The page is marked as VS Code or Colab marks it, while the system prefers the opposite colour scheme."""
     window.show(to_html(SHOWN, highlight), widget_html(recording("jit"), highlight), dark=not dark)
     colour = "#1e1e1e" if dark else "#ffffff"
     window.run(f"document.body.style.background = '{colour}'; {host}")

@@ -1,4 +1,4 @@
-"""The page of a call's compilation stages in a real browser: its lines and links are the same as in Python."""
+"""The page of a call's compilation stages in a real browser: its lines and links equal those computed in Python."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def calls(f: Any) -> Any:
 
 
 def choices(found: Stages) -> list[Stage]:
-    """The stages in the page's list, without the one that the page adds."""
+    """The stages in the page's list, without the buffer assignment, which only the page has."""
     return [each for each in found.all if each.kind != "python"]
 
 
 def show(window: Browser, found: Stages, stage: Stage) -> None:
-    """Choose a stage, and its text instead of its changes."""
+    """Choose a stage in the page's list."""
     at = choices(found).index(stage)
     kinds = [each.kind for each in choices(found)]
-    at += at > kinds.index("final")  # the buffer assignment comes next
+    at += at > kinds.index("final")  # skip the buffer assignment, which follows the final stage
     window.run("document.querySelectorAll('.mjw-stages .mjw-link')[arguments[0]].click()", at)
 
 
 def held(found: Stages, stage: Stage) -> list[str]:
-    """The equations that are shown behind fused instructions."""
+    """The names that the page shows after fused instructions."""
     return [f"  = {found.names(each, 40)}" for each in stage.lines if each.holds]
 
 
@@ -102,7 +102,7 @@ def test_every_line_has_the_links_that_python_computes(name, window):
             assert own == [k for k, each in enumerate(yours) if not set(wanted).isdisjoint(each.places)]
             marked += len(there)
     assert marked > 50 and any(held(found, stage) for stage in found.all) and window.console() == []
-    # which passes changed the line that was clicked last, and which only contain it
+    # the mark of each stage: it changed the line that was clicked last, only contains it, or does not
     dots = window.run("return [...document.querySelectorAll('.mjw-stages .mjw-link')].map((e) => e.textContent[0])")
     del dots[[each.kind for each in choices(found)].index("final") + 1]  # the buffer assignment
     for stage, dot in zip(choices(found), dots, strict=True):
@@ -124,7 +124,7 @@ def test_a_pass_is_shown_as_a_diff(window):
         assert [each[3] for each in rows if each[4] != "+"] == [each.text for each in before]
         assert [each[3] for each in rows if each[4] != "-"] == [each.text for each in after]
         assert any(each[4] in "+-" for each in rows) and len(rows) < len(before) + len(after)
-        # unchanged lines are folded, and unfold
+        # unchanged lines are folded, and a click unfolds them
         more = window.run("return [...document.querySelectorAll('.mjw-more')].map((each) => each.textContent)")
         hidden = "return document.querySelectorAll('.mjw-view .mjw-line[hidden]').length"
         assert window.run(hidden) == sum(int(each.split()[1]) for each in more)
@@ -157,7 +157,7 @@ def test_cut_lines_are_not_compared(window, monkeypatch):
 
 
 def test_differences_are_minimal(window):
-    """The diff is minimal: it keeps as many lines as the longest common subsequence, computed the plain way."""
+    """The diff is minimal: it keeps as many lines as the longest common subsequence, computed directly."""
     window.show()
     script = (Path(pipeline.__file__).parents[1] / "pages" / "stages.js").read_text("utf-8")
     window.run(script.partition("// `1–3, 8`")[0] + "window.changes = changes")

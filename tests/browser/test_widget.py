@@ -58,7 +58,7 @@ def pane(view: Any, cursor: Cursor, width: int = 100_000) -> list[str]:
 
 
 def expected(cursor: Cursor) -> dict[str, list[str]]:
-    """The panes at the cursor's moment, computed in Python."""
+    """The text of all panes at the cursor's moment, computed in Python."""
     rows = tree_rows(cursor, REACH, REACH)
     tree = squeezed("".join(visible(text) for _, text in each) for each in rows.lines)
     return {
@@ -80,7 +80,7 @@ def expected(cursor: Cursor) -> dict[str, list[str]]:
 
 
 def values(cursor: Cursor) -> list[str]:
-    """The table of values at this moment, from a fresh ``PageTable``."""
+    """The lines of the table of values at this moment, from a new ``PageTable``."""
     known = at_hand(cursor.recording)
     assert known is not None
     lines = PageTable(known, WIDTH).lines(cursor.moment.at)
@@ -88,7 +88,7 @@ def values(cursor: Cursor) -> list[str]:
 
 
 def shown(read: dict[str, Any]) -> dict[str, list[str]]:
-    """The same, read from the page, where some headings of the terminal are titles and one pane is two."""
+    """The panes that ``read`` found on the page, in the form of ``expected``: headings and panes are joined."""
     return {
         "status": squeezed(read["status"]),
         "source": squeezed([read["where"], *read["source"]]),
@@ -104,7 +104,7 @@ def shown(read: dict[str, Any]) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_step_forwards_and_back_matches_python(name, window, monkeypatch):
-    if name == "scan":  # its programs are longer than 2 equations
+    if name == "scan":  # some of its programs are longer than 2 equations
         monkeypatch.setattr(panes, "MOST_EQUATIONS", 2)
     window.show(widget_html(recording(name), highlight))
     cursor = Cursor(recording(name))
@@ -125,7 +125,7 @@ def test_every_step_forwards_and_back_matches_python(name, window, monkeypatch):
     assert any("earlier equation" in line for read in reads for line in read["program"]) == (name == "scan")
 
 
-# At every third step: the panes, then for each loop and vmap the panes at its slider's end.
+# At every third step: the panes, then the panes with the slider of each loop and vmap at its end.
 CHOOSE = (
     READ
     + """
@@ -261,7 +261,7 @@ return out;
 
 
 def choices(found: list[origins.OriginChoice], cursor: Cursor) -> list[Any]:
-    """What a page offers: a single position, or else the names with the digits that choose them."""
+    """What the page offers: the position if there is only one, otherwise names with the digits that choose them."""
     others = [each for each in found if each.position != cursor.position]
     if len(others) == 1:
         return [others[0].position]
@@ -362,7 +362,7 @@ def test_keys_step_only_the_widget_that_has_the_focus(window):
     assert [position(window, i) for i in range(3)] == [0, over.position, last]
     stages[2].send_keys(UP, "u", "i")
     assert position(window, 0) == 0 and position(window, 1) == over.position
-    window.all(".mjw-search")[1].send_keys(LEFT, RIGHT, "b", RIGHT)  # typing does not step
+    window.all(".mjw-search")[1].send_keys(LEFT, RIGHT, "b", RIGHT)  # arrows in the search field do not step
     assert position(window, 1) == over.position
 
 

@@ -1,4 +1,4 @@
-"""The garbage collector's settings while programs are staged and lowered, and that they are restored."""
+"""The garbage collector's settings while programs are staged and lowered; afterwards the old settings return."""
 
 import gc
 

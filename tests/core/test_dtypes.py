@@ -22,7 +22,7 @@ X64 = pytest.mark.parametrize("x64", [False, True])
 
 
 def outcome(f, *args, **kwargs):
-    """The value of a call, or the kind of promotion failure."""
+    """The value of a call, or the beginning of its promotion error."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -41,15 +41,15 @@ def test_promote_types_agrees_with_jax_on_every_pair(x64, strict):
             expected = outcome(jnp.promote_types, a, b)
             assert outcome(dtypes.promote_types, a, b, x64, strict) == expected, (a, b)
             failures += isinstance(expected, str)
-    assert failures > 0  # the table has holes (int4 with int8, ...): both libraries must refuse them
+    assert failures > 0  # some pairs, such as int4 and int8, have no promotion: both libraries must raise
 
 
 def jax_values():
-    """One abstract value per (dtype, weak_type): every argument that result_type can have."""
+    """One abstract value for each (dtype, weak_type) that an argument of result_type can have."""
     for name in ALL:
         yield dtypes.as_dtype(name), False
     for name in ALL:
-        # No operation makes weak booleans, nor weak int4s (for which JAX itself has no answer).
+        # No operation makes weak booleans or weak int4 values; for weak int4, JAX's own function fails.
         if name not in ("bool", *dtypes._SMALL_INTS, *dtypes._SMALL_UINTS):
             yield dtypes.as_dtype(name), True
 
@@ -186,7 +186,7 @@ def test_mlir_names_agree_with_jax():
     with jax_mlir.make_ir_context():
         for name in ALL:
             dt = dtypes.as_dtype(name)
-            if name == "float8_e8m0fnu":  # JAX's table and MLIR's spelling agree; kept to show that the line runs
+            if name == "float8_e8m0fnu":  # also check the name itself
                 assert dtypes.mlir_element_type(dt) == "f8E8M0FNU"
             assert dtypes.mlir_element_type(dt) == str(jax_mlir.dtype_to_ir_type(dt)), name
         assert dtypes.mlir_element_type(dtypes.float0) == str(jax_mlir.dtype_to_ir_type(jax_dtypes.float0))

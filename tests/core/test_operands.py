@@ -20,7 +20,7 @@ LINE = add.__code__.co_firstlineno + 1
 WHERE = f"The operands of `a + b` at {__file__}:{LINE}:11 (add), level by level:"
 A, B = np.ones((8, 3), np.float32), np.ones((8, 4), np.float32)
 
-# name -> (call, JAX's words, lines of the note after the first)
+# name -> (call, part of JAX's message, lines of the note after the first)
 CASES = {
     "vmap of vmap": (
         lambda: vmap(vmap(add, in_axes=(0, None)), in_axes=(1, 0))(np.ones((5, 8, 3), np.float32), B),
@@ -83,7 +83,7 @@ def test_notes_quote_the_call_of_a_numpy_function():
 def test_in_an_evaluated_jaxpr_the_line_is_the_equations():
     p = Primitive("picky")
     p.def_abstract_eval(lambda x: x)
-    # an engine rule that fails
+    # a batching rule that fails
     batching.primitive_batchers[p] = lax.concatenate
     inner = jit(lambda x: p.bind(x))
     note = note_of(lambda: vmap(inner)(A))
@@ -114,7 +114,7 @@ def test_without_tracers_there_is_no_note():
 
 
 class Trap:
-    """Not an array, and its attributes raise."""
+    """Not an array: its other attributes raise."""
 
     shape = ()
 

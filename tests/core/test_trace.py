@@ -18,13 +18,13 @@ from tests.threads import at_once
 
 
 def clean_here():
-    """Whether this thread has no transformation left."""
+    """Whether this thread is outside all transformations."""
     base = state.stack[0].trace
     return (len(state.stack), state.dynamic, state.source, state.axis_env) == (1, base, None, ()) and base.level == 0
 
 
 def clean():
-    """Whether no transformation is left, if no other thread transforms."""
+    """Whether the process is outside all transformations. Other threads must not transform meanwhile."""
     return clean_here() and not reaching
 
 
@@ -91,24 +91,24 @@ class Interrupt(KeyboardInterrupt):
 
 @pytest.fixture(autouse=True)
 def _numpys_errors_are_as_they_were():
-    """An interrupt in the first line of NumPy's ``errstate.__exit__`` leaves the error state of the process changed."""
+    """Restore NumPy's error state: an interrupt at the start of ``errstate.__exit__`` leaves it changed."""
     before = np.geterr()
     yield
     np.seterr(**before)
 
 
 def has_no_signals(frame, event, argument):
-    """Whether to skip interrupts at this event.
+    """Whether Python cannot deliver an interrupt at this event.
 
-    Python discards exceptions of finalizers. A ``with lock:`` about to unlock is not interrupted either: Python checks
-    for signals after a C function has returned, not before its call.
+    Python discards exceptions in finalizers. At the end of ``with lock:`` the lock is released first: Python checks for
+    signals after a C function has returned, not before its call.
     """
     unlocks = event == "c_call" and isinstance(getattr(argument, "__self__", None), LOCKS)
     return unlocks or "weakref" in frame.f_code.co_filename
 
 
 def interrupted_at(run, number, counts):
-    """Run with an interrupt at event ``number`` among those where ``counts(frame)``; whether the run reached it."""
+    """Interrupt ``run()`` at event ``number`` of those with ``counts(frame)``; return whether the run reached it."""
     left, here = itertools.count(-number), sys._getframe()
     reached = False
 
@@ -131,11 +131,11 @@ def interrupted_at(run, number, counts):
 
 
 def all_interrupts(run, counts=None):
-    """Interrupt ``run`` once at every event; the number of events, and those that left the stack dirty."""
+    """Interrupt ``run()`` once at every event; return the number of events, and those that left the stack dirty."""
     run()  # do one-time work, such as imports
     dirty = []
     gc.disable()
-    hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None  # from abandoned generators
+    hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None  # ignore errors in abandoned generators
     try:
         for number in itertools.count():
             reached = interrupted_at(run, number, counts)
@@ -160,7 +160,7 @@ def test_an_interrupt_at_any_call_or_return_leaves_the_stack_clean(name):
 
 
 def in_another_thread(run):
-    """The result or exception of ``run`` on a thread of its own."""
+    """The result or exception of ``run()`` on a new thread."""
     results = []
 
     def work():
@@ -176,13 +176,13 @@ def in_another_thread(run):
 
 
 def through_rule(ns, f):
-    """Call ``f`` in the rule of a ``custom_jvp`` function."""
+    """A function that calls ``f`` in the rule of a ``custom_jvp`` function."""
     g = ns.custom_jvp(lambda x: x * 2.0)
     g.defjvp(lambda primals, tangents: (f(primals[0]), tangents[0]))
     return lambda x: ns.jvp(g, (x,), (x,))
 
 
-# kind of tracer -> call f with one
+# kind of tracer -> call ``f`` with such a tracer
 TRACERS = {
     "jit": lambda ns, f: ns.jit(f)(1.0),
     "jvp": lambda ns, f: ns.jvp(f, (1.0,), (1.0,)),
@@ -216,7 +216,7 @@ def test_a_tracer_in_another_thread_raises(kind, monkeypatch):
         TRACERS[kind](ns, f)
         return found
 
-    # JAX runs every kind and every use, but not every pair
+    # with JAX, only test every kind and every use, not every pair
     for use, error in outcomes(jax, USES if kind == "jvp" else ["eager"]).items():
         assert isinstance(error, jax.errors.UnexpectedTracerError), use
     for use, error in outcomes(minijax, USES).items():
@@ -239,7 +239,7 @@ def test_the_unknown_of_a_linearization_in_another_thread_raises():
 def test_operations_of_another_thread_are_not_recorded():
     def f(x):
         in_another_thread(lambda: lax.sin(x))
-        # numbers and arrays belong to no thread, and another thread may trace its own programs
+        # another thread may use numbers and arrays, and trace programs of its own
         y = in_another_thread(lambda: minijax.jit(minijax.grad(lax.sin))(0.0) + THREE)
         return x * y
 
@@ -287,7 +287,7 @@ def test_ensure_compile_time_eval_while_staging():
         def constants(x):
             with ns.ensure_compile_time_eval():
                 table = ns.numpy.arange(3) + 1
-                assert int(table.sum()) == 6  # a value, although the function is being staged
+                assert int(table.sum()) == 6  # a concrete value, although the function is being staged
             return x + table
 
         @ns.ensure_compile_time_eval()

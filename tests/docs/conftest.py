@@ -21,7 +21,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "site"
     with open(f"{folder}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "commands.html").exists():  # the last file written
+        if not (folder / "commands.html").exists():  # this file is written last
             built(folder, *RECORDINGS)
     return folder
 

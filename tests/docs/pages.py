@@ -53,7 +53,7 @@ class Links(HTMLParser):
 
 
 def broken_links(folder: Path) -> list[str]:
-    """Links to missing pages or anchors, and every resource that a page loads."""
+    """Links to missing pages or anchors, and the address of every resource that a page loads."""
     pages = {path: Links(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
     return [
         f"{page.relative_to(folder)}: {link}"
@@ -73,7 +73,7 @@ def _loads(sources: Iterable[str]) -> list[str]:
 
 
 def faults(window: Browser, path: Path) -> list[str]:
-    """The faults of a page: wide and light, narrow and dark."""
+    """The faults of a page, first wide with light colours, then narrow with dark colours."""
     found = []
     for dark, width in ((False, 1200), (True, 480)):
         window.open(path, dark=dark, width=width)

@@ -1,4 +1,4 @@
-"""README's blocks run, and print what it shows. ``tests/ecosystem/test_readme.py`` has its first session."""
+"""README's blocks run, and print what README shows. ``tests/ecosystem/test_readme.py`` runs its first session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PROMPT = re.compile(r"[iI]n \[\d+\](?::| \S+ ›) (.*)")
 MORE = re.compile(r" +\.\.\.: (.*)")
 
-# The widths of the terminals that its sessions were run in.
+# The widths of the terminals in which README's sessions were run.
 WIDTHS = (98, 80)
 
 
@@ -39,7 +39,7 @@ def entries(session: str) -> list[tuple[str, list[str]]]:
 
 
 def even(line: str) -> str:
-    """A line with times replaced, and with runs of spaces shortened: both differ between runs and widths."""
+    """A line with ``T`` for each time, and with shorter runs of spaces: these differ between runs and widths."""
     line = re.sub(r"\d[\d.]* (?:ms|µs|s)\b", "T", line)
     return re.sub(r" {2,}", "  ", line).rstrip()
 
@@ -88,7 +88,7 @@ def test_the_program_runs_and_prints_its_jaxpr():
 
 def test_readme_commands_match_ci():
     install, documentation, test = blocks("sh", "# minijax")
-    assert documentation == ".venv-test/bin/python -m docs\n"  # ``tests.docs.pages.built``
+    assert documentation == ".venv-test/bin/python -m docs\n"  # built by ``tests.docs.pages.built``
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     for line, read in ((install, "readme_first_command"), (test, "readme_test_command")):
         (reads,) = re.findall(rf"{read}\(\) {{.*?grep -E -- '(.*?)'", ci, re.DOTALL)

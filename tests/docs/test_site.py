@@ -55,7 +55,7 @@ def test_pages_show_the_output_of_their_blocks(site):
     assert "smallest example square_of_mine_p.bind" in shown(site / "primitives.html")
     assert "2 parts, each on 4" in shown(site / "sharding.html")
     assert shown(site / "sharding.html").count("ppermute asks for it") == 3
-    # the bytes that the communication model and the compiled programs give
+    # the page's last columns: bytes from the communication model and from the compiled program
     rows = re.findall(r"(?m)^(mlp|block) +(\w+) +(\w+) +([\d,]+) +([\d,]+)", shown(site / "communication.html"))
     assert len({row[:3] for row in rows}) == 20 and all(computed == compiled for *_, computed, compiled in rows)
 
@@ -95,7 +95,7 @@ def test_the_tour_has_every_stop(site):
     for part in PARTS:
         for stop in part.stops:
             assert all(line in text for line in (*stop.line.splitlines(), *stop.text.splitlines())), stop
-    assert text.count("The fourth equals sin(3), 0.14112;") == 1  # computed from the value, as at the prompt
+    assert text.count("The fourth equals sin(3), 0.14112;") == 1  # the build computes the number
 
 
 def test_links_of_the_markdown_lead_to_files_of_the_repository():

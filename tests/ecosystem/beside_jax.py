@@ -15,7 +15,7 @@ import minijax
 from minijax.core.keys import is_key
 from tests.ecosystem.programs import NEEDS
 
-# Tolerances: NumPy's evaluation of one operation at a time, and a compiled program.
+# Relative tolerances: for evaluation on NumPy operation by operation, and for compiled programs.
 EAGER, COMPILED = 2e-6, 3e-7
 
 
@@ -29,7 +29,7 @@ def program(name: str) -> Any:
 
 @functools.cache
 def expected(name: str) -> SimpleNamespace:
-    """JAX's ``value``, ``grad`` and ``vmap`` of a program, compiled together; None for a missing one."""
+    """JAX's ``value``, ``grad`` and ``vmap`` of a program, compiled together; None for what its example leaves out."""
     fun = program(name)
     example = fun.example
     arguments = example.arguments()
@@ -50,17 +50,17 @@ def expected(name: str) -> SimpleNamespace:
 
 
 def assert_near(ours: Any, theirs: Any, error: float) -> None:
-    """Trees of arrays of equal types whose numbers differ by at most ``error``, relative to the largest in a leaf."""
+    """Assert equal trees of arrays with equal types. ``error``: tolerance relative to a leaf's largest number."""
     our_leaves, our_tree = jax.tree_util.tree_flatten(ours, is_leaf=lambda x: isinstance(x, minijax.Array))
     assert our_tree == jax.tree_util.tree_structure(theirs)
     assert_leaves_near(our_leaves, theirs, error)
 
 
 def assert_leaves_near(our_leaves: list[Any], theirs: Any, error: float) -> None:
-    """The leaves of a tree of JAX's. Leaves from minijax may have classes that JAX does not know."""
+    """As ``assert_near``, for leaves: minijax's tree may have classes that JAX does not know."""
     for our, their in zip(our_leaves, jax.tree_util.tree_leaves(theirs), strict=True):
         if not isinstance(their, (jax.Array, np.ndarray, float, int)):
-            assert callable(our) and our.__name__ == their.__name__  # leaves that are not arrays stay
+            assert callable(our) and our.__name__ == their.__name__  # leaves that are not arrays are passed through
             continue
         mine, wanted = bits_of(our), bits_of(their)
         assert (mine.dtype, mine.shape) == (wanted.dtype, wanted.shape)
@@ -72,7 +72,7 @@ def assert_leaves_near(our_leaves: list[Any], theirs: Any, error: float) -> None
 
 
 def bits_of(leaf: Any) -> np.ndarray:
-    """The values of an array; the bits of a key."""
+    """The values of an array; for a key, the words of its data."""
     if isinstance(leaf, minijax.Array):
         return np.asarray(minijax.random.key_data(leaf) if is_key(leaf.dtype) else leaf)
     of_jax = isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)

@@ -1,4 +1,4 @@
-"""How to call a program of ``programs/``: its arguments, the one to differentiate by, and the one to batch."""
+"""How to call a program of ``programs/``: its arguments, which one to differentiate by, and which one to batch."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 
 
 class Example(NamedTuple):
-    """Set on a program by ``example``.
+    """The attribute ``example`` of a program, set by the decorator.
 
-    ``arguments()`` makes the arguments. ``grad`` is the argument to differentiate by; the result is then a scalar
-    (None: no gradient). ``batch`` is the argument whose leading axis ``jax.vmap`` maps. ``whole``: some leaves of the
-    arguments are not arrays, so JAX's transformations refuse these arguments.
+    ``arguments()`` makes the arguments. ``grad``: index of the argument to differentiate by, for a scalar program;
+    None: take no gradient. ``batch``: index of the argument whose leading axis ``jax.vmap`` maps, or None.
+    ``whole``: some leaves of the arguments are not arrays, so JAX's transformations refuse them.
     """
 
     arguments: Callable[[], tuple[Any, ...]]
@@ -24,7 +24,7 @@ class Example(NamedTuple):
     whole: bool
 
     def batched(self) -> tuple[tuple[Any, ...], tuple[int | None, ...]]:
-        """The arguments, with a batch of two for the batched one, and their ``in_axes``."""
+        """The arguments, of which the one at ``batch`` is a batch of two, and their ``in_axes``."""
         arguments = list(self.arguments())
         assert self.batch is not None
         arguments[self.batch] = batch_of_two(arguments[self.batch])
@@ -50,7 +50,7 @@ def numbers(*shape: int, low: float = -1.0, high: float = 1.0, name: str = "") -
 
 
 def filled(tree: Any) -> Any:
-    """``tree`` with its shape structs replaced by arrays of numbers: parameters without running their initializers."""
+    """``tree`` with arrays of numbers for its shape structs: parameters, without running initializers."""
     leaves, structure = jax.tree_util.tree_flatten(tree)
     return structure.unflatten(
         [
@@ -71,6 +71,6 @@ def two(leaf: Any) -> Any:
     if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jax.random.split(leaf, 2)
     array = np.asarray(leaf)
-    if array.dtype == np.uint32 and array.shape == (2,):  # a raw key
+    if array.dtype == np.uint32 and array.shape == (2,):  # a legacy PRNGKey
         return np.stack([array, array ^ np.uint32(77)])
     return np.stack([array, array * array.dtype.type(0.75) if array.dtype.kind == "f" else array])

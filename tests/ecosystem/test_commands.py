@@ -15,8 +15,8 @@ from tests.ecosystem.programs import ALL
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
-# command line -> words of its answer. {value} is a call of the program, {gradient} one of its gradient (of the program
-# itself if it has none), {jitted} one of the jitted program
+# command line -> part of its answer. {value}: a call of the program. {gradient}: a call of its gradient (of the program
+# itself if it has none). {jitted}: a call of the jitted program
 ANSWERS = {
     "%jaxpr {gradient}": "lambda",
     "%step {gradient} --verbose": " by ",
@@ -26,10 +26,10 @@ ANSWERS = {
     "%hlo {gradient}": "func.func public @main",
     "%nan {value}": "made",
 }
-# these run and compile JAX's operations one by one, so each program meets only one of these commands
+# these compile and run JAX's operations one by one, which is slow, so each program is used with only one of them
 MEASURED = ("%time {value}", "%compare {value}")
 DERIVATIVES = {"%grad {value}": "gradient"}
-# command line -> the message that replaces an answer
+# command line -> the message shown instead of an answer
 REFUSALS = {
     "%why {jitted}": "whether JAX would trace this call",
     "%check {value}": "is a function, not a primitive",
@@ -38,7 +38,7 @@ REFUSALS = {
 
 @pytest.fixture(autouse=True)
 def measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that ``%time`` gives figures; their precision does not matter."""
+    """Make ``%time`` and ``%compare`` measure briefly: the tests check that they give figures, not their precision."""
     monkeypatch.setattr(measure, "_TIMED_SECONDS", 0.0)
     monkeypatch.setattr(measure, "_TRACES", 1)
 

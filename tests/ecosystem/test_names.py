@@ -1,4 +1,4 @@
-"""How many of the JAX names that real libraries use are in minijax.
+"""How many of the JAX names used by real libraries minijax has.
 
 ``names.tsv`` lists the public names of jax 0.10.2 that 37 released packages use, with the number of packages and of
 uses. A name is present if minijax defines it or borrows it from JAX. ``REASONS`` says why the others are missing.
@@ -21,7 +21,7 @@ ROWS = [
 ]
 OURS, BORROWED, MISSING = "ours", "borrowed", "missing"
 
-# The least share of those names that minijax must have, weighted by uses and unweighted.
+# The least share of these names that minijax must have: with each name weighted by its uses, and without weights.
 BY_USES, BY_NUMBER = 0.98, 0.95
 
 # Prefixes of missing names, and why they are missing.
@@ -48,7 +48,7 @@ REASONS: dict[str, str] = {
 
 
 def found(name: str) -> Any:
-    """minijax's object for JAX's ``name``.
+    """minijax's object for the JAX name ``name``.
 
     Raises:
       AttributeError: minijax has none.
@@ -60,7 +60,7 @@ def found(name: str) -> Any:
         path = f"{path}.{part}"
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # JAX's warnings about borrowed names
+                warnings.simplefilter("ignore", DeprecationWarning)  # borrowed names raise JAX's warnings
                 value = getattr(value, part)
         except AttributeError:
             try:
@@ -71,7 +71,7 @@ def found(name: str) -> Any:
 
 
 def whose(name: str) -> str:
-    """``ours``, ``borrowed`` or ``missing``."""
+    """Whose object ``name`` is: ``ours``, ``borrowed`` or ``missing``."""
     try:
         value = found(name)
     except AttributeError:
@@ -82,7 +82,7 @@ def whose(name: str) -> str:
 
 
 def works(value: Any) -> bool:
-    """Whether a borrowed object can be called or bound, or is data: a module, a class, an indexable object."""
+    """Whether a borrowed object is usable: a function, a primitive, a module, a class, or an indexable object."""
     return callable(value) or isinstance(value, (ModuleType, Primitive)) or hasattr(type(value), "__getitem__")
 
 

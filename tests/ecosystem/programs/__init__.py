@@ -1,7 +1,7 @@
 """Small programs as users of real libraries write them, one file per family of libraries.
 
-Each is a function with an ``example`` of its arguments. Tests read the names from the text of the files, so they do
-not import the libraries: ``pip install -e '.[test-ecosystem]'`` installs these.
+Each is a function with an ``example`` of its arguments. Tests read the functions' names from the text of the files and
+do not import the libraries; ``pip install -e '.[test-ecosystem]'`` installs these.
 """
 
 import ast
@@ -31,7 +31,7 @@ def programs(file: str) -> list[str]:
 
 ALL = tuple(f"{file}.{name}" for file in NEEDS for name in programs(file))
 
-# Programs that fail where import statements in their libraries mean minijax.
+# Programs that fail if import statements for JAX in their libraries import minijax instead.
 NOT_REPLACED = (
     "flax.linen_lstm",
     "flax.nnx_model",

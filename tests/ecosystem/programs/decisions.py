@@ -16,7 +16,7 @@ from tests.ecosystem.example import example, numbers
 
 @example(lambda: (numbers(5), numbers(4, name="rewards")), batch=1)
 def rlax_returns(values, rewards):
-    """V-trace's targets and its policy's advantages."""
+    """The targets of V-trace, and the policy's advantages."""
     discounts, ratios = jnp.full(4, 0.9), jnp.array([0.5, 1.5, 1.0, 0.8])
     errors = rlax.vtrace_td_error_and_advantage(values[:-1], values[1:], rewards, discounts, ratios)
     return jnp.sum(errors.errors**2) + jnp.sum(rlax.td_lambda(values[:-1], rewards, discounts, values[1:], 0.8))
@@ -24,7 +24,7 @@ def rlax_returns(values, rewards):
 
 @example(lambda: (np.array([0, 13], np.uint32), numbers(1, 3)), grad=None, batch=None)
 def mctx_policy(key, embedding):
-    """MuZero's search: its tree is built in a loop."""
+    """MuZero's search, which builds its tree in a loop."""
     actions = jnp.array([[0.1, -0.2, 0.4], [0.3, 0.2, -0.1], [-0.4, 0.0, 0.2]])
 
     def step(params, key, action, embedding):

@@ -1,4 +1,4 @@
-"""Equinox: models are trees, whose static parts ``filter_*`` keep out of JAX's sight."""
+"""Equinox: models are trees. ``filter_*`` passes only their arrays to JAX."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.ecosystem.example import example, filled, numbers
 
 
 def arrays_and_rest(make: Any) -> tuple[Any, Any]:
-    """The arrays of the model that ``make(key=...)`` gives, and what is left of it."""
+    """The arrays of the model that ``make(key=...)`` gives, and the rest of the model."""
     model = eqx.filter_eval_shape(make, key=jax.ShapeDtypeStruct((2,), np.uint32))
     return eqx.partition(filled(model), eqx.is_inexact_array)
 
@@ -34,7 +34,7 @@ def mlp(arrays, xs, ys):
 
 @example(lambda: (eqx.combine(MLP, MLP_REST), numbers(4, 3)), grad=None, batch=None, whole=True)
 def filtered_gradient(model, xs):
-    """A model as it is, with functions among its leaves, and transformations that skip these."""
+    """A model with functions among its leaves, and transformations that skip such leaves."""
 
     @eqx.filter_jit
     @eqx.filter_value_and_grad

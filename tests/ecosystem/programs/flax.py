@@ -1,4 +1,4 @@
-"""Flax: ``linen``, whose modules are applied to trees of parameters, and ``nnx``, whose modules hold them."""
+"""Flax: ``linen`` applies modules to trees of parameters; the modules of ``nnx`` hold their parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def key(seed: int = 0) -> np.ndarray:
 
 
 def initial(module: nn.Module, *inputs: Any, **options: Any) -> Any:
-    """The variables of ``module``, of numbers that are at hand."""
+    """The variables of ``module``, filled with fixed numbers instead of by initializers."""
     keys = {"params": key(), "dropout": key(1)}
     return filled(jax.eval_shape(lambda *xs: module.init(keys, *xs, **options), *inputs))
 
@@ -36,7 +36,7 @@ def linen_mlp(variables, xs):
 
 @example(lambda: (key(3), numbers(4, 3)), grad=None)
 def linen_init(key, xs):
-    """The initial parameters: random bits, and initializers' truncated normal numbers."""
+    """The initial parameters. The initializers draw truncated normal numbers."""
     return Perceptron().init(key, xs)
 
 
@@ -52,7 +52,7 @@ class ConvNet(nn.Module):
 
 @example(lambda: (*split_variables(), numbers(2, 4, 4, 1), key(2)), batch=3)
 def linen_conv_net(params, statistics, images, key):
-    """Batch normalisation changes its statistics, dropout draws its mask."""
+    """Batch normalisation updates its statistics, and dropout draws its mask."""
     scores, changed = ConvNet().apply(
         {"params": params, "batch_stats": statistics},
         images,

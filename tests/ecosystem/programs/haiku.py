@@ -1,4 +1,4 @@
-"""Haiku: functions that make parameters where they meet them, transformed into pairs of pure functions."""
+"""Haiku: functions that create parameters where they use them; ``transform`` makes them pairs of pure functions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ with_state = hk.transform_with_state(normalised)
 
 @example(lambda: (KEY, numbers(4, 2)), grad=1)
 def state_of_batch_norm(key, xs):
-    """Made and applied in one go: parameters and dropout's mask are drawn from the key."""
+    """Initialization and application in one program: the key gives the parameters and dropout's mask."""
     params, state = with_state.init(key, xs)
     outputs, state = with_state.apply(params, state, key, xs)
     return jnp.sum(outputs**2) + sum(jnp.sum(leaf) for leaf in jax.tree_util.tree_leaves(state))

@@ -14,7 +14,7 @@ from tests.ecosystem.example import example, numbers
 
 @example(lambda: (numbers(2), np.float32(1.5)), grad=1)
 def ode(start, rate):
-    """Its gradient is taken through the steps, by checkpoints."""
+    """The gradient is taken through the solver's steps, with checkpoints."""
 
     def field(t, y, rate):
         return jnp.stack([y[1], rate * (1.0 - y[0] ** 2) * y[1] - y[0]])
@@ -45,7 +45,7 @@ def sde(key, volatility):
 
 @example(lambda: (numbers(3, 3) + 3.0 * np.eye(3, dtype=np.float32), numbers(3)))
 def linear_system(matrix, vector):
-    """Its derivative is the solver's own primitive."""
+    """The derivative uses a primitive of the solver."""
     operator = lx.MatrixLinearOperator(matrix)
     return jnp.sum(lx.linear_solve(operator, vector, lx.LU()).value ** 2)
 

@@ -40,7 +40,7 @@ def numpyro_density(values, ys):
 
 @example(lambda: (KEY, numbers(4)), grad=None, batch=None)
 def numpyro_hmc(key, ys):
-    """A model initialized, and one step of HMC: draws, an unconstrained space, a step size."""
+    """Initialize a model and take one step of HMC, with random draws, in an unconstrained space."""
     first, second = jax.random.split(key)
     model = initialize_model(first, regression, model_args=(XS, ys), validate_grad=False)
     kernel = HMC(potential_fn=model.potential_fn, step_size=0.1, num_steps=2, adapt_step_size=False)

@@ -1,4 +1,4 @@
-"""JAX alone: what its own pages and the libraries above it use."""
+"""JAX alone: features that JAX's own pages and the libraries use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEY = np.array([0, 17], np.uint32)
 
 @example(lambda: (KEY, numbers(3)), grad=None)
 def random_draws(key, logits):
-    """Typed keys, and draws that loop until one is accepted."""
+    """Typed keys, and random draws that repeat until a number is accepted."""
     keys = jax.random.split(jax.random.wrap_key_data(key), 5)
     return (
         jax.random.gamma(keys[0], 1.5, (3,)),
@@ -82,7 +82,7 @@ def rematerialized(weights, x):
 
 @example(lambda: (numbers(3, 2), numbers(2)), batch=None)
 def nested_transformations(weights, x):
-    """A Hessian, gradients of each example, and a linear map's transpose."""
+    """A Hessian, the gradient of each example, and the transpose of a linear map."""
 
     def energy(x):
         return jnp.sum(jnp.logaddexp(weights @ x, 0.0))
