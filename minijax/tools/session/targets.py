@@ -45,8 +45,8 @@ _INDEXED = ("minijax.numpy", "jax._src.numpy")
 
 
 class Target(Frozen):
-    """A function with arguments. ``names`` are the names of the arguments. ``loose`` says that they are the variables
-    of an expression, not the arguments of a call.
+    """A function with arguments. ``names`` are the names of the arguments. ``loose``: the arguments are the variables
+    of an expression, not those of a call.
     """
 
     fun: Callable[..., Any]
@@ -144,7 +144,7 @@ def from_expression(session: Session, command: str, text: str, everything: bool 
     """Parse ``text`` into a function and its arguments.
 
     Args:
-      everything: include the computation of the function itself: all of ``linearize(f, x)[1](t)``.
+      everything: include the computation of the function itself: ``linearize(f, x)[1]`` in ``linearize(f, x)[1](t)``.
 
     Raises:
       UsageError: ``text`` is no expression, or calls an object that is not callable. Exceptions of the
@@ -250,7 +250,7 @@ def _from_call(session: Session, command: str, node: ast.Call, text: str) -> Tar
     if isinstance(owner, (Array, Tracer)) or type(owner).__module__.startswith(_INDEXED) or is_jax_array(owner):
         return None
     names = argument_names(fun, len(args))
-    if len(node.args) == len(args):  # no stars: unnamed arguments take the names of variables
+    if len(node.args) == len(args):  # without ``*``: unnamed arguments take the names of variables
         pairs = list(zip(names, node.args, strict=True))
         names = tuple(a.id if " " in name and isinstance(a, ast.Name) else name for name, a in pairs)
     title = text.strip()
@@ -401,7 +401,7 @@ def free_names(text: str) -> list[str]:
 def function_of(session: Session, node: ast.expr, names: Sequence[str] = ()) -> Callable[..., Any]:
     """An expression as a function of the variables ``names``.
 
-    Tracebacks call it ``<module>``, because the user wrote no function. The names of functions written in the
+    Tracebacks call the function ``<module>``, because the user wrote none. The qualified names of functions inside the
     expression do not mention it either.
     """
     __tracebackhide__ = True
@@ -452,7 +452,7 @@ def leaf_names(target: Target) -> list[str]:
 
 
 def typed(session: Session, command: str, line: str, cell: str | None, everything: bool = False) -> Target:
-    """The target in a command's line or, for a cell, in its body as a function of the inputs named in the line."""
+    """The target in ``line``; for a cell, its body as a function of the inputs that ``line`` names."""
     __tracebackhide__ = True
     if cell is None:
         return from_expression(session, command, line, everything)
@@ -517,7 +517,7 @@ def _take_value(text: str) -> tuple[str, str]:
 
 
 def input_value(session: Session, label: str, name: str, text: str | None) -> Any:
-    """The value or the type of an input. Without a text, the value of the user's variable."""
+    """The value or the type of an input, from ``text``. If ``text`` is None, the value of the user's variable."""
     __tracebackhide__ = True
     if text is None:
         if not session.has(name):

@@ -37,9 +37,9 @@ def _frames(tb: TracebackType | None) -> Iterator[tuple[traceback.FrameSummary, 
 
 
 def last_user_place(error: BaseException) -> str:
-    """The innermost user line that an exception passed, ``<minijax-3>:1``, or ''.
+    """The innermost user line that an exception passed: ``<minijax-3>:1``.
 
-    If there is none, a line of an installed library or of Python's own library.
+    If there is none, a line of an installed library or of Python's own library; '' if there is none either.
     """
     frames = [frame for frame, is_user in _frames(error.__traceback__) if is_user]
     own = [frame for frame in frames if not _is_installed(frame.filename)] or frames
@@ -76,7 +76,7 @@ def passed_engine(error: BaseException) -> bool:
 
 
 def without_engine(tb: TracebackType | None) -> tuple[TracebackType | None, int]:
-    """A traceback without minijax's frames, and their number. With only minijax's frames, the whole traceback and 0."""
+    """A traceback without minijax's frames, and their number; the whole and 0 if all frames are minijax's."""
     frames = []
     at = tb
     while at is not None:
@@ -102,7 +102,7 @@ def error_document(error: BaseException, all_frames: bool = False) -> Document:
 
     ``all_frames`` (or the setting ``traceback_filtering='off'``) shows the engine's frames too.
     """
-    # an error at a pushed level has left no interpreter, so that it has no note yet
+    # an error at a pushed level has left no interpreter, so it has no note yet
     operands.annotate(error, None, state.stack)
     hide = not all_frames and config.read("traceback_filtering") != "off"
     lines: list[Line] = []

@@ -1,7 +1,7 @@
 """Convert a call of a JAX program to minijax, which can watch it.
 
-The user's functions are converted one by one. ``from_jax`` imports all others, equation by equation. The status says
-what was done.
+The user's functions are converted one by one. ``from_jax`` imports all other functions, equation by equation. The
+status says what was done.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Watched(NamedTuple):
 
 
 def watched(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watched:
-    """Convert a call of a JAX program to minijax. Raises Unwatched if its results would differ, or if it cannot."""
+    """Convert a call of a JAX program to minijax. Raises Unwatched if that fails, or if its results would differ."""
     wide = bool(jax_module().config.jax_enable_x64)
     if wide != x64_enabled():
         has, lacks = ("JAX", "minijax") if wide else ("minijax", "JAX")
@@ -128,8 +128,8 @@ class _ArraysOnly:
 
 
 def _returning_arrays(fun: Any, original: Any, kept: dict[str, str]) -> Any:
-    """``fun``, converted from ``original``, so that it can be staged even if imported functions return other
-    objects.
+    """``fun``, which was converted from ``original``, in a form that can be staged even if imported functions return
+    objects other than arrays.
     """
     if not isinstance(fun, FunctionType) or fun not in originals:
         return fun  # the function of a transformation, which leaves such objects out itself

@@ -91,8 +91,8 @@ class BackwardPass:
     Attributes:
       recorded: its record; ``record`` is the same with its equations listed.
       around: the backward pass whose transpose rule runs this one, and the step of that rule; None at the top.
-      within: the latest backward pass of the same function during this one's forward computation: then this one
-        is the derivative of a derivative.
+      within: the latest backward pass of the same function that ran during the forward computation of this one. If
+      there is one, this pass is the derivative of a derivative.
       worded: whether equations show the user's names instead of letters.
     """
 
@@ -182,7 +182,7 @@ class BackwardPass:
                 finished.add(heres[index])
 
     def _held_name(self, number: int) -> str:
-        """The name of an input at its caller: the name of the value that its tracer holds."""
+        """An input's name where the program was called: the variable of the value inside the input's tracer."""
         naming = self.naming
         life = naming.lives.get(number)
         return naming.variable(life.tracer.holds[0]) if life is not None and life.tracer.holds else ""
@@ -297,7 +297,7 @@ class BackwardPass:
         return self.staged(ct.number) or brief_line(ct.text)
 
     def staged(self, number: int) -> Line:
-        """The value of a variable of a staged program, in the chosen run and iteration; without a run, the variable."""
+        """A staged variable's value in the chosen run and iteration; if there is no run, its type and name."""
         life = self.naming.lives.get(number)
         variable = "" if life is None else dict(life.tracer.fields).get("variable", "")
         if life is None or not variable:
@@ -393,7 +393,7 @@ def brief_line(text: str) -> Line:
 
 
 def backward_lines(cursor: Cursor) -> list[Line]:
-    """The backward pass at the cursor's moment, or nothing. One line has the role 'current'."""
+    """The backward pass at the cursor's moment; [] if none runs. One line has the role 'current'."""
     backward = at_cursor(cursor)
     if backward is None:
         return []
@@ -574,7 +574,7 @@ def _cell(backward: BackwardPass, standing: Standing, variable: int, width: int,
 
 
 def _progress(backward: BackwardPass, standing: Standing, variable: int) -> Segment:
-    """How many of its cotangents have been added: ``1/2``, ``✓`` for all, ``·`` for none."""
+    """How many cotangents of a variable have been added: ``1/2``, ``✓`` for all, ``·`` for none."""
     count, expected = standing.counts.get(variable, 0), backward.expected[variable]
     if not count:
         return ("muted", "·   ")

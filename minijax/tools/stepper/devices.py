@@ -65,7 +65,7 @@ def devices_shown(cursor: Cursor) -> DevicesShown | None:
 
 
 def devices_of(cursor: Cursor) -> Callable[[], DevicesShown | None] | None:
-    """A function that finds these values for the currently chosen iterations and device; None without values."""
+    """A function that returns ``devices_shown`` for the iterations and device chosen by then; None without values."""
     known = at_hand(cursor.recording)
     if known is None:
         saved = devices_saved(cursor.recording, cursor.position)
@@ -223,7 +223,7 @@ class _Table:
         ]
 
     def _cells(self, column: DeviceColumn) -> list[Line]:
-        """The cell of the whole array, then a cell for each row; a single ? if all values are unknown."""
+        """The cell of the whole array, then a cell for each row; ``?`` in each cell if all values are unknown."""
         found = [column.whole(), *[column.at(row[0]) for row in self.rows]]
         if all(isinstance(each, Unknown) for each in found):
             return [line(("muted", "?"))] * len(found)
@@ -231,7 +231,7 @@ class _Table:
         return [whole, *[cell(each, self.room) for each in found[1:]]]
 
     def _rows(self, met: Sequence[str]) -> tuple[list[tuple[int, ...]], int, int]:
-        """The devices of each row, a collective's side by side; and the number of hidden rows before and after."""
+        """The devices of each row, those of a collective together; and the numbers of rows hidden before and after."""
         ids = np.arange(math.prod(self.sizes)).reshape(self.sizes)
         places = range(len(self.names))
         alike = [self.names[i] not in self.varied for i in places]

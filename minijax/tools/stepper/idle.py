@@ -1,4 +1,4 @@
-"""The content of a pane without a current subject: the last one, or else the next, with a heading that says so.
+"""What a pane shows at a moment without a subject: the last subject, or else the next, with a heading that says so.
 
 Between the user's operations the engine works: no user line runs and no equation is recorded. The pane then keeps
 its last subject.
@@ -34,7 +34,7 @@ RUN_AS_CALLED = line(("muted", "operations are run as they are called: no progra
 
 
 def _near(cursor: Cursor, wanted: Callable[[Moment], bool]) -> tuple[str, Moment | None]:
-    """Search a ``wanted`` moment: 'last' and the nearest earlier one, or 'next' and the nearest later one."""
+    """Search for a ``wanted`` moment: ('last', the nearest earlier one), else ('next', the nearest later one)."""
     moments, here = cursor.moments, cursor.position
     for position in range(here - 1, max(here - MOST_LOOKED, 0) - 1, -1):
         if wanted(moments[position]):
@@ -55,7 +55,7 @@ def near_place(cursor: Cursor) -> tuple[str, str]:
 
 
 def near_operation(cursor: Cursor) -> tuple[str, Moment | None, bool]:
-    """'last' or 'next', the moment of that operation, and whether the operation is done."""
+    """'last' or 'next', the moment of the nearest operation, and whether the operation is done."""
     which, moment = _near(cursor, lambda moment: isinstance(moment.node, BindRecord))
     return which, moment, moment is not None and moment.kind == LEAVE and which == "last"
 

@@ -81,7 +81,7 @@ def called(naming: Naming, number: int) -> str:
 
 
 def moment_of(cursor: Cursor, at: int) -> int:
-    """The moment of an event, or the next moment."""
+    """The first moment at event ``at`` or later."""
     position = bisect_left(cursor.moments, at, key=lambda moment: moment.at)
     return min(position, len(cursor.moments) - 1)
 

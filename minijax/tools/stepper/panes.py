@@ -98,7 +98,7 @@ def source_pane(cursor: Cursor) -> Document:
 
 
 def place_heading(said: str, file: str, number: int, function: str) -> Line:
-    """The heading of the source: its place, and whether that is the last or the next one."""
+    """The heading of the source: the place, and whether it is the last or the next one (``said``)."""
     return (*line(("muted", f"{said}: " if said else "")), *place_line(file, number, function))
 
 
@@ -347,7 +347,7 @@ def _held_values(life: LifeRecord, known: Ledger) -> Line:
 
 
 def glance_line(known: Ledger, number: int, what: str = "primal") -> Line:
-    """``  -1.2 … 3.4 mean 0.2``: a value beside its type, or nothing if it is not already known."""
+    """``  -1.2 … 3.4 mean 0.2``: a value beside its type; () if the value is not known yet."""
     found = known.glance(number, what) if number else None
     summary = () if found is None else brief(found.array, MOST_GLANCE, len(found.axes), typed=False)
     return (("", "  "), *summary) if summary else ()
@@ -433,7 +433,7 @@ def rule_source(recording: Recording, rule: RuleRecord | None) -> Code | None:
 
 
 def _function_length(lines: list[str]) -> int:
-    """The number of ``lines`` that the function at their beginning takes: it ends where the indent does."""
+    """How many of ``lines`` belong to the function with which they begin. It ends where its indent ends."""
     indent = len(lines[0]) - len(lines[0].lstrip())
     headed = False
     end = 0

@@ -64,7 +64,7 @@ def at_line(programs: LinkedPrograms, pane: int, index: int) -> Selection:
 def pane_index(programs: LinkedPrograms, name: str, selection: Selection, place: str = "") -> int:
     """The index in ``programs.panes`` of the stepper's pane ``name``; -1 if there is no such program.
 
-    Among several Python files: the file of the selected line, else with the most selected lines, else of ``place``.
+    Of several Python files, choose that of the selected line, else the one with the most selected lines or ``place``.
     """
     languages = {"jaxpr": "jaxpr", "stablehlo": "stablehlo", "optimized": "hlo"}
     known = list(enumerate(programs.panes))

@@ -13,7 +13,7 @@ from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.records import BindRecord, Node, ScopeRecord
 from minijax.tools.recording.repeats import repeats_of
 
-# The tree's unfolded depth away from the cursor.
+# Away from the cursor, the tree is folded at this depth.
 FOLD = 6
 
 

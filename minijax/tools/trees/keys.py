@@ -28,12 +28,12 @@ class TreePart:
     """A branch or a leaf of a tree.
 
     Attributes:
-      key: the step to it from its branch: ``['w']``, ``[0]``, ``.mu``; steps through single-part branches are joined:
-        ``['params']['Dense_0']``.
+      key: the step from the branch to this part: ``['w']``, ``[0]``, ``.mu``. Steps through single-part branches are
+          joined: ``['params']['Dense_0']``.
       value: the object at this place.
       parts: the parts of a branch; None for a leaf.
-      arrays, elements, nbytes: totals over all its levels.
-      types: the number of leaves in it that are array types without values.
+      arrays, elements, nbytes: totals over the part and all parts inside it.
+      types: the number of leaves inside that are array types without values.
       cut: how many of a branch's own parts were left out.
       missing: the number of parts in it, on all levels and itself included, that were not taken apart.
       said: the reason why a container is shown as a leaf.
@@ -57,10 +57,10 @@ class TreePart:
 
 
 def is_array(value: Any) -> bool:
-    """Whether a leaf is an array: ours, NumPy's, JAX's, or a tracer."""
+    """Whether a leaf is an array of minijax, NumPy or JAX, or a tracer."""
     if isinstance(value, (Array, Tracer, np.ndarray, np.generic)):
         return True
-    # real JAX's; checked by name to avoid importing it
+    # an array of real JAX; checked by name to avoid importing JAX
     return type(value).__module__.startswith("jax") and hasattr(value, "dtype") and hasattr(value, "devices")
 
 
@@ -86,7 +86,7 @@ class _Walk:
         self.around: dict[int, str] = {}  # the enclosing containers, with their kinds
 
     def part(self, key: str, value: Any, level: int) -> TreePart:
-        """A part with its content."""
+        """The part for ``value``, with all parts inside it."""
         self.left -= 1
         found = TreePart(key, value)
         if not is_container(value):
@@ -122,7 +122,7 @@ class _Walk:
     def _weigh(self, leaf: TreePart) -> None:
         value = leaf.value
         if not is_array(value):
-            leaf.types = int(type(value).__name__ == "ShapeDtypeStruct")  # ours, or JAX's
+            leaf.types = int(type(value).__name__ == "ShapeDtypeStruct")  # minijax's or JAX's
             return
         leaf.arrays = 1
         shape = value.aval.shape if isinstance(value, (Array, Tracer)) else value.shape

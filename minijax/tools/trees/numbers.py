@@ -20,8 +20,8 @@ MOST_FETCHED = 1_000_000
 
 
 class Numbers(Frozen):
-    """Figures of the inspected elements: ``seen`` of ``size``. ``norm`` includes non-finite elements, the range does
-    not. Ranges of complex numbers are those of absolute values; for booleans ``high`` is the number of true elements.
+    """Figures of an array, from ``seen`` of its ``size`` elements. ``norm`` includes non-finite elements, ``low`` and
+    ``high`` do not. Of complex numbers they are absolute values; of booleans ``high`` is the number of true elements.
     """
 
     kind: str  # 'f', 'i', 'c' or 'b'
@@ -46,7 +46,7 @@ class Budget:
         self.left = most  # None: no limit
 
     def take(self, size: int) -> bool:
-        """Whether the budget covers an array of ``size`` elements."""
+        """Whether ``size`` elements are left in the budget. If so, take them from it."""
         if self.left is None:
             return True
         if size > self.left:
@@ -102,7 +102,7 @@ def _of_floats(seen: np.ndarray, kind: str, size: int) -> Numbers:
         norm = float("nan") if nans else float("inf")
     low: Any = seen.min() if seen.size else None
     high: Any = seen.max() if seen.size else None
-    if not nans and not infs:  # so it is not empty
+    if not nans and not infs:  # so ``low`` is not None
         norm = _norm(seen, max(abs(float(low)), abs(float(high)))) * (size / count) ** 0.5
     return Numbers(kind, size, count, norm, low, high, nans, infs)
 

@@ -158,7 +158,7 @@ def _opened(tree: Tree) -> set[int]:
 
 
 class _Entry(Frozen):
-    """A line of a tree: a part at a level under a key, open or not; ``more`` are the similar parts that it includes."""
+    """A line of a tree: ``part`` under ``key``. ``opened``: its parts follow. ``more``: similar parts on this line."""
 
     level: int
     key: str

@@ -55,7 +55,7 @@ def brief(
 ) -> Line:
     """The array on one line of at most ``room`` characters; its first ``axes`` axes are those of examples.
 
-    ``typed`` adds the type; without it, the type stands elsewhere. ``summed`` returns a cached summary.
+    ``typed`` adds the type. ``summed`` returns the summary, which it may cache.
     """
     kind = type_of(array, axes)
     if is_key(array.aval.dtype):

@@ -18,8 +18,8 @@ MOST_LISTED = 2_000
 
 
 def cached_lives(known: Ledger) -> Iterator[tuple[LifeRecord, bool, ScopeRecord]]:
-    """A life for each value of a user's expression in such a program, whether a variable holds it, and its scope. The
-    numbers are negative; the ledger finds the values by them.
+    """For each value of a user's expression in such a program: its life, whether a variable holds it, and its scope.
+    The numbers of these lives are negative; the ledger finds the values by them.
     """
     sources = Sources()
     number = 0
@@ -39,8 +39,8 @@ def cached_lives(known: Ledger) -> Iterator[tuple[LifeRecord, bool, ScopeRecord]
 
 
 def _results(params: object, function: str, sources: Sources) -> Iterator[tuple[Var, str, str]]:
-    """The last result of each expression, with its place. Some equations wrap a ``function``, such as pmap's
-    ``squeeze`` of one device's part. They have the place of the traced call and are skipped, whichever call that was.
+    """The variable of each expression's last result, the expression's place and its text. Equations at the place of a
+    call around the program are skipped: they wrap ``function``, such as pmap's ``squeeze`` of one device's part.
     """
     left = MOST_LISTED
     # each program with the places of the calls around it
@@ -68,7 +68,7 @@ def _results(params: object, function: str, sources: Sources) -> Iterator[tuple[
 
 
 def _around(jaxpr: Jaxpr, function: str, sources: Sources) -> tuple[str, str]:
-    """The place of the traced call, if the program is a single equation with the function's program inside."""
+    """The place of the traced call if the program is one equation that holds the function's program; else ('', '')."""
     if len(jaxpr.eqns) == 1 and any(True for _ in subjaxprs(jaxpr.eqns[0].params)):
         spot = sources.spot_of(jaxpr.eqns[0].source)
         if place_parts(spot[0])[2].rpartition(".")[2] != function:

@@ -51,7 +51,7 @@ FIGURES: dict[str, Callable[[Any], Any]] = {
     "ndim": np.ndim,
     "size": np.size,
 }
-# Those written without parentheses: h.dtype.
+# Figures that are written without parentheses: h.dtype.
 PLAIN = ("dtype", "shape", "ndim", "size")
 _OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add,
@@ -92,7 +92,7 @@ class Condition(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A match: ``found`` is the value of the expression, ``where`` the iterations."""
+    """A match: ``found`` is the value of the expression, ``where`` the iterations as text."""
 
     named: Named
     found: Any
@@ -101,7 +101,7 @@ class Hit(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """The extent of a search: the number of values, why others were unknown; ``ended`` is why it gave up."""
+    """The extent of a search: the number of values checked, why others are unknown, and why the search gave up."""
 
     values: int
     unknown: Mapping[str, str]
@@ -131,7 +131,7 @@ def condition(text: str) -> Condition:
 
 
 def in_names(wanted: Condition, held: Collection[str]) -> Condition:
-    """The condition once the names of values are known: ``h[0]`` is an element of h only if h is a value."""
+    """``wanted`` with its names corrected: ``h[0]`` is an element of ``h`` only if ``held`` has a value named ``h``."""
     names = [] if wanted.node is None else _names(wanted.node, held)
     return wanted._replace(names=tuple(dict.fromkeys(names)))
 
@@ -139,7 +139,7 @@ def in_names(wanted: Condition, held: Collection[str]) -> Condition:
 def _names(node: ast.expr, held: Collection[str] | None = None) -> Iterator[str]:
     """The variables in a condition, with their paths: ``params['w']``. ConditionError for unsupported expressions.
 
-    ``held`` are the names of values: an element belongs to one of them.
+    ``held`` are the names of values, if they are known: an element then stands for the value that it is part of.
     """
     if isinstance(node, ast.Name) or _is_path(node):
         yield _holder(node, held) if held is not None else ast.unparse(node)
@@ -163,7 +163,7 @@ def _names(node: ast.expr, held: Collection[str] | None = None) -> Iterator[str]
 
 
 def _is_path(node: ast.expr) -> bool:
-    """Whether it is a variable with a path: attributes that are not figures, or keys."""
+    """Whether ``node`` is a variable with a path: attributes that are not figures, or keys."""
     if isinstance(node, ast.Attribute):
         return node.attr not in FIGURES and (isinstance(node.value, ast.Name) or _is_path(node.value))
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
@@ -172,7 +172,7 @@ def _is_path(node: ast.expr) -> bool:
 
 
 def _place(node: ast.expr) -> tuple[int, ...] | None:
-    """The index of an element, ``0``, ``-1`` or ``0, 1``; None if it is no index."""
+    """The index of an element, ``0``, ``-1`` or ``0, 1``; None if ``node`` is no index."""
     try:
         said = ast.literal_eval(node)
     except ValueError:
@@ -191,7 +191,7 @@ def _holder(node: ast.expr, held: Collection[str]) -> str:
 
 
 def _is_of_module(node: ast.expr) -> TypeGuard[ast.Attribute]:
-    """Whether it is ``jnp.all`` or ``np.max``."""
+    """Whether ``node`` is a function of a module, such as ``jnp.all`` or ``np.max``."""
     if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)):
         return False
     return node.value.id in ("jnp", "np") and callable(getattr(np, node.attr, None))
@@ -219,7 +219,7 @@ def worth(node: ast.expr, values: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Name) or _is_path(node):
         return values[ast.unparse(node)]
     if isinstance(node, ast.Constant):
-        # Python integers have no size limit
+        # a Python integer may be too large for NumPy
         return float(node.value) if type(node.value) is int and abs(node.value) > 1 << 53 else node.value
     if isinstance(node, ast.Attribute):
         return FIGURES[node.attr](worth(node.value, values))
@@ -267,7 +267,7 @@ def truth(value: Any) -> bool:
 
 
 def _is_of_elements(node: ast.expr, values: Mapping[str, Any]) -> bool:
-    """Whether the operands have elements, rather than being figures of an array."""
+    """Whether the expression has several elements, unlike a figure of an array."""
     if isinstance(node, (ast.BoolOp, ast.Compare, ast.BinOp, ast.UnaryOp)):
         return any(_is_of_elements(each, values) for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr))
     if isinstance(node, ast.Call):
@@ -309,7 +309,7 @@ class ConditionSearch:
         before: Any = None
         every = named_values(self.known)
         asked = [(done, named) for done, named in enumerate(every) if named.name in self.wanted.names]
-        # values in the same loops are visited iteration by iteration: all values of one before the next
+        # values in the same loops are visited iteration by iteration: all values of one before the next iteration
         for _, group in itertools.groupby(asked, lambda each: [loop.key for loop in self.known.loops(each[1].number)]):
             together, outside = list(group), newest
             for iterations, where in self._iterations(together[0][1]):
@@ -337,7 +337,7 @@ class ConditionSearch:
         return truth(found)
 
     def _iterations(self, named: Named) -> Iterator[tuple[Mapping[tuple[int, ...], int], str]]:
-        """The iterations of the loops around a value, the innermost fastest; one empty entry without loops."""
+        """The iterations of the loops around a value, the innermost loop fastest; one empty entry if none."""
         loops = self.known.loops(named.number)
         if not loops:
             yield {}, ""

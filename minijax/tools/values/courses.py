@@ -55,7 +55,7 @@ class LoopRun:
         self.reasons: tuple[str, ...] = ()
 
     def pure(self) -> tuple[Any, list[str]]:
-        """The parameters without effects, None if all results are unknown; and the reason for each unknown result."""
+        """The parameters without effects (None if all results are unknown); and why each result is unknown, or ''."""
         if self._made is None:
             ins = [self.frame.primal_of(v) for v in self.eqn.invars]
             self.reasons = tuple(x.reason if isinstance(x, Unknown) else "" for x in ins)
@@ -72,7 +72,7 @@ class LoopRun:
         ]
 
     def run(self, key: Any, operation: Any, values: Sequence[Stacked], times: int = 1) -> tuple[list[Stacked], Any]:
-        """Run an operation on this loop by a program that is made once."""
+        """Run ``operation`` on ``values`` by a program that is made once for each ``key``."""
         found: tuple[list[Stacked], Any] = self.frame.levels.staged(
             (id(self.eqn), self.reasons, key), operation, values, times
         )
@@ -83,7 +83,7 @@ class LoopRun:
         return next((t for t in map(self.frame.tangent_of, self.eqn.invars) if isinstance(t, Unknown)), None)
 
     def child(self, key: Any, closed: ClosedJaxpr, feed: Asked, title: str) -> Any:
-        """The frame of an iteration; the latest ones are kept."""
+        """The frame of an iteration. The latest 32 frames are kept."""
         found = self.frames.pop(key, None)
         if found is None:
             found = self.steps.child(closed.jaxpr, closed.consts, feed, title)
@@ -111,7 +111,7 @@ class ScanRun(LoopRun):
         return applied(scan_p, {**self.pure()[0], "length": length})
 
     def times(self, steps: int) -> int:
-        """How often a part with this many steps runs to cover the scan; 1 unless it is one stretch of the course."""
+        """How often a part of ``steps`` steps runs to cover the scan; 1 if that is not a stretch of the course."""
         return self.length // steps if steps == self.course("primal").stretch > 1 else 1
 
     def rows(self, xs: Sequence[Any], at: int, steps: int) -> list[Any]:
@@ -304,7 +304,7 @@ class WhileRun(LoopRun):
         self.n_cond, self.n_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
         self.first = self.n_cond + self.n_body
         self._counting: dict[str, Any] | None = None
-        # the number of iterations after which it was given up; 0 if it ended
+        # the number of iterations after which the loop was given up; 0 if it was not
         self.unended = 0
 
     def counting(self) -> dict[str, Any]:

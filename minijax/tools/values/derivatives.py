@@ -30,7 +30,7 @@ def applied(primitive: Primitive, params: dict[str, Any]) -> Function:
 
 
 def primal_operation(function: Function) -> Operation:
-    """The results of ``function``."""
+    """An operation that returns the results of ``function``, and no side result."""
     return lambda *values: (function(*values), None)
 
 
@@ -55,7 +55,7 @@ def tangent_operation(function: Function, nonzero: Sequence[bool], with_primals:
 def cotangent_operation(function: Function, n: int, nonzero: Sequence[bool]) -> Operation:
     """A function from ``n`` operands and the ``nonzero`` cotangents of the results to the cotangents of the operands.
 
-    Only nonzero ones are returned; the side result flags them.
+    The function returns only the nonzero cotangents; its side result flags them.
     """
 
     def operation(*values: Any) -> tuple[Sequence[Any], tuple[bool, ...]]:

@@ -41,7 +41,7 @@ def device_count(eqn: JaxprEqn) -> int:
 
 
 def place_in_mesh(axes: Sequence[tuple[Any, int]], index: int) -> str:
-    """The coordinates of device ``index`` in a mesh of several axes: ``data=1, model=0``."""
+    """The coordinates of device ``index`` in a mesh: ``data=1, model=0``; '' if the mesh has only one axis."""
     if len(axes) < 2:
         return ""
     places = np.unravel_index(index, [size for _, size in axes])
@@ -49,7 +49,7 @@ def place_in_mesh(axes: Sequence[tuple[Any, int]], index: int) -> str:
 
 
 class Devices(Called):
-    """The parts of the outer frame's atoms, for the program of each device; and the assembly of its results.
+    """Gives the program of each device its parts of the values in the ``outer`` frame, and assembles the results.
 
     With ``check_vma``, ``pvary`` sums the cotangents of shared values; without it, ``_summed`` does.
     """
@@ -66,7 +66,7 @@ class Devices(Called):
         return self._parts(super().primal(place), self.eqn.params["in_specs"][place])
 
     def tangent(self, place: int) -> Any:
-        """Its tangent, divided in the same way."""
+        """The tangent of an operand, divided like the operand."""
         return self._parts(super().tangent(place), self.eqn.params["in_specs"][place])
 
     def cotangent(self, place: int) -> Any:
@@ -82,7 +82,7 @@ class Devices(Called):
         return [self._together(x, spec) for x, spec in zip(outs, self.eqn.params["out_specs"], strict=True)]
 
     def arrived(self, cts: Sequence[Any]) -> list[Any]:
-        """The cotangents of the call's operands, assembled from those of its parts."""
+        """The cotangents of the call's operands, assembled from those of their parts."""
         specs = self.eqn.params["in_specs"]
         return [self._together(self._summed(x, spec), spec) for x, spec in zip(cts, specs, strict=True)]
 
@@ -117,7 +117,7 @@ class Devices(Called):
         return Stacked(Array(together._value(), varying(together.aval, ())), x.mapped[:outer])
 
     def _as_divided(self, x: Stacked, names: Sequence[Any]) -> Stacked:
-        """With axes for ``names`` only: a missing axis is repeated, an extra one is reduced to its first device."""
+        """``x`` with axes for exactly ``names``: repeat along missing axes, take the first device of others."""
         outer = len(x.mapped) - len(self.axes)
         for i, axis in enumerate(self.axes):
             at = sum(x.mapped[: outer + i])
@@ -133,7 +133,7 @@ class Devices(Called):
         return x
 
     def _summed(self, x: Any, spec: PartitionSpec) -> Any:
-        """Without ``check_vma``, the sum over the devices that have the same part."""
+        """``x``; without ``check_vma``, its sum over the devices that have the same part."""
         if self.checked or not isinstance(x, Stacked):
             return x
         outer = len(x.mapped) - len(self.axes)
@@ -161,7 +161,7 @@ class Devices(Called):
 
 
 def device_of(frame: Any, eqn: JaxprEqn, index: int | None, devices: Callable[[JaxprEqn], Any]) -> Any:
-    """The frame of one device of a ``shard_map``, counted along the mesh axes, the last fastest; None: all."""
+    """The frame of device ``index`` of a ``shard_map``; None stands for all. The last mesh axis counts fastest."""
     if index is None:
         return devices(eqn)
     sizes = [axis.size for axis in manual_axes(eqn)]
