@@ -1,7 +1,7 @@
-"""Recordings of whole programs, to step through without running anything: one training step per page of a gallery.
+"""Recordings of whole programs, to step through without running anything. Each is one training step of one program.
 
-The programs are the pages of the repository's ``tests/programs``, written for JAX; each recording holds the text of its
-page. ``python -m tests.programs.record`` writes the files again; tests compare them with the pages.
+The programs are in ``tests/programs`` of the repository, one page each, and are written for JAX. A recording holds the
+text of its page. ``python -m tests.programs.record`` writes the files again; tests compare them with the pages.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from minijax.tools.recording import storage
 from minijax.tools.recording.records import Recording
 
-# page -> its first sentence
+# page -> the first sentence of its text
 PAGES = {
     "mlp": "A perceptron with one hidden layer learns to read handwritten digits.",
     "adam": "One step of Adam, written out: what an optimizer does with a gradient.",
@@ -42,5 +42,5 @@ def recording(page: str) -> Recording:
 
 
 def program(recorded: Recording) -> str:
-    """The text of the page behind ``recorded``."""
+    """The text of the page whose program was recorded."""
     return next(source.text for source in recorded.sources if source.file == recorded.source)

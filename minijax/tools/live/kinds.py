@@ -1,9 +1,9 @@
-"""Opening and closing of each transformation at the prompt.
+"""How each transformation is opened and closed at the prompt.
 
 There is one rule: ``%push T x=a``, lines, ``%pop EXPR`` give the result of ``T(f)(a)`` for a function ``f`` of ``x``
-that runs the lines and returns EXPR. There are four ways: jvp and vmap compute with values; linearize, vjp and grad
-carry an unknown tangent; make_jaxpr records equations; all others also record, and are then applied to the recorded
-function.
+that runs the lines and returns EXPR. There are four ways. jvp and vmap compute with values. linearize, vjp and grad
+also carry an unknown tangent. make_jaxpr records equations. All other transformations also record, and are then applied
+to the recorded function.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from minijax.tools.usage import UsageError
 
 
 class ForwardLevel(Level):
-    """jvp: each value carries its tangent."""
+    """jvp: each value has a tangent."""
 
     outside = "the primal"
 
@@ -100,7 +100,7 @@ class ForwardLevel(Level):
 
 
 class BatchLevel(Level):
-    """vmap: each value stands for a batch of examples. ``axes`` are the inputs' mapped axes, by name."""
+    """vmap: each value stands for a batch of examples. ``axes``: input name -> its mapped axis, or None."""
 
     outside = "the batched array"
 
@@ -111,7 +111,7 @@ class BatchLevel(Level):
         self.size = 0
 
     def dims(self) -> list[int | None]:
-        """The mapped axis of each leaf; sets ``size``."""
+        """The mapped axis of each leaf of the inputs, or None. It also sets ``size``, the number of examples."""
         found: list[int | None] = []
         sizes: dict[str, int] = {}
         for name, value in self.inputs.items():
@@ -156,9 +156,9 @@ class BatchLevel(Level):
 
 
 class ReverseLevel(Level):
-    """linearize, vjp and grad: each value has an unknown tangent, a variable of a linear program.
+    """linearize, vjp and grad: each value has an unknown tangent, which is a variable of a linear program.
 
-    It pushes one interpreter, linearize, or two without ``jax_use_direct_linearize``: jvp over partial evaluation.
+    It pushes one interpreter, linearize, or without ``jax_use_direct_linearize`` two: partial evaluation and jvp.
     """
 
     outside = "the primal"
@@ -211,7 +211,7 @@ class ReverseLevel(Level):
         return with_tangent
 
     def _split(self, x: Any) -> tuple[Any, Any]:
-        """The primal of ``x``, and the variable of its tangent or a symbolic zero."""
+        """The primal of ``x``, and the variable of its tangent (a symbolic zero if it has none)."""
         trace: Any = self.mains[-1].trace
         primal, tangent = trace.split(x)
         if isinstance(trace, LinearizeTrace):
@@ -276,7 +276,7 @@ def _called(transform: Callable[..., Any]) -> Callable[..., Any]:
     return lambda fun, values, axis_name: transform(fun, *values)
 
 
-# Transformations that are applied to the recorded function when the level is closed.
+# Transformations that are applied to the recorded function after the level is closed.
 APPLIED: dict[str, Callable[[Callable[..., Any], Sequence[Any], str | None], Any]] = {
     "jit": _wrapped(jit),
     "checkpoint": _wrapped(checkpoint),
@@ -291,7 +291,7 @@ _OF_TYPES = ("jaxpr", "linear_transpose", "eval_shape")
 
 
 class StagedLevel(Level):
-    """make_jaxpr, and transformations of a recorded function: all operations are recorded, on constants too."""
+    """make_jaxpr, and transformations of a recorded function. It records all operations, even those on constants."""
 
     def __init__(self, kind: str, inputs: dict[str, Any], axis_name: str | None = None) -> None:
         super().__init__(kind, inputs)
@@ -350,7 +350,7 @@ class StagedLevel(Level):
         return ClosedJaxpr(closed.jaxpr.replace(eqns=list(closed.jaxpr.eqns)), closed.consts)
 
 
-# Each kind of level, and the result of closing it.
+# Each kind of level -> what %pop returns when it closes the level.
 KINDS: dict[str, str] = {
     "jvp": "(primal, tangent)",
     "vmap": "the batched array",
@@ -373,12 +373,12 @@ NAMED_AXIS = ("vmap", "pmap")
 
 
 def is_type(value: Any) -> bool:
-    """Whether ``value`` contains a type instead of an array."""
+    """Whether ``value`` contains a type, such as f32[3]."""
     return any(isinstance(x, ShapeDtypeStruct) for x in tree_leaves(value))
 
 
 def default_tangent(x: Any) -> Any:
-    """A tangent of ones for a tree ``x``: weakly typed for Python numbers, float0 for integers."""
+    """A tangent of ones for each leaf of ``x``. It is weakly typed for a Python number and float0 for an integer."""
 
     def one(leaf: Any) -> Any:
         aval = get_aval(leaf)
@@ -392,7 +392,7 @@ def default_tangent(x: Any) -> Any:
 
 
 def filled(x: Any, number: Any) -> Any:
-    """``number`` as a tangent with the shape and type of the array ``x``."""
+    """A tangent for the array ``x`` in which each element is ``number``, with the shape and dtype of ``x``."""
     aval = get_aval(x)
     value = aval.dtype.type(number)
     if not aval.shape:
@@ -401,7 +401,7 @@ def filled(x: Any, number: Any) -> Any:
 
 
 def sizes_text(level: Level) -> str:
-    """``x f32[3], y f32[]``: the inputs of a level."""
+    """The names and types of a level's inputs: ``x f32[3], y f32[]``."""
     parts = []
     for name, value in level.inputs.items():
         leaves, tree = tree_flatten(value)

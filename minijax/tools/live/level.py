@@ -1,4 +1,4 @@
-"""The base class of pushed transformations: inputs, entries on the engine's stack, opening and closing."""
+"""The base class of pushed transformations. It has their inputs and their interpreters, and opens and closes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minijax.tools.usage import UsageError
 
 
 class _Gone:
-    """The marker for tracers without a value outside their level; None can be a value."""
+    """The class of ``GONE``, which marks tracers without a value outside their level (None could be a value)."""
 
     def __repr__(self) -> str:
         return "GONE"
@@ -24,7 +24,7 @@ GONE = _Gone()
 
 
 def is_tracer(x: Any) -> TypeGuard[Tracer]:
-    """Whether ``x`` is a tracer, by its type: isinstance would call ``__class__`` of user objects."""
+    """Whether ``x`` is a tracer. ``isinstance`` could run user code, a ``__class__`` property."""
     return issubclass(type(x), Tracer)
 
 
@@ -32,14 +32,14 @@ class Level:
     """One pushed transformation.
 
     Args:
-      kind: its name, a key of ``KINDS``.
-      inputs: the names of its inputs, with their values: trees of arrays (or of types with ``abstract``).
+      kind: the name of the transformation, a key of ``KINDS``.
+      inputs: name -> value of each input, a tree of arrays (or of types, if ``abstract``).
 
-    ``mains`` are its entries on the engine's stack, outermost first; ``axis_env`` its mapped axes; ``saved`` the
-    earlier values of its names.
+    ``mains`` are the level's entries on the engine's stack, outermost first. ``axis_env`` has its mapped axes.
+    ``saved`` holds the values that the input names had before.
     """
 
-    # description of the values that replace its tracers
+    # describes the values that replace this level's tracers when it is closed
     outside = ""
     # whether an input can be a type, such as f32[3]
     abstract = False
@@ -50,20 +50,20 @@ class Level:
         self.mains: list[MainTrace] = []
         self.axis_env = state.axis_env
         self.saved: dict[str, Any] = {}
-        # what %pop without argument would have returned before; restored on closing
+        # the value that %pop without argument would have returned before this level; it is restored on closing
         self.latest: tuple[Any, str] | None = None
-        # number of equations already shown
+        # number of recorded equations that have been shown already
         self.shown = 0
         self.in_leaves, self.in_tree = tree_flatten((tuple(inputs.values()), {}))
 
     @property
     def label(self) -> str:
-        """``jvp:1``: the transformation and its stack level."""
+        """The transformation and its stack level, such as ``jvp:1``."""
         return f"{self.kind}:{self.mains[-1].level}"
 
     @property
     def subject(self) -> str:
-        """The subject of error messages."""
+        """The text with which error messages name this level."""
         return f"%push {self.kind} {' '.join(self.inputs)}"
 
     def owns(self, x: Any) -> bool:
@@ -71,12 +71,12 @@ class Level:
         return is_tracer(x) and x._trace.main in self.mains
 
     def named(self, leaves: Sequence[Any]) -> dict[str, Any]:
-        """The trees of ``leaves``, by the inputs' names."""
+        """name of an input -> its tree, made of ``leaves``."""
         values, _ = tree_unflatten(self.in_tree, leaves)
         return dict(zip(self.inputs, values, strict=True))
 
     def outputs(self, value: Any) -> tuple[list[Any], Any]:
-        """The leaves and the tree of the popped value."""
+        """The leaves and the structure of the popped value. UsageError if a leaf is no array."""
         leaves, tree = tree_flatten(value)
         for x in leaves:
             if not is_array_like(x):
@@ -85,17 +85,17 @@ class Level:
         return [check_alive(to_value(x)) for x in leaves], tree
 
     def open(self) -> dict[str, Any]:
-        """Push the interpreters on the stack; return the values of the input names in this level."""
+        """Push the interpreters on the stack. Returns name -> value inside this level, for each input."""
         raise NotImplementedError
 
     def finish(self, value: Any) -> Callable[[], Any]:
-        """Convert ``value`` in this level; the returned function makes the result after the level is closed."""
+        """Take ``value`` out of this level. The returned function makes the result, after the level is closed."""
         raise NotImplementedError
 
     def worth(self, tracer: Tracer) -> Any:
-        """The value of a tracer outside this level; GONE if it has none. Called after closing."""
+        """The value of a tracer outside this level; GONE if it has none. This is called after closing."""
         raise NotImplementedError
 
     def program(self) -> ClosedJaxpr | None:
-        """The equations recorded so far, without outputs; None if this level records none."""
+        """The equations recorded so far, as a program without results; None if this level records none."""
         return None

@@ -19,12 +19,12 @@ from minijax.pytree import tree_leaves
 from minijax.tools.live.level import GONE, Level, is_tracer
 from minijax.tools.usage import UsageError
 
-# Commands that run a call several times or read its result: they fail while calls are only recorded.
+# Commands that run a call several times or read its result. They cannot work while calls are only recorded.
 _MEASURING = ("check", "compare", "jit", "nan", "time")
 
 
 class Returned:
-    """The changes of the user's names when a level was closed."""
+    """What became of the user's names when a level was closed: ``kept``, ``back`` (as before %push), ``removed``."""
 
     def __init__(self) -> None:
         # name -> a description of its new value
@@ -34,7 +34,7 @@ class Returned:
 
 
 class Live:
-    """The pushed levels of one session, outermost first, and the default value for %pop.
+    """The pushed levels of one session, outermost first, and the value that %pop returns by default.
 
     Args:
       namespace: the user's global names.
@@ -43,12 +43,12 @@ class Live:
     def __init__(self, namespace: dict[str, Any]) -> None:
         self.namespace = namespace
         self.levels: list[Level] = []
-        # the value last shown or assigned, and its description
+        # the value last shown or assigned, and a text that describes it
         self.latest: tuple[Any, str] | None = None
         self._thread = 0
 
     def push(self, level: Level) -> None:
-        """Push ``level`` and assign its tracers to the input names. If that fails, nothing has changed."""
+        """Push ``level``, and assign its tracers to the names of its inputs. If opening fails, nothing changes."""
         if self.levels and get_ident() != self._thread:
             raise UsageError("%push: levels are open on another thread; a stack belongs to one: %pop --all there first")
         try:
@@ -64,9 +64,9 @@ class Live:
             self.namespace[name] = value
 
     def close(self, value: Any) -> tuple[Any, Returned]:
-        """Close the innermost level; return the value outside of it, and the changes of the user's names.
+        """Close the innermost level. Returns the value outside of the level, and the changes of the user's names.
 
-        If that raises, the level is still open and nothing has changed.
+        If this raises, the level is still open and nothing has changed.
         """
         level = self.levels[-1]
         after: Callable[[], Any] = level.finish(value)
@@ -86,13 +86,13 @@ class Live:
         return result, done
 
     def drop(self) -> Returned:
-        """Close the innermost level without a value."""
+        """Close the innermost level without returning a value."""
         level = self.levels[-1]
         self._leave(level)
         return self._give_back(level)
 
     def drop_all(self) -> None:
-        """Close all levels without a value, at the end of the session."""
+        """Close all levels without returning values."""
         while self.levels:
             self.drop()
 
@@ -102,7 +102,7 @@ class Live:
         self.restore()
 
     def restore(self) -> None:
-        """Reset this thread's stack to the pushed levels, or to evaluation if there are none."""
+        """Reset this thread's stack to the pushed levels; without any, to evaluation alone."""
         if not self.levels or get_ident() != self._thread:
             reset_stack()
             return
@@ -115,7 +115,7 @@ class Live:
             reset_stack()
 
     def check_command(self, name: str) -> None:
-        """UsageError for a command that needs results while calls are only recorded."""
+        """Raise UsageError for a command that needs results while calls are only recorded."""
         if name in _MEASURING and state.dynamic.level:
             main = state.dynamic.main
             raise UsageError(
@@ -127,9 +127,9 @@ class Live:
     # ----------------------------------------------------------------------------------------
 
     def note(self, code: str, value: Any, nothing: Any) -> str:
-        """Remember the value that ``code`` showed or assigned; return the name if it last assigned a tracer.
+        """Remember the value that ``code`` showed or assigned. If it assigned a tracer to a variable, return its name.
 
-        ``value`` is the value of its last expression, ``nothing`` if there was none.
+        ``value``: the value of the last expression in ``code``, or ``nothing`` if the code does not end in one.
         """
         if value is not nothing and value is not None:
             self.latest = (value, "the last value")
@@ -144,7 +144,7 @@ class Live:
     # ---------------------------------------------------------------------------------------------------
 
     def _give_back(self, level: Level) -> Returned:
-        """Replace the tracers of ``level`` in the namespace by their values outside of it."""
+        """In the user's variables, replace the tracers of ``level`` by their values outside of it."""
         done = Returned()
         self.latest = level.latest
         names = self.namespace
@@ -158,11 +158,11 @@ class Live:
                 continue
             try:
                 converted = converter.convert(value)
-            except Exception:  # a container that cannot be rebuilt, or is nested too deeply
+            except Exception:  # the container cannot be rebuilt, or is nested too deeply
                 continue
             hidden = name.startswith("_") or name in ("In", "Out")
             if converted is GONE:
-                # Out and similar names keep the dead tracer; its repr says what it was
+                # Out and similar names keep the dead tracer, whose repr says what it was
                 if not hidden:
                     del names[name]
                     done.removed.append(name)
@@ -174,7 +174,7 @@ class Live:
 
 
 class _Converter:
-    """Replaces the tracers of a level in containers; lists and dicts are changed in place."""
+    """Replaces the tracers of a level inside containers. It changes lists and dicts themselves, not copies."""
 
     def __init__(self, level: Level) -> None:
         self.level = level
@@ -182,7 +182,7 @@ class _Converter:
         self.seen: dict[int, tuple[Any, Any]] = {}
 
     def convert(self, value: Any) -> Any:
-        """``value`` without tracers of the level; the same object if it has none; GONE for a tracer without a value."""
+        """``value`` without tracers of the level: the same object if it has none, GONE for a tracer without a value."""
         if is_tracer(value):
             return self.level.worth(value) if self.level.owns(value) else value
         kind = type(value)
@@ -198,7 +198,7 @@ class _Converter:
 
     def _inside(self, value: Any) -> Any:
         if type(value) is list or isinstance(value, dict):
-            # list's and dict's own methods: do not call overrides in user classes
+            # the methods of list and dict themselves: user classes may override them
             kind: Any = list if type(value) is list else dict
             items: list[tuple[Any, Any]] = list(enumerate(value) if kind is list else kind.items(value))
             for key, each in items:
@@ -215,14 +215,14 @@ class _Converter:
         return value._make(parts) if hasattr(value, "_make") else type(value)(parts)
 
     def _all(self, values: Any) -> list[Any] | None:
-        """The converted values, or None if nothing changed."""
+        """The converted values; None if all are unchanged."""
         parts = [self.convert(each) for each in values]
         parts = [each if part is GONE else part for part, each in zip(parts, values, strict=True)]
         return parts if any(part is not each for part, each in zip(parts, values, strict=True)) else None
 
 
 def assigned_names(code: str) -> list[str]:
-    """The names that the last statement of ``code`` assigns, the last one first; empty if it assigns none."""
+    """The names that the last statement of ``code`` assigns, the last name first; [] if it assigns none."""
     try:
         body = ast.parse(code).body
     except (SyntaxError, ValueError):

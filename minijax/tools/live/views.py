@@ -1,4 +1,4 @@
-"""The live stack as documents: unwrapped tracers, levels, and growing programs."""
+"""The pushed levels as documents: their tracers, and the programs that they record."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from minijax.tools.live.level import Level
     from minijax.tools.live.stack import Live, Returned
 
-# Values wrapped more deeply than this are shown by type only.
+# Of values that are wrapped more deeply than this, only the type is shown.
 _DEEPEST = 6
-# The most lines of a program shown after each input line; %stack shows all.
+# The most lines of a recorded program to show after each input line. %stack shows all lines.
 MOST_LINES = 24
-# The most tracers without a name in %tracers.
+# The most tracers without a name that %tracers --all shows.
 MOST_UNNAMED = 20
 
 
-# Class name -> printed name.
+# Name of a tracer class -> the name that is printed.
 _CALLED = {"JaxprTracer": "JitTracer", "BatchTracer": "VmapTracer", "LinearizeTracer": "GradTracer"}
 
 
@@ -44,10 +44,10 @@ _CALLED = {"JaxprTracer": "JitTracer", "BatchTracer": "VmapTracer", "LinearizeTr
 
 
 def tracer_text(x: Any, names: dict[Any, str] | None = None, depth: int = 0) -> str:
-    """``JVPTracer<jvp:1>(primal=0.14112, tangent=-0.98999)``, with nested tracers; other values are abbreviated.
+    """A tracer with its values, such as ``JVPTracer<jvp:1>(primal=0.14112, tangent=-0.98999)``; other values are cut.
 
-    The tangent of ``GradTracer<linearize:1>(primal=0.14112, tangent=c:f32[])`` is a variable. ``names`` are the names
-    of jaxpr variables.
+    In ``GradTracer<linearize:1>(primal=0.14112, tangent=c:f32[])`` the tangent is a variable. ``names``: variable of a
+    jaxpr -> its name.
     """
     if not isinstance(x, Tracer):
         small = isinstance(x, Array) and x.aval.size <= preview.MOST_ELEMENTS
@@ -72,14 +72,14 @@ def tracer_text(x: Any, names: dict[Any, str] | None = None, depth: int = 0) -> 
 
 
 def tracer_document(live: Live, x: Tracer) -> Document:
-    """The prompt's display of a tracer."""
+    """What the prompt shows for a tracer."""
     text = tracer_text(x, variable_names(live))
     head, opening, rest = text.partition("(")
     return document(Text((line(("level", head), ("value", opening + rest)),), hanging=4))
 
 
 def _parts(x: Tracer, names: dict[Any, str]) -> Iterator[tuple[str, Any]]:
-    """The values in a tracer, by name."""
+    """The values inside a tracer, each after its description."""
     if isinstance(x, JVPTracer):
         yield "primal", x.primal
         yield "tangent", x.tangent
@@ -91,7 +91,7 @@ def _parts(x: Tracer, names: dict[Any, str]) -> Iterator[tuple[str, Any]]:
 
 
 def _unwrapped(x: Any, names: dict[Any, str], indent: int) -> Iterator[Line]:
-    """A tracer's parts, one per line, down to plain values."""
+    """The values inside a tracer, one per line, and those inside them, down to values that are no tracers."""
     for title, part in _parts(x, names):
         if isinstance(part, Tracer):
             yield line(" " * indent, ("muted", f"{title}  "), *_described(part, names))
@@ -102,7 +102,7 @@ def _unwrapped(x: Any, names: dict[Any, str], indent: int) -> Iterator[Line]:
 
 
 def _described(x: Tracer, names: dict[Any, str]) -> Line:
-    """``jaxpr:2 f32[3]  variable b``"""
+    """The level, type and variable of a tracer: ``jaxpr:2 f32[3]  variable b``."""
     out: list[Segment] = [("level", repr(x._trace.main)), ("", " "), ("type", x.aval.str_short())]
     if isinstance(x, JaxprTracer):
         out += [("muted", "  variable "), ("var", names.get(x.variable, "?"))]
@@ -120,10 +120,10 @@ def _described(x: Tracer, names: dict[Any, str]) -> Line:
 
 
 class _Growing(Printer):
-    """Prints an unfinished jaxpr: results not yet used have names, and equations have notes.
+    """Prints a jaxpr that is still being recorded. Unused results have names too, and equations may have notes.
 
-    Names are assigned in recording order, not in printing order with constants first: so a variable keeps its name
-    while the program grows.
+    Names are assigned in the order of recording. In the order of printing, where constants come first, a variable's
+    name could change while the program grows.
     """
 
     def __init__(self, jaxpr: Jaxpr, notes: dict[int, str]) -> None:
@@ -145,7 +145,7 @@ class _Growing(Printer):
 
 
 def variable_names(live: Live) -> dict[Any, str]:
-    """The names of variables in the printed programs of the pushed levels."""
+    """variable -> its name in the printed program, for the programs that the pushed levels record."""
     names: dict[Any, str] = {}
     for level in live.levels:
         program = level.program()
@@ -157,7 +157,7 @@ def variable_names(live: Live) -> dict[Any, str]:
 
 
 def _user_names(live: Live, level: Level) -> dict[Any, str]:
-    """The user's names of a level's variables."""
+    """variable of a level -> the user's name for it."""
     found: dict[Any, str] = {}
     for name, value in live.namespace.items():
         if name.startswith("_"):
@@ -170,7 +170,7 @@ def _user_names(live: Live, level: Level) -> dict[Any, str]:
 
 
 def program_blocks(live: Live, level: Level, most: int = MOST_LINES) -> Iterator[Block]:
-    """The program that ``level`` records, if any: new equations are marked, the user's names stand next to results."""
+    """The program that ``level`` records, if it records one. Notes mark new equations and tell the user's names."""
     program = level.program()
     if program is None:
         return
@@ -192,7 +192,7 @@ def program_blocks(live: Live, level: Level, most: int = MOST_LINES) -> Iterator
 
 
 def growth(live: Live) -> Document:
-    """The programs to which the last line added equations; it marks them as seen."""
+    """The programs to which the last line added equations. Afterwards these equations count as shown."""
     blocks: list[Block] = []
     for level in live.levels:
         program = level.program()
@@ -209,7 +209,7 @@ def growth(live: Live) -> Document:
 
 
 def live_tracers() -> list[Tracer]:
-    """All live tracers of this thread's interpreters, by age."""
+    """All live tracers of this thread's pushed interpreters, oldest first."""
     mains = {id(main) for main in state.stack[1:]}
     found = []
     for each in gc.get_objects():
@@ -227,7 +227,7 @@ def _counts(live: Live, tracers: Sequence[Tracer], main: MainTrace) -> str:
 
 
 def stack_blocks(live: Live) -> Iterator[Block]:
-    """The current stack, the description and tracers of each pushed level, and the programs being recorded."""
+    """The current stack; for each pushed level its description, its tracers, and the program that it records."""
     yield Row("now", (panels.stack_line(repr(main) for main in state.stack),))
     tracers = live_tracers() if live.levels else []
     for level in live.levels:
@@ -249,7 +249,7 @@ def _about(level: Level) -> str:
 
 
 def tracer_blocks(live: Live, everything: bool = False) -> Iterator[Block]:
-    """The live tracers of the pushed levels, unwrapped: those with a user's name, and on demand the others."""
+    """The live tracers of the pushed levels, with the values inside. Without ``everything``, only those with a name."""
     names = variable_names(live)
     tracers = live_tracers()
     named: dict[int, list[str]] = {}
@@ -274,7 +274,7 @@ def tracer_blocks(live: Live, everything: bool = False) -> Iterator[Block]:
 
 
 def returned_lines(done: Returned, label: str) -> tuple[Line, ...]:
-    """The changes of the user's names when a level was closed."""
+    """What has become of the user's names when a level was closed."""
     lines: list[Line] = []
     by_words: dict[str, list[str]] = {}
     for name, words in done.kept.items():

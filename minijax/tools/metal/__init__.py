@@ -1,1 +1,1 @@
-"""Below the program: XLA's passes one by one, its memory plan, and the code of each kernel."""
+"""What XLA does with a program: its passes one by one, its memory plan, and the code of each kernel."""

@@ -1,7 +1,7 @@
-"""The collectives of a program that runs on several devices: for each its source line, its bytes and its reason.
+"""The collectives of a program for several devices, each with its source line, its bytes and its reason.
 
-In: the linked programs of a compiled call, and its mesh. Out: ``Collective``s in program order. A collective belongs
-to the equation that asked for it, or for which XLA's partitioner inserted it.
+They are found in the linked programs of a compiled call, in program order. A collective belongs to the equation that
+asks for it, or for which XLA's partitioner inserted it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from minijax.tools.programs import hlo, links
 from minijax.tools.programs.link_views import short_file
 from minijax.tools.programs.links import Equation, LinkedPrograms
 
-# XLA's names, and the bytes each device sends in a ring of n devices, as a multiple of the result's bytes.
+# XLA's name -> the bytes that each device sends in a ring of n devices, as a multiple of the result's bytes.
 KINDS = {
     "all-reduce": lambda n: 2 * (n - 1) / n,
     "all-gather": lambda n: (n - 1) / n,
@@ -41,12 +41,12 @@ _TYPE = re.compile(r"([a-z]\w*)\[([\d,]*)\]")
 class Collective(Frozen):
     """One collective of a program.
 
-    ``kind`` is XLA's name, ``bytes`` the size of the result on each device, ``sent`` an estimate of what a device
-    sends. ``size`` devices talk to each other along the mesh ``axes``; () if their groups follow no whole axes.
-    ``size`` is 0 if the program does not name the devices. ``equations`` are the equations it belongs to: usually one,
-    several if XLA merged their collectives, none if the instruction names none. ``inside`` is 'loop' in a loop's body,
-    'branch' in a conditional, else ''. ``times`` is how often it runs in a call if every branch is taken, 0 if a loop's
-    trip count is unknown. ``bytes`` and ``sent`` count one run.
+    ``kind`` is XLA's name, ``bytes`` the size of the result on each device, ``sent`` an estimate of the bytes that a
+    device sends; both are for one run. ``size`` devices communicate in each group, 0 if the program does not name them.
+    ``axes``: the mesh axes along which they communicate, () if the groups do not follow whole axes. ``equations`` are
+    usually one; they are several if XLA merged their collectives, and none if the instruction names none. ``inside`` is
+    'loop' in a loop's body, 'branch' in a conditional, else ''. ``times``: how often it runs in a call if every branch
+    is taken, 0 if the trip count of a loop is unknown.
     """
 
     name: str
@@ -62,14 +62,14 @@ class Collective(Frozen):
 
     @property
     def total(self) -> float:
-        """What each device sends in a call. A loop with an unknown trip count counts once."""
+        """The bytes that each device sends in a call. A loop with an unknown trip count counts as one iteration."""
         return self.sent * max(self.times, 1)
 
 
 def of_lowered(lowered: Any, programs: LinkedPrograms | None = None) -> list[Collective]:
     """The collectives of a compiled ``Lowered`` call, in program order.
 
-    ``programs`` are its linked programs, if the caller already has them.
+    ``programs`` are the linked programs of the call, if the caller has them already.
     """
     placement = lowered.placement
     if placement is None:
@@ -79,9 +79,9 @@ def of_lowered(lowered: Any, programs: LinkedPrograms | None = None) -> list[Col
 
 
 def collectives(programs: LinkedPrograms, closed: ClosedJaxpr, placement: Any, text: str) -> list[Collective]:
-    """The collectives of a compiled program with this jaxpr, sharded as ``core.shardings.Placement`` says.
+    """The collectives of a compiled program with the jaxpr ``closed`` and the shardings in ``placement``.
 
-    ``text`` is the program's HLO text; the trip counts of loops come from it.
+    ``text`` is the program's HLO text, from which the trip counts of loops are read.
     """
     pane = programs.hlo
     found = []
@@ -98,7 +98,7 @@ def collectives(programs: LinkedPrograms, closed: ClosedJaxpr, placement: Any, t
         size = 0 if groups is None else max(map(len, groups), default=0)
         axes = _axes(groups, placement.mesh)
         equations = tuple([programs.equation(number) for number in pane.links[i]])
-        # an async start returns its operands too, except for all-reduce
+        # an async start also returns its operands, except in an all-reduce
         started = each.opcode.endswith("-start") and kind != "all-reduce"
         count = _bytes(shown.partition(f" {each.opcode}(")[0], started)
         found.append(
@@ -111,7 +111,7 @@ def collectives(programs: LinkedPrograms, closed: ClosedJaxpr, placement: Any, t
 
 
 def _inside(instructions: Collection[hlo.Instruction]) -> dict[str, str]:
-    """Computations that run in a loop ('loop') or in a conditional ('branch'), with the computations they call."""
+    """name of a computation -> 'loop' or 'branch', for those that run, directly or by a call, in one of these."""
     calls: dict[str, set[str]] = {}
     for each in instructions:
         calls.setdefault(each.computation, set()).update(each.called)
@@ -127,13 +127,13 @@ def _inside(instructions: Collection[hlo.Instruction]) -> dict[str, str]:
 
 
 def _turns(text: str) -> dict[str, int]:
-    """The known trip counts of loops, by instruction name."""
+    """name of a loop instruction -> its trip count, for the loops whose trip count XLA knows."""
     known = re.findall(r'(?m)^\s+(?:ROOT )?%?([\w.-]+) = .* while\(.*"known_trip_count":\{"n":"(\d+)"\}', text)
     return {name: int(count) for name, count in known}
 
 
 def _times(instructions: Collection[hlo.Instruction], turns: dict[str, int]) -> Callable[[str], int]:
-    """A function from a computation's name to its runs per call; 0 if a loop's trip count is unknown."""
+    """A function: name of a computation -> how often it runs in a call. 0 if the trip count of a loop is unknown."""
     calls: dict[str, list[hlo.Instruction]] = {}
     for each in instructions:
         for name in each.called:
@@ -151,7 +151,7 @@ def _times(instructions: Collection[hlo.Instruction], turns: dict[str, int]) -> 
 
 
 def _bytes(result: str, started: bool) -> int:
-    """The bytes of a result type. For an async start (``started``), the bytes of its final result."""
+    """The size in bytes of a result. For an async start (``started``), that of its final result."""
     sizes = []
     for kind, shape in _TYPE.findall(result.partition("=")[2]):
         digits = re.search(r"\d+$", kind)
@@ -159,12 +159,12 @@ def _bytes(result: str, started: bool) -> int:
         sizes.append(width * int(np.prod([int(d) for d in shape.split(",") if d], dtype=int)))
     if not started or len(sizes) < 2:
         return sum(sizes)
-    # an async collective-permute may also return two u32 context values
+    # an async collective-permute may return two context values u32[] as well
     return sizes[1] if result.partition("=")[2].count("u32[]") == 2 else sum(sizes[len(sizes) // 2 :])
 
 
 def _groups(shown: str) -> list[list[int]] | None:
-    """The groups of partitions that talk to each other; None if the instruction does not name them."""
+    """The groups of partitions that communicate; None if the instruction does not name them."""
     pairs = re.search(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}", shown)
     if pairs is not None:
         return _joined([[*map(int, each.split(","))] for each in re.findall(r"\{(\d+,\d+)\}", pairs[1])])
@@ -182,8 +182,8 @@ def _groups(shown: str) -> list[list[int]] | None:
 
 
 def _named_groups(axes: str, order: str | None, along: str) -> list[list[int]] | None:
-    """Groups from axes, ``'a'=2,'b'=4``, and the axes they run along: ``'b'``, or a factor of its size,
-    ``'b':(2)2`` (size 2, after a factor 2). ``order`` is the device order, ``[2,2,2]T(0,2,1)``; None is the default."""
+    """The groups along some axes of a mesh. ``axes`` are such as ``'a'=2,'b'=4``. ``along`` names axes, ``'b'``, or
+    factors of an axis: ``'b':(2)2`` is the factor 2 after a factor 2. ``order`` is None, or as ``[2,2,2]T(0,2,1)``."""
     sizes = {name: int(size) for name, size in re.findall(r"'([^']+)'=(\d+)", axes)}
     ids = np.arange(math.prod(sizes.values()))
     if order:
@@ -192,7 +192,7 @@ def _named_groups(axes: str, order: str | None, along: str) -> list[list[int]] |
             return None
         ids = ids.reshape([*map(int, written[1].split(","))])
         ids = ids.transpose([*map(int, written[2].split(","))]) if written[2] else ids
-    # split each axis into factors: before each named part, the part itself, and the remainder
+    # split each axis into factors: those before and between the named parts, the parts, and the rest
     chosen: list[int] = []
     shape: list[int] = []
     parts: dict[str, list[tuple[int, int]]] = {}
@@ -214,7 +214,7 @@ def _rows(ids: np.ndarray, along: Sequence[int]) -> list[list[int]]:
 
 
 def _joined(pairs: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Sets of partitions that send to each other, directly or through others."""
+    """Groups of partitions that communicate directly or through others."""
     groups: list[set[int]] = []
     for pair in pairs:
         touching = [each for each in groups if not each.isdisjoint(pair)]
@@ -236,9 +236,9 @@ def _axes(groups: list[list[int]] | None, mesh: Any) -> tuple[str, ...]:
 
 
 def blocks(found: Sequence[Collective], devices: int, several_files: bool, simulated: bool = False) -> Iterator[Block]:
-    """A table of the collectives, one row per source line, then the total; with several kinds, a total for each.
+    """A table of the collectives, one row for each, and the total. With several kinds, a total for each kind.
 
-    ``simulated``: the devices do not exist.
+    ``simulated``: this machine does not have the devices.
     """
     if simulated:
         yield text(
@@ -277,7 +277,7 @@ def blocks(found: Sequence[Collective], devices: int, several_files: bool, simul
 
 
 def by_kind(found: Sequence[Collective]) -> dict[str, tuple[int, float]]:
-    """For each kind, how many run in a call and the bytes that each device sends."""
+    """kind -> how many collectives of this kind run in a call, and the bytes that each device sends by them."""
     kinds: dict[str, tuple[int, float]] = {}
     for each in found:
         count, sent = kinds.get(each.kind, (0, 0.0))

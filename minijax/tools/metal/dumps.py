@@ -1,8 +1,8 @@
 """XLA's dump of one compilation, read from a temporary folder that is removed afterwards.
 
-XLA names a file ``module_0002.jit_f.0006.simplification.after_algsimp.before_simplify-sorts.txt``: the number of the
+In ``module_0002.jit_f.0006.simplification.after_algsimp.before_simplify-sorts.txt`` XLA names the number of the
 program, its name, the number of the file, the pipeline, the pass that ended, and the next pass. XLA writes one file at
-the start of each pipeline and one for each pass that reports a change.
+the start of each pipeline, and one for each pass that reports a change.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _PROGRAM = r"module_(\d+)\..*?\.before_optimizations\.txt"
 _STEP = r"(\d{4,})\.(.+?)\.after_(.+?)(?:\.before_(.+))?\.txt"
 _AFTER = "cpu_after_optimizations"
 _KERNEL = r"(.+?)\.ir-with-opt\.ll"
-# Suffixes that XLA adds to the instruction's name in the name of its kernel.
+# A kernel has the name of its instruction, with one of these prefixes or suffixes of XLA.
 _KERNEL_NAME = r"(?:__compute_module_)?(.+?)(?:_elemental|_computation)?(?:_kernel_module)?"
 
 
 class PassText(Frozen):
-    """The program after the pass ``name`` of ``pipeline``, or at the start of the pipeline."""
+    """The program after the pass ``name`` of ``pipeline``. At the start of a pipeline, ``name`` is 'pipeline-start'."""
 
     pipeline: str
     name: str
@@ -34,7 +34,7 @@ class PassText(Frozen):
 
 
 class Kernel(Frozen):
-    """A kernel: the name of its instruction, its LLVM IR and its object file."""
+    """A kernel. ``name`` is that of its instruction, ``llvm`` its LLVM IR, ``code`` its object file."""
 
     name: str
     llvm: str
@@ -42,8 +42,8 @@ class Kernel(Frozen):
 
 
 class Dump(Frozen):
-    """One compilation. ``before`` is XLA's input, ``steps`` are the texts after each pass, ``after`` is the last one.
-    ``assignment`` and ``live`` are XLA's buffer assignment and live ranges, '' if XLA wrote none.
+    """One compilation. ``before`` is XLA's input, ``steps`` are the texts after passes, ``after`` is the last.
+    ``assignment`` and ``live`` are XLA's texts about buffer assignment and live ranges, or '' if XLA wrote none.
     """
 
     before: str
@@ -55,9 +55,9 @@ class Dump(Frozen):
 
 
 def dump(program: Any, closed: Any) -> tuple[Dump, Any]:
-    """Compile ``program`` (``ops.call.Compiled``) of ``closed`` once more; return the dump and the executable.
+    """Compile ``program`` (``ops.call.Compiled``) with the jaxpr ``closed`` again. Returns the dump and the executable.
 
-    CompileError if XLA refuses it. Nothing runs, and the temporary folder is removed.
+    CompileError if XLA refuses the program. The program does not run, and the temporary folder is removed.
     """
     folder = _DumpFolder()
     with folder, observe.unobserved():
@@ -67,7 +67,7 @@ def dump(program: Any, closed: Any) -> tuple[Dump, Any]:
 
 
 class _DumpFolder:
-    """A temporary folder, removed when its last user exits: XLA still writes to it after an interrupt."""
+    """A temporary folder, removed when its last user leaves: after an interrupt XLA may still write to it."""
 
     def __init__(self) -> None:
         self.path = tempfile.mkdtemp(prefix="minijax-passes-")
@@ -94,7 +94,7 @@ def read(folder: str) -> Dump:
     programs = [(int(found[1]), name) for name in names if (found := re.fullmatch(_PROGRAM, name))]
     if not programs:
         raise FileNotFoundError("XLA has written down nothing of this program")
-    # constant folding may compile other programs meanwhile: the first program is ours
+    # constant folding may compile other programs meanwhile, but the first program is the user's
     start = min(programs)[1].removesuffix("before_optimizations.txt")
     rest = {name[len(start) :]: os.path.join(folder, name) for name in names if name.startswith(start)}
 

@@ -10,14 +10,14 @@ from minijax.core.records import Frozen
 _EXECUTABLE = 0x4
 _FUNCTION = 2
 _SYMBOLS = 2
-# values of the field e_machine in ELF
+# values of the field e_machine in ELF files
 _X86_64, _AARCH64 = 62, 183
 
 
 class Operation(Frozen):
-    """One instruction of the processor: its offset in the section, its bytes, its mnemonic and operands.
+    """One machine instruction: its offset in the section, its bytes, its mnemonic and its operands.
 
-    ``symbol`` is the name of the function that starts at it, else ''.
+    ``symbol`` is the name of the function that starts at this instruction, or ''.
     """
 
     address: int
@@ -47,18 +47,18 @@ def _parts(code: bytes) -> list[_Part]:
 
 
 def size(code: bytes) -> int:
-    """The bytes of machine code in an object file."""
+    """The number of bytes of machine code in an object file."""
     if code[:4] != b"\x7fELF":
         return 0
     return sum(part.bytes for part in _parts(code) if part.flags & _EXECUTABLE)
 
 
 def operations(code: bytes) -> Iterator[Operation]:
-    """The instructions of an object file (64-bit ELF), in order. Bytes that are no instruction become '(bad)'.
+    """The instructions of an object file (64-bit ELF), in order. Other bytes have the mnemonic '(bad)'.
 
     ValueError for another file format or an unknown processor.
     """
-    # a library of 1.5 MB, imported only when needed
+    # capstone has 1.5 MB, and few commands need it
     import capstone
 
     if code[:5] != b"\x7fELF\x02":
@@ -85,7 +85,7 @@ def operations(code: bytes) -> Iterator[Operation]:
 
 
 def _functions(code: bytes, parts: list[_Part]) -> dict[tuple[int, int], str]:
-    """The names of functions, by section and address."""
+    """(index of a section, address) -> the name of the function there."""
     found: dict[tuple[int, int], str] = {}
     for part in parts:
         if part.kind != _SYMBOLS:

@@ -1,6 +1,6 @@
-"""The memory of a compiled program: its allocations, the place and lifetime of each value, and the peak.
+"""The memory of a compiled program: its allocations, the place and the lifetime of each value, and the peak.
 
-Read from two files of XLA's dump: the buffer assignment, and the live ranges behind it.
+These come from two files of XLA's dump, the buffer assignment and the live ranges.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _RANGE = r"    (\S+?)(\{[\d,]*\}):(\d+)-(\d+)"
 _ORDER = r"    (\d+):(\S+)"
 _PEAK = r"  Live ranges at (\d+) \(peak\):"
 _LIVE = r"    (\S+?)(\{[\d,]*\}): (\d+) bytes \(cumulative: (\d+) bytes\)"
-# XLA's words for an allocation and ours; the first match counts.
+# A word in XLA's description of an allocation -> its kind. The first match counts.
 _KINDS = (
     ("parameter", "argument"),
     ("thread-local", "scratch"),
@@ -29,9 +29,9 @@ _KINDS = (
 
 
 class HeldValue(Frozen):
-    """A value in memory: its instruction (``part`` is its index in a tuple, '' outside tuples), its place, its size.
+    """A value in memory. ``name``: its instruction; ``part``: its index if that returns a tuple, as '{0}', else ''.
 
-    ``begin`` and ``end`` are positions in the order of execution, -1 if XLA does not say.
+    ``begin`` and ``end`` are positions in the order of execution, or -1 if XLA does not give them.
     """
 
     name: str
@@ -44,7 +44,7 @@ class HeldValue(Frozen):
 
 
 class Allocation(Frozen):
-    """An allocation and the values in it. Values may share the same place one after the other."""
+    """An allocation and the values in it. Values with different lifetimes may share the same place."""
 
     number: int
     bytes: int
@@ -53,10 +53,10 @@ class Allocation(Frozen):
 
 
 class Memory(Frozen):
-    """``order`` is the order of execution; ``peak`` is the position in it with the most live bytes, -1 if unknown.
+    """The memory plan. ``order`` lists the instructions in the order of execution; all sizes are in bytes.
 
-    ``live`` are the values and sizes at the peak, largest first. ``reported`` is the peak that the executable itself
-    reports (it leaves out preallotted memory), None if it reports none. All sizes are in bytes.
+    ``peak`` is the position in ``order`` with the most live bytes, -1 if unknown; ``live`` has the names and sizes of
+    the values there, largest first. ``reported``: the peak without preallotted memory, as the executable reports it.
     """
 
     allocations: tuple[Allocation, ...] = ()
@@ -67,7 +67,7 @@ class Memory(Frozen):
 
     @property
     def live_bytes(self) -> int:
-        """The bytes live at the peak. A result that reuses a donated argument's memory counts once."""
+        """The number of bytes in use at the peak. A result in the memory of a donated argument does not count twice."""
         places = {held.name + held.part: (each.number, held.offset) for each in self.allocations for held in each.held}
         most: dict[object, int] = {}
         for name, size in self.live:
@@ -77,16 +77,16 @@ class Memory(Frozen):
 
     @property
     def at(self) -> str:
-        """The instruction at the peak; '' if unknown."""
+        """The name of the instruction at the peak; '' if unknown."""
         return self.order[self.peak] if 0 <= self.peak < len(self.order) else ""
 
     def total(self, kind: str) -> int:
-        """The allocated bytes of one kind: argument, result, temporary, constant, scratch."""
+        """The allocated bytes of a kind: 'argument', 'result', 'temporary', 'constant' or 'scratch'."""
         return sum(each.bytes for each in self.allocations if each.kind == kind)
 
 
 def read_memory(assignment: str, live: str, reported: Any) -> Memory:
-    """Parse XLA's texts; ``reported`` is the executable's own memory analysis, or None."""
+    """Parse XLA's texts. ``reported`` is the executable's own memory analysis, or None."""
     ranges: dict[tuple[str, str], tuple[int, int]] = {}
     order: list[str] = []
     most: list[tuple[str, int]] = []

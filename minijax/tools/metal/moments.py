@@ -1,4 +1,4 @@
-"""The stages of the compiled call at a recording's cursor."""
+"""The stages of the compiled call that runs at a recording's cursor."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from minijax.tools.recording.values import RunRecord
 
 
 def compiled_call(cursor: Cursor) -> RunRecord | None:
-    """The innermost call of a compiled program at the cursor; None if there is none or it was not recorded."""
+    """The innermost call of a compiled program at the cursor; None if there is none, or if it was not recorded."""
     kept = cursor.recording.kept
     for bind in reversed(cursor.state().path):
         run = None if kept is None else kept.runs.get(bind.at)
-        # a call with shardings ran as another program
+        # a call with in_shardings ran another program than its jaxpr
         if run is not None and run.primitive == "jit" and run.level == "eval" and "in_shardings" not in run.params:
             return run
     return None
 
 
 def call_stages(run: RunRecord, naming: Naming) -> Stages:
-    """The stages of the call, with arguments named after the variables that held them.
+    """The stages of the call. Its arguments are named after the variables that held them.
 
-    The program is compiled once more, not run. Raises the errors of compiling."""
+    The program is compiled again, but it does not run. Raises the errors of compiling."""
     params = run.params
     closed, name = params["jaxpr"], params["name"]
     how = params.get("donated_invars", ()), params.get("keep_unused", False)
     names = [naming.variable(number) for number in run.operands]
-    # if two arguments share a name, neither gets it
+    # if two arguments have the same name, neither is named
     names = [each if names.count(each) == 1 else "" for each in names]
     called = names if len(names) == len(closed.in_avals) else ()
     return stages(program_descent(compiled(closed, name, *how), closed, lowered_places(closed, name, *how), called))
 
 
 def spot_at(cursor: Cursor, known: Stages) -> tuple[Spot, ...]:
-    """The source line at the cursor, if the program has equations from it."""
+    """The source line at the cursor; () if no equation of the program comes from it."""
     file, line, _ = place_parts(cursor.state().place)
     return ((file, line),) if (file, line) in known.colours else ()

@@ -1,4 +1,4 @@
-"""The passes that changed a program: what each pass removed and added, and for which source lines."""
+"""The passes that changed a program: what each of them removed and added, and which source lines this concerned."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from minijax.tools.metal.dumps import Dump, Kernel, PassText, dump
 from minijax.tools.metal.memory import Memory, read_memory
 from minijax.tools.programs import arguments, hlo, links
 
-# XLA's name for the file at the start of a pipeline.
+# XLA's name for the step at the start of a pipeline.
 _START = "pipeline-start"
 
 
 class Pass(Frozen):
-    """A pass that changed the program: its text before and after.
+    """A pass that changed the program, with the program's text before and after.
 
-    ``pipeline`` is the innermost pipeline of the pass. A change between two pipelines belongs to no pass: its name is
-    ''. ``seconds`` is the total of all ``runs`` of the pass in pipelines of this name; most runs may have changed
-    nothing. Both are 0 for a part of a pass, and if no profiler could watch.
+    ``pipeline`` is the innermost pipeline that contains the pass. A change between two pipelines belongs to no pass, so
+    its name is ''. ``seconds`` is the total time of all ``runs`` of the pass in pipelines of this name, though most
+    runs may have changed nothing. Both are 0 if unknown, for example because another profiler was active.
     """
 
     number: int
@@ -54,33 +54,33 @@ class Pass(Frozen):
 
     @cached_property
     def counts(self) -> tuple[Counter[str], Counter[str]]:
-        """The number of instructions of each kind before and after, in all computations, without parameters."""
+        """The number of instructions of each kind before and after, in all computations. Parameters do not count."""
         return _counted(self.before)[0], _counted(self.after)[0]
 
     @property
     def gone(self) -> Counter[str]:
-        """How many fewer instructions of each kind there are."""
+        """kind -> how many instructions of this kind disappeared, if there are fewer than before."""
         before, after = self.counts
         return before - after
 
     @property
     def made(self) -> Counter[str]:
-        """How many more instructions of each kind there are."""
+        """kind -> how many instructions of this kind were added, if there are more than before."""
         before, after = self.counts
         return after - before
 
     @cached_property
     def text_lines(self) -> tuple[int, ...]:
-        """The lines of the StableHLO text whose instructions changed, in order."""
+        """The line numbers of StableHLO whose instructions changed, in order."""
         before, after = (_counted(text)[1] for text in (self.before, self.after))
         changed = (before - after) + (after - before)
         return tuple(sorted({number for number, _ in changed}))
 
 
-# One pass's output is the next pass's input. A text can take a megabyte, so the cache holds few.
+# A text is needed twice, as the result of a pass and the input of the next. The cache is small: texts can take 1 MB.
 @functools.lru_cache(maxsize=16)
 def _counted(text: str) -> tuple[Counter[str], Counter[tuple[int, str]]]:
-    """The number of instructions of each kind in a text, without parameters; and the same per line of StableHLO."""
+    """The number of instructions of each kind in a text, without parameters; the same for each line of StableHLO."""
     found = hlo.instructions(text.split("\n")).values()
     kinds = Counter((number, each.opcode) for each in found for number in text_lines(each.metadata))
     return Counter(each.opcode for each in found if each.opcode != "parameter"), kinds
@@ -89,8 +89,8 @@ def _counted(text: str) -> tuple[Counter[str], Counter[tuple[int, str]]]:
 class Descent(Frozen):
     """A program on its way through XLA: the passes that changed it, and the resulting memory and kernels.
 
-    ``linked`` are the program's other forms, from Python to optimized HLO. ``places`` and ``closed`` link the text of
-    every pass. ``arguments`` are the Python names of XLA's parameters, in order, '' if there is none.
+    ``linked``: the program's other forms, from Python to optimized HLO. ``places`` and ``closed`` relate the text after
+    each pass to equations. ``arguments`` are the Python names of XLA's parameters, in order; '' for one without a name.
     """
 
     closed: ClosedJaxpr
@@ -108,7 +108,7 @@ class Descent(Frozen):
 
     @cached_property
     def line_of(self) -> dict[str, int]:
-        """The line of each instruction in the optimized HLO, by name."""
+        """name of an instruction of the optimized HLO -> its line."""
         found: dict[str, int] = {}
         for i, each in hlo.instructions(self.linked.hlo.lines).items():
             found.setdefault(each.name, i)
@@ -116,33 +116,33 @@ class Descent(Frozen):
 
     @cached_property
     def called(self) -> dict[str, str]:
-        """XLA's name of a parameter of the optimized HLO -> its Python name."""
+        """name of a parameter of the optimized HLO -> the argument's Python name."""
         return arguments.hlo_names(self.after, self.arguments)
 
     def shown_name(self, name: str) -> str:
-        """The name of an instruction of the optimized HLO as displayed: an argument has its Python name."""
+        """The name to show for an instruction of the optimized HLO; for a parameter, the argument's Python name."""
         return self.called.get(name, name)
 
     def panes(self, *texts: str) -> tuple[links.Pane, ...]:
-        """For texts of the program from different passes, the equations of each line."""
+        """For each text of the program after a pass, its lines with their equations."""
         return links.hlo_panes(self.closed, self.places, texts)
 
     def equations(self, each: Pass) -> tuple[links.Equation, ...]:
-        """The source lines whose instructions the pass changed."""
+        """The equations whose instructions the pass changed."""
         wanted = set(each.text_lines)
         numbers = {number for i, of in enumerate(self.linked.stablehlo.links, 1) if i in wanted for number in of}
         return tuple(self.linked.equation(number) for number in sorted(numbers))
 
 
 def descent(lowered: Any, names: Sequence[str] = ()) -> Descent:
-    """Compile the result of ``jit(f).lower(...)`` once more, with XLA dumping each pass; do not run it.
+    """Compile the result of ``jit(f).lower(...)`` again, let XLA dump each pass, and do not run the program.
 
     ``names`` are the Python names of the jaxpr's inputs. Raises the errors of compiling.
     """
     closed = lowered.jaxpr
     runs = _watched(lowered.compile)
     program = lowered.compile().program
-    if runs == []:  # already compiled: time another compilation, without a dump
+    if runs == []:  # it was compiled before: time another compilation, without a dump
         with observe.unobserved():
             runs = _watched(lambda: program.made(closed))
     return program_descent(program, closed, lowered.places(), names, runs or ())
@@ -151,12 +151,12 @@ def descent(lowered: Any, names: Sequence[str] = ()) -> Descent:
 def program_descent(
     program: Any, closed: ClosedJaxpr, places: ModulePlaces, names: Sequence[str] = (), runs: Sequence[PassRun] = ()
 ) -> Descent:
-    """The descent of a program (``ops.call.Compiled``) with its jaxpr and its module's places.
+    """The descent of a program (``ops.call.Compiled``) with the jaxpr ``closed``; ``places`` are those of its module.
 
-    ``runs`` are the runs of passes in another compilation, under the profiler.
+    ``runs`` are the runs of passes in another compilation, which the profiler watched.
     """
     found, executable = dump(program, closed)
-    # no cut here: the views shorten long texts and say so
+    # all lines are linked; the views shorten long texts, and say so
     linked = links.link(closed, places, found.after, most=sys.maxsize)
     memory = read_memory(found.assignment, found.live, executable.memory_analysis())
     took = _times(runs, hlo.module_name(found.before))
@@ -168,7 +168,7 @@ Times = dict[tuple[str, str], tuple[float, int]]
 
 
 def _watched(compile: Callable[[], Any]) -> list[PassRun] | None:
-    """The passes that run during a compilation; None if another profiler is active."""
+    """The runs of passes during a compilation; None if another profiler is active."""
     try:
         return compiled_passes(compile)
     except ProfilerBusy:
@@ -176,10 +176,10 @@ def _watched(compile: Callable[[], Any]) -> list[PassRun] | None:
 
 
 def _times(runs: Sequence[PassRun], module: str) -> Times:
-    """The seconds and the number of runs of each pass of a pipeline."""
+    """(pipeline, pass) -> the total seconds and the number of its runs."""
     found: Times = {}
     for each in runs:
-        # spelled as in XLA's file names
+        # spelled as in the names of XLA's files
         key = re.sub(r"[^\w.-]", "_", each.pipeline), each.name
         seconds, count = found.get(key, (0.0, 0))
         if each.module == module:

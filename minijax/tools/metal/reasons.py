@@ -1,9 +1,9 @@
-"""Why a sharded program communicates: what in the source asked for each collective.
+"""Why a sharded program communicates: what in the source caused each collective, in one line of text.
 
-In: the instructions of the compiled program, the equation numbers of each, and the equations. Out: one line of text for
-each collective. An equation is a collective itself, or the transpose of one; otherwise XLA's partitioner inserted the
-collective, because an operand's sharding does not fit the operation, or a result's does not fit its readers. If the
-program does not show the cause, the text does not guess.
+The causes are found from the compiled program's instructions, and the equations that each instruction belongs to. An
+equation may be a collective, or the transpose of one. Otherwise XLA's partitioner inserted the collective, because an
+operand's sharding does not fit the operation, or a result's sharding does not fit its readers. If the program does not
+show the cause, the text does not guess.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minijax.tools.programs import hlo
 from minijax.tools.recording.sources import expression
 from minijax.tools.values.meetings import written
 
-# The HLO collective for each primitive that communicates.
+# Primitive that communicates -> the HLO collective that it becomes.
 _ASKED = {
     "psum": "all-reduce",
     "psum_invariant": "all-reduce",
@@ -37,13 +37,13 @@ _ASKED = {
     "ppermute": "collective-permute",
     "pbroadcast": "collective-broadcast",
 }
-# API functions, and the function they call.
+# API function -> the function that it calls.
 _BY_WAY = {"pmean": "psum", "pshuffle": "ppermute", "pswapaxes": "all_to_all"}
-# Primitives that set a sharding, and their API functions.
+# Primitive that sets a sharding -> its API function.
 _PLACING = {"sharding_constraint": "with_sharding_constraint", "reshard": "reshard"}
 _CONTRACTIONS = ("dot_general", "conv_general_dilated")
 _LOOPS = ("scan", "while")
-# Data movement only: such an instruction of an equation does not show where the equation is computed.
+# Instructions that only move data. They do not show where an equation is computed.
 _REARRANGING = {
     *("bitcast", "broadcast", "concatenate", "constant", "convert", "copy", "dynamic-slice", "dynamic-update-slice"),
     *("get-tuple-element", "iota", "pad", "parameter", "partition-id", "reshape", "select", "slice", "transpose"),
@@ -52,11 +52,11 @@ _REARRANGING = {
 
 
 class Uses:
-    """The readers of equations' results, looking through calls of ``jit``."""
+    """Finds the equations that read the results of an equation. It also looks inside calls of ``jit``."""
 
     def __init__(self, eqns: Sequence[JaxprEqn], results: Iterable[Any]) -> None:
         self.readers: dict[Var, list[JaxprEqn]] = {}
-        # a call's operand -> its variable inside the body; a result inside the body -> the call's result
+        # operand of a call -> the variable inside the body; result inside the body -> the result of the call
         self.also: dict[Var, list[Var]] = {}
         self.results = {v: i for i, v in enumerate(results) if isinstance(v, Var)}
         for eqn in eqns:
@@ -72,7 +72,7 @@ class Uses:
                     self.readers.setdefault(v, []).append(eqn)
 
     def of(self, eqn: JaxprEqn) -> tuple[list[JaxprEqn], list[int]]:
-        """The equations that read the results of ``eqn``, and the indices of these results among the program's."""
+        """The equations that read the results of ``eqn``; and if these are results of the program, their indices."""
         todo, seen = [*eqn.outvars], set(eqn.outvars)
         readers: list[JaxprEqn] = []
         numbers: list[int] = []
@@ -90,8 +90,8 @@ class Uses:
 class Reasons:
     """The reasons for the collectives of one program.
 
-    ``links`` are the equation numbers of each line of the program, ``eqns`` the equations by number (from 1),
-    ``results`` the program's results, and ``outs`` their requested shardings (None: XLA chooses).
+    ``links``: for each line of the program, the numbers of its equations. ``eqns``: the equations, numbered from 1.
+    ``results``: the program's results. ``outs``: the sharding requested for each result (None: XLA chooses).
     """
 
     def __init__(
@@ -107,9 +107,9 @@ class Reasons:
         self.eqns = eqns
         self.outs = outs
         self.uses = Uses(eqns, results)
-        # equation -> the equation whose jaxpr it is in
+        # equation -> the equation that contains it
         self.around = {each: eqn for eqn in eqns for body in subjaxprs(eqn.params) for each in body.eqns}
-        # equations in the backward pass of a ``checkpoint``
+        # equations that ``checkpoint`` computes again in the backward pass
         self.recomputed: set[JaxprEqn] = set()
         for eqn in eqns:
             if eqn.primitive.name == "remat2" and eqn.params["differentiated"]:
@@ -125,7 +125,7 @@ class Reasons:
                     self.users.setdefault(self.named[each.computation, name], []).append(i)
 
     def of(self, at: int, kind: str, axes: tuple[str, ...]) -> str:
-        """Why the collective on line ``at`` exists. ``axes`` are its mesh axes, () if it follows no whole axes."""
+        """Why the collective on line ``at`` exists. ``axes`` are its mesh axes, () if it does not follow whole axes."""
         along = f" along {' and '.join(axes)}" if axes else ""
         numbers = self.links[at]
         if not numbers:
@@ -144,14 +144,14 @@ class Reasons:
         return f"{reason} (transpose of {_transposed(chain)})" if chain else reason
 
     def _source(self, eqn: JaxprEqn) -> Any:
-        """The source of an equation, or of the innermost enclosing equation that has one."""
+        """The source of an equation; if it has none, that of the innermost enclosing equation that has one."""
         at: JaxprEqn | None = eqn
         while at is not None and at.source is None:
             at = self.around.get(at)
         return None if at is None else at.source
 
     def _of_partitioner(self, at: int, kind: str, along: str, eqn: JaxprEqn) -> str:
-        """Why XLA's partitioner communicates for an equation that is no collective."""
+        """Why XLA's partitioner communicates for an equation that is no collective itself."""
         name = eqn.primitive.name
         if kind == "all-reduce":
             if name in _CONTRACTIONS:
@@ -180,7 +180,7 @@ class Reasons:
         return f"parts of the operands and of the result of {name} lie on different devices"
 
     def _placed(self, eqn: JaxprEqn) -> str:
-        """What sets the sharding of the result of ``eqn``; '' if nothing does."""
+        """A text that says what sets the sharding of the result of ``eqn``; '' if nothing does."""
         readers, results = self.uses.of(eqn)
         for each in readers:
             if each.primitive.name in _PLACING:
@@ -189,7 +189,7 @@ class Reasons:
         return "the program's result is to be (out_shardings, or its type)" if given else ""
 
     def _wanted(self, eqn: JaxprEqn, along: str) -> str:
-        """For a result whose sharding differs from the one its readers need."""
+        """The reason if a result is sharded in another way than its readers need."""
         user = self._placed(eqn)
         if not user:
             readers, _ = self.uses.of(eqn)
@@ -221,7 +221,7 @@ class Reasons:
         return seen
 
     def _computing(self, computation: str, eqn: JaxprEqn) -> set[int]:
-        """The instructions of ``computation`` that compute ``eqn``."""
+        """The instructions of ``computation`` that compute ``eqn``, or that contain such instructions."""
         found: set[int] = set()
         for i, each in self.instructions.items():
             if each.opcode in _REARRANGING or each.opcode.startswith(("all-", "collective-", "reduce-scatter")):
@@ -231,7 +231,7 @@ class Reasons:
         return found
 
     def _holders(self, i: int, computation: str) -> set[int]:
-        """The instructions of ``computation`` that are, or contain, instruction ``i``."""
+        """The instructions of ``computation`` that are instruction ``i``, or contain it at any depth."""
         found, seen = set(), {i}
         todo = [i]
         while todo:
@@ -247,7 +247,7 @@ class Reasons:
 
 
 def _asked(eqn: JaxprEqn, source: Any, along: str) -> str:
-    """The reason for an equation that is itself a collective."""
+    """The reason for a collective that an equation asks for."""
     name, chain = eqn.primitive.name, transposed_from(source)
     if source is None:
         return f"{name} of the jaxpr, which no line is known to ask for"
@@ -263,18 +263,18 @@ def _asked(eqn: JaxprEqn, source: Any, along: str) -> str:
 
 
 def _transposed(chain: tuple[str, ...]) -> str:
-    """``psum_scatter``; if transposed twice, ``the transpose of psum_scatter``."""
+    """The operation of which an equation is the transpose. If transposed twice: ``the transpose of psum_scatter``."""
     return "the transpose of " * (len(chain) - 1) + (written(chain[0]) or "an operation of JAX's")
 
 
 def _called(source: Any) -> str:
-    """The function called at ``source``: ``pmean`` for ``lax.pmean(x, "i")``; '' if none."""
+    """The name of the function called at ``source``, such as ``pmean`` for ``lax.pmean(x, "i")``; '' if none."""
     found = re.match(r"(?:\w+\.)*(\w+)\(", expression(*source[:2]))
     return "" if found is None else found[1]
 
 
 def _line(eqn: JaxprEqn) -> str:
-    """`` (L9)``: the source line of ``eqn``; '' if unknown."""
+    """The source line of ``eqn`` as text, `` (L9)``; '' if unknown."""
     return "" if eqn.source is None else f" (L{position(eqn.source)[0]})"
 
 
@@ -287,5 +287,5 @@ def _inside(eqn: JaxprEqn) -> Iterator[JaxprEqn]:
 
 
 def _arrays(eqn: JaxprEqn) -> int:
-    """How many operands have dimensions, and so could be sharded."""
+    """The number of operands that have dimensions, so that they can be sharded."""
     return sum(1 for v in eqn.invars if v.aval.shape)

@@ -1,8 +1,8 @@
-"""A compiled call measured per instruction: its time, and its distance from the machine's limits.
+"""Measures the instructions of a compiled call: the time of each, and how close it comes to the machine's limits.
 
-The work of an instruction (operations and bytes) is XLA's own estimate: XLA's cost analysis runs on each instruction as
-a program of its own, so the parts add up to the analysis of the whole. The times come from XLA's profiler. The
-machine's limits are measured once per process, with a large matrix product and a large copy.
+The work of an instruction, its operations and bytes, is XLA's own estimate. XLA's cost analysis runs on each
+instruction as a program of its own, so the sum is the analysis of the whole program. The times come from XLA's
+profiler. The machine's limits are measured once per process, by a large matrix product and a large copy.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from minijax.core.records import Frozen
 from minijax.tools.programs import hlo, links
 from minijax.tools.usage import UsageError
 
-# Instructions that contain others: their time is that of the instructions inside plus their own overhead.
+# Instructions that contain others. Their time is that of the instructions inside, and their own overhead.
 CONTAINERS = ("while", "call", "conditional")
 _FREE = ("parameter", "constant", "get-tuple-element", "bitcast")
-# Repeat calls up to this many seconds in total, and up to this many calls.
+# Limits for the timed calls: total seconds, and number of calls.
 _SECONDS, _MOST_CALLS = 0.2, 50
 _TRACED_CALLS = 5
-# A call longer than this many seconds is profiled only once.
+# If a call takes longer than this many seconds, only one call is profiled.
 _LONG = 0.1
-# Side of the square product; numbers in the copied array; copies in one program; trials.
+# Rows of the square matrices, numbers in the copied array, copies in one program, and runs to take the best of.
 _SIDE, _NUMBERS, _PASSES, _TRIALS = 512, 1 << 23, 8, 12
-# The bytes of the copied array.
+# The size of the copied array in bytes.
 COPIED = 4 * _NUMBERS
 _TYPE = r"\s*(?:ROOT )?%?[\w.-]+ = (.*?)\s[a-z][\w-]*\("
 
 
 class Limits(Frozen):
-    """What the machine can do: operations on float32 a second, and bytes read and written a second."""
+    """What the machine can do: float32 operations per second, and bytes read and written per second."""
 
     flops: float
     bytes: float
@@ -52,11 +52,11 @@ class Limits(Frozen):
 
 
 class Measured(Frozen):
-    """An instruction of the optimised program in one call: its runs, its time and its work.
+    """An instruction of the optimized program in one call: its runs, its time and its work.
 
-    ``flops`` and ``moved`` (bytes) cover all ``runs``, by XLA's cost analysis; 0 if unknown, as for a loop compiled to
-    one piece of machine code. ``seconds`` is the total time, ``begin`` the start of the first run. ``equations`` are
-    the numbers of its equations.
+    ``flops`` and ``moved`` (bytes) are totals for all ``runs``, by XLA's cost analysis; they are 0 if unknown, as for a
+    loop compiled to one piece of machine code. ``seconds`` is the total time, and ``begin`` is when the first run
+    began. ``equations`` are the numbers of the instruction's equations.
     """
 
     name: str
@@ -71,11 +71,11 @@ class Measured(Frozen):
 
 
 class Roofline(Frozen):
-    """A compiled call, measured. ``rows`` are its instructions in the order of execution, without containers.
+    """A measured call. ``rows`` are its instructions in the order of execution. Containers are left out.
 
-    ``seconds`` is the best of ``calls`` plain calls. The rows' times are means over ``traced`` further calls under
-    XLA's profiler, which slows them down.
-    ``costs`` is XLA's analysis of the whole program, which counts a loop's body once. ``loops``: the program has loops.
+    ``seconds`` is the shortest of ``calls`` calls without a profiler. The rows' times are means over ``traced`` more
+    calls under XLA's profiler, which slows them down. ``costs`` is XLA's analysis of the whole program, in which a
+    loop's body counts once. ``loops``: the program has loops.
     """
 
     linked: links.LinkedPrograms
@@ -89,7 +89,7 @@ class Roofline(Frozen):
 
     @property
     def inside(self) -> float:
-        """The total seconds of the instructions."""
+        """The total seconds of all instructions."""
         return sum(each.seconds for each in self.rows)
 
     def __repr__(self) -> str:
@@ -97,9 +97,9 @@ class Roofline(Frozen):
 
 
 def measure(lowered: Any, call: Callable[[], Any]) -> Roofline:
-    """Measure ``call()``; ``lowered`` is its program, a result of ``jit(f).lower(...)``.
+    """Measure ``call()``. ``lowered`` is the program that it runs, a result of ``jit(f).lower(...)``.
 
-    It runs dozens of times, so the program should have no side effects.
+    The call is made dozens of times, so the program should have no side effects.
     """
     compiled = lowered.compile()
     executable = compiled.program.executable
@@ -127,7 +127,7 @@ def _best(call: Callable[[], Any]) -> tuple[float, int]:
 
 
 def of_one(command: str, module: str, ran: list[InstructionRun], calls: int) -> list[InstructionRun]:
-    """Of several programs with one name, the runs of the program that ran ``calls`` times."""
+    """Of several programs of one name, the runs of the one that ran ``calls`` times; UsageError if that is unclear."""
     runs: dict[int, set[int]] = {}
     for one in ran:
         runs.setdefault(one.program, set()).add(one.run)
@@ -156,7 +156,7 @@ def _rows(text: str, linked: links.LinkedPrograms, ran: Iterable[InstructionRun]
         if any(one.name in runs for one in within):
             continue
         often = len(times) / calls
-        # a small loop is one piece of machine code: its trip count and its branches are unknown
+        # a small loop is one piece of machine code, so its trip count and the branches taken are unknown
         unknown = {opcode, *(one.opcode for one in within)} & {"while", "conditional"}
         cost = {} if unknown else costs.get(name, {})
         rows.append(
@@ -176,7 +176,7 @@ def _rows(text: str, linked: links.LinkedPrograms, ran: Iterable[InstructionRun]
 
 
 class Nesting:
-    """Which instructions contain which others."""
+    """Finds the instructions inside another instruction."""
 
     def __init__(self, known: dict[int, hlo.Instruction]) -> None:
         self._called = {each.name: each.called for each in known.values() if each.opcode in CONTAINERS}
@@ -185,7 +185,7 @@ class Nesting:
             self._members.setdefault(each.computation, []).append(each)
 
     def inside(self, name: str) -> Iterator[hlo.Instruction]:
-        """All instructions inside a loop, a call or a conditional, at any depth."""
+        """All instructions inside a loop, a call or a conditional. Outer and inner ones are included."""
         for called in self._called.get(name, ()):
             for one in self._members.get(called, ()):
                 yield one
@@ -193,7 +193,7 @@ class Nesting:
 
 
 def instruction_costs(lines: list[str], known: dict[int, hlo.Instruction]) -> dict[str, dict[str, float]]:
-    """XLA's cost analysis of each instruction that runs by itself, by name: flops, bytes accessed, transcendentals."""
+    """name of an instruction that runs by itself -> XLA's cost analysis of it: flops, bytes accessed, ..."""
     fused = {name for each in known.values() if each.opcode not in CONTAINERS for name in each.called}
     types = {
         (each.computation, each.name): found[1] for i, each in known.items() if (found := re.match(_TYPE, lines[i]))
@@ -216,7 +216,7 @@ def instruction_costs(lines: list[str], known: dict[int, hlo.Instruction]) -> di
 
 
 class Callees:
-    """The text of each computation of a program; an instruction needs those that it calls."""
+    """The text of each computation of a program, for the analysis of an instruction that calls it."""
 
     def __init__(self, lines: list[str], known: dict[int, hlo.Instruction]) -> None:
         self.texts: dict[str, list[str]] = {}
@@ -230,7 +230,7 @@ class Callees:
                 self.texts[name] = [*(re.sub(hlo.METADATA, "", line) for line in lines[begin : end + 1]), ""]
 
     def text(self, names: Iterable[str]) -> Iterator[str]:
-        """The lines of these computations and of all computations that they call, in program order."""
+        """The lines of the computations ``names`` and of all computations that they call, in program order."""
         wanted: set[str] = set()
         todo = [*names]
         while todo:
@@ -243,11 +243,11 @@ class Callees:
 
 @functools.cache
 def limits() -> Limits:
-    """The limits of this machine, measured at the first call (a fifth of a second)."""
+    """The limits of this machine. The first call measures them, which takes a fifth of a second."""
     side = np.ones((_SIDE, _SIDE), np.float32)
     many = np.ones(_NUMBERS, np.float32)
     product = jit(lambda x: x @ x)
-    # one program: its memory is allocated after the first pass
+    # all copies are in one program, so that only the first one has to allocate memory
     copies = jit(lambda x: lax.fori_loop(0, _PASSES, lambda i, x: x + 1, x))
 
     def best(run: Any, x: Any) -> float:

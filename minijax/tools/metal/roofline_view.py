@@ -1,4 +1,4 @@
-"""A measured call as a table: each instruction's time and work, its distance from the machine's limits, its lines."""
+"""A measured call as a table: the time, work and source lines of each instruction, and the limit that it reaches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def blocks(found: Roofline, most: int) -> Iterator[Block]:
-    """A table of the instructions, longest time first; then the machine's limits and the remaining time."""
+    """A table of the instructions, the longest time first; below it the machine's limits and the rest of the time."""
     yield text(
         line(
             ("heading", f"{seconds_text(found.seconds)} a call"),
@@ -72,20 +72,20 @@ def _share(part: float) -> str:
 
 
 def _limit(limits: Limits, each: Measured) -> Segment:
-    """``compute 61%``: the limit that bounds the instruction, and the fraction of it that it reaches."""
+    """The limit that bounds the instruction, and the fraction of it that is reached, such as ``compute 61%``."""
     if not each.seconds or not (each.flops or each.moved):
         return "muted", "–"
     by_work, by_memory = each.flops / limits.flops, each.moved / limits.bytes
     reached = max(by_work, by_memory) / each.seconds
     kind = "compute" if by_work > by_memory else "memory"
-    # faster than the measured copy: an instruction that moves fewer bytes than that array may find them in the cache
+    # it is faster than the measured copy: if it moves fewer bytes than that array, they may be in the cache
     if reached > 1.0 and kind == "memory" and each.moved <= COPIED * each.runs:
         return "good", f"cache {reached:.0%}"
     return ("good" if reached > 0.5 else "warning" if reached > 0.1 else "muted"), f"{kind} {reached:.0%}"
 
 
 def _by_line(found: Roofline) -> Iterator[Block]:
-    """The time of each source line; an instruction of several lines has one entry for them together."""
+    """The time of each source line. Instructions of several lines are added up in an entry for these lines together."""
     times: dict[str, float] = {}
     for each in found.rows:
         where = places_text([found.linked.equation(number) for number in each.equations]) or "XLA's own"
@@ -103,7 +103,7 @@ def _machine(limits: Limits) -> str:
 
 
 def _amount(number: float) -> str:
-    """``3.2 G``: a number with a prefix for its thousands."""
+    """A number with three digits and a prefix for thousands, such as ``3.2 G``."""
     for prefix in ("", "k", "M", "G"):
         if number < 1000:
             return f"{number:.3g} {prefix}"
