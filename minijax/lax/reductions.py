@@ -1,4 +1,4 @@
-"""``lax.reduce``: a specialised primitive where one exists, else the program of the computation."""
+"""``lax.reduce``: it uses a primitive such as ``reduce_max`` where one fits, otherwise it stages the computation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from minijax.pytree import tree_flatten, tree_structure, tree_unflatten
 __all__ = ["reduce"]
 
 
-# computation -> its specialised reduction, its identity, and whether it is for booleans and integers only
+# computation -> its own reduction, the identity, and whether the reduction is for booleans and integers only
 _MONOIDS: dict[Callable[..., Any], tuple[Callable[..., Any], Callable[[np.dtype], Any], bool]] = {
     add: (reduce_sum, lambda dtype: 0, False),
     mul: (reduce_prod, lambda dtype: 1, False),
@@ -56,7 +56,8 @@ def reduce(
     ``init_values`` is a tree of scalars like ``operands``. The operands have one shape; the results have that shape
     without ``dimensions``, and the operands' dtypes.
     ``computation(a, b)`` maps trees of scalars; it must be associative and commutative, since XLA chooses the order.
-    Raises ValueError for trees, shapes or dtypes that do not fit, NotImplementedError if it closes over tracers.
+    Raises ValueError for trees, shapes or dtypes that do not fit, NotImplementedError if ``computation`` closes over
+    tracers.
     ``out_sharding`` is the sharding of a sum over a mesh with explicit axes; as in JAX, other functions ignore it, and
     functions with a specialised reduction, such as ``lax.max``, raise NotImplementedError.
 
@@ -90,7 +91,7 @@ def reduce(
 
 
 def _monoid_reduction(computation: Callable[..., Any], init: Any) -> Callable[..., Any] | None:
-    """The specialised reduction that starts from ``init``, or None."""
+    """The reduction made for ``computation``; None if there is none, or if ``init`` is not its identity."""
     monoid = _MONOIDS.get(computation)
     if monoid is None or isinstance(init, Tracer):
         return None
@@ -101,7 +102,7 @@ def _monoid_reduction(computation: Callable[..., Any], init: Any) -> Callable[..
 
 
 def stage_reduction(name: str, computation: Callable[..., Any], tree: Any, avals: Sequence[Any]) -> ClosedJaxpr:
-    """Stage ``computation`` on scalars of ``avals``, for accumulators and elements; ``name`` is for errors."""
+    """Stage ``computation`` on two trees of scalars of types ``avals``; error messages name the caller ``name``."""
     scalars = tree_unflatten(tree, avals)
     in_tree = tree_structure(((scalars, scalars), {}))
     closed, out_tree = stage_body(computation, in_tree, [*avals, *avals], name)

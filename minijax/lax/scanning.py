@@ -1,4 +1,4 @@
-"""``scan``; ``map``, which uses it; and ``associative_scan``, which works in parallel."""
+"""``scan``; ``map``, which uses ``scan``; and ``associative_scan``, which works in parallel."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def check_carry(
     out_tree: Any,
     out_avals: Sequence[ShapedArray],
 ) -> None:
-    """TypeError, naming the components, if loop body ``what`` changes the carry's tree or (strong) types."""
+    """Raise TypeError if loop body ``what`` changes the carry's tree or (strong) types; name the components."""
     name = _first_parameter(fun)
 
     def component(path: Any) -> str:
@@ -134,7 +134,7 @@ def scan(
 ) -> tuple[Any, Any]:
     """Apply ``f`` step by step along the leading axis of ``xs``, carrying a value from each step to the next.
 
-    Equal to this, but staged once and run as a loop::
+    It computes the same as this code, but ``f`` is staged once and runs as a compiled loop::
 
         carry, ys = init, []
         for x in xs:
@@ -146,7 +146,7 @@ def scan(
       f: from ``(carry, x)`` to ``(carry, y)``, pytrees of arrays. The carry keeps its structure, shapes and dtypes.
       init: the first carry, a pytree of arrays.
       xs: a pytree of arrays with leading axes of one size; None for a loop without input.
-      length: the number of steps; needed without ``xs``, else it must be the size of the leading axes.
+      length: the number of steps. It is needed without ``xs``; otherwise it must be the size of the leading axes.
       reverse: go from the last slice to the first; ``ys[i]`` still belongs to ``xs[i]``.
       unroll: the number of steps in one iteration of the compiled loop; 0 or True for all of them.
 
@@ -265,7 +265,7 @@ def bind_scan(
     reverse: bool = False,
     unroll: int = 1,
 ) -> tuple[list[Any], list[Any]]:
-    """Scan a body without constants, ``(consts, carry, x) -> (carry, y)``, on lists; unchanged values skip the loop."""
+    """Scan a closed jaxpr ``(consts, carry, x) -> (carry, y)`` on lists. Values that it passes on skip the loop."""
     plan = closed.memo.get("forwarding")
     if plan is None or plan.sizes != (len(consts), len(init)):
         plan = closed.memo["forwarding"] = _Forwarding(closed, len(consts), len(init))
@@ -288,7 +288,11 @@ def bind_scan(
 
 
 class _Forwarding:
-    """The results that need no loop: ``moved`` carried values, and ys with ``sources`` among the xs."""
+    """A scan body without the values that it only passes on.
+
+    ``moved``: for each carried value, whether the body returns it unchanged. ``sources``: for each ``y``, the index of
+    the x that it equals, or None.
+    """
 
     __slots__ = ("sizes", "moved", "sources", "body")
 
@@ -314,8 +318,9 @@ class _Forwarding:
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
     """Map ``f`` over slices of ``xs``, a pytree of arrays, along the leading axes, and stack the results.
 
-    ``f`` takes one argument: a tree like ``xs`` whose leaves lack the leading axis. By default one slice at a time, by
-    ``scan``; or ``batch_size`` slices at a time, by ``vmap`` (a remainder in a batch of its own; 0: one batch for all).
+    ``f`` takes one argument: a tree like ``xs`` whose leaves lack the leading axis. By default ``scan`` runs it on one
+    slice at a time; with ``batch_size``, ``vmap`` on so many slices at a time. The remainder is a batch of its own, and
+    0 means one batch for all.
     A leaf of shape s in the result of ``f`` becomes an array of shape (n, *s) and of the same dtype.
 
     ValueError for scalars in ``xs``, leading axes of different sizes, or a negative ``batch_size``.
@@ -344,7 +349,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
 
 
 def _each(f: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
-    """A body that applies ``f`` and carries nothing; errors use the name of ``f``."""
+    """A scan body that applies ``f`` and carries nothing. Errors use the name of ``f``."""
 
     @functools.wraps(f)
     def each(_: Any, x: Any) -> Any:
@@ -362,7 +367,7 @@ def _between(x: Any, start: int, stop: int) -> Any:
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
-    """Combine the elements up to k, for each k along ``axis``, by the associative ``fn``, in about 2 log2(n) steps.
+    """Combine the elements 0 to k, for each k along ``axis``, by the associative ``fn``, in about 2 log2(n) steps.
 
     Args:
       fn: combines two pytrees like ``elems``, elementwise along ``axis``; ``fn(a, fn(b, c)) == fn(fn(a, b), c)``.

@@ -40,7 +40,7 @@ def custom_linear_solve(
       matvec: a linear, differentiable function of a value like ``b``. It may close over differentiated values.
       b: the right side, a pytree of arrays.
       solve: ``solve(matvec, b) -> x``, where x has the structure and shapes of b. Need not be differentiable.
-      transpose_solve: ``transpose_solve(vecmat, b) -> x`` for the transposed equation: reverse mode needs it.
+      transpose_solve: ``transpose_solve(vecmat, b) -> x`` solves the transposed equation. Reverse mode needs it.
       symmetric: ``matvec`` is its own transpose, so ``solve`` also solves the transposed equation.
       has_aux: both solvers and this function return ``(x, auxiliary_data)``; the latter has no derivative.
 
@@ -63,7 +63,7 @@ def linear_solve(
     transpose_solve: Callable[..., Any] | None,
     has_aux: bool = False,
 ) -> Any:
-    """``custom_linear_solve`` with a known transpose ``vecmat``; None: transpose ``matvec``."""
+    """``custom_linear_solve`` with ``vecmat``, the transpose of ``matvec``; if None, ``matvec`` is transposed."""
     leaves, tree, in_tree = _values("custom_linear_solve", "b", b)
     avals = avals_of(leaves)
 
@@ -109,8 +109,8 @@ def custom_root(
       f: a differentiable function from x to a value of the same structure. It may close over differentiated values.
       initial_guess: the start of ``solve``, a pytree of arrays. The derivative with respect to it is zero.
       solve: ``solve(f, initial_guess) -> x``. Need not be differentiable.
-      tangent_solve: ``tangent_solve(g, y) -> x`` with ``g(x) = y``, for linear g: f linearized at its root. For
-        scalars, ``lambda g, y: y / g(1.0)``.
+      tangent_solve: ``tangent_solve(g, y) -> x`` solves ``g(x) = y``, where g is linear: ``f`` linearized at its root.
+          For scalars, ``lambda g, y: y / g(1.0)``.
       has_aux: ``solve`` and this function return ``(x, auxiliary_data)``; the latter has no derivative.
 
     Raises:
@@ -149,7 +149,7 @@ class RootOperands(NamedTuple):
 
     @staticmethod
     def of(items: Sequence[Any], lengths: Sequence[int]) -> RootOperands:
-        """Split one item per operand into the fields; ``lengths`` counts the functions' constants."""
+        """Split ``items``, one per operand, into the fields; ``lengths`` counts the constants of each function."""
         return RootOperands(*split_list(items, *lengths))
 
 
@@ -164,7 +164,7 @@ def _custom_root(lengths: tuple[int, ...], jaxprs: tuple[ClosedJaxpr, ...], *arg
 def _root_jvp(
     lengths: tuple[int, ...], jaxprs: tuple[ClosedJaxpr, ...], primals: Sequence[Any], tangents: Sequence[Any]
 ) -> Any:
-    """As F(m, x(m)) = 0 for all m, the tangent of x solves ``F_x dx = -F_m dm``."""
+    """The derivative rule. As F(m, x(m)) = 0 for all m, the tangent of x solves ``F_x dx = -F_m dm``."""
     of_f, _, tangent_solve = jaxprs
     outs = _custom_root(lengths, jaxprs, *primals)
     given, dots = RootOperands.of(primals, lengths), RootOperands.of(tangents, lengths)
@@ -180,7 +180,7 @@ def _root_jvp(
 
 
 def _values(what: str, parameter: str, tree: Any) -> tuple[list[Any], Any, Any]:
-    """The leaves of argument ``tree``, its structure, and a call's structure. TypeError for a non-array leaf."""
+    """The leaves of ``tree``, its structure, and that of a call ``f(tree)``. TypeError for a leaf that is no array."""
     for path, x in tree_flatten_with_path(tree)[0]:
         if not is_array_like(x):
             raise TypeError(
@@ -194,7 +194,10 @@ def _values(what: str, parameter: str, tree: Any) -> tuple[list[Any], Any, Any]:
 def _check_output(
     what: str, body: Body, expected: str, tree: Any, has_aux: bool, avals: Sequence[Any] | None = None
 ) -> None:
-    """Raise unless the output of ``what`` (its first part with ``has_aux``) has the tree and shapes of ``expected``."""
+    """Raise unless the output of ``what`` has the tree and the shapes of the argument named ``expected``.
+
+    With ``has_aux`` the output is a pair, and its first part is compared.
+    """
     found = body.out_tree
     if has_aux:
         parts = found.children()

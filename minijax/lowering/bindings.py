@@ -1,6 +1,6 @@
 """MLIR's Python bindings, for lowering rules of extension authors; our own rules write text.
 
-They come from jaxlib, like those in ``jax.extend.mlir``: importing jax would take 0.8 s, jaxlib's part takes 0.15 s.
+They come from jaxlib, like those in ``jax.extend.mlir``. Importing jaxlib's part takes 0.15 s, all of jax 0.8 s.
 Nothing is imported before the first use.
 """
 
@@ -10,19 +10,19 @@ import importlib
 import os
 from typing import Any
 
-# the dialects of jax.extend.mlir.dialects
+# the modules of ``jax.extend.mlir.dialects``
 DIALECTS = ("arith", "builtin", "chlo", "func", "math", "memref", "scf", "sdy", "sparse_tensor", "stablehlo", "vector")
 
 
 def ir() -> Any:
     """The module ``jaxlib.mlir.ir``: contexts, types, attributes, values."""
-    # read once, when jaxlib is loaded: see backend.client
+    # the flags of XLA are read once, when jaxlib is loaded: see backend.client
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     return importlib.import_module("jaxlib.mlir.ir")
 
 
 def dialect(name: str) -> Any:
-    """The module of the operations of one of ``DIALECTS``, such as ``stablehlo``; AttributeError for another name."""
+    """The module of the operations of the dialect ``name``; AttributeError if it is not one of ``DIALECTS``."""
     if name not in DIALECTS:
         raise AttributeError(f"there is no MLIR dialect {name!r} here; there are {', '.join(DIALECTS)}")
     ir()

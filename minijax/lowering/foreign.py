@@ -4,8 +4,8 @@ In: a rule as ``jax.interpreters.mlir.register_lowering`` takes it. Out: a rule 
 calls it. Invariant: the rule runs once per module and signature (types in and out, params) and becomes a private
 function; each equation is a call of this function.
 
-A rule builds its function in a module of its own, beside the text. Our functions that it calls (``lower_fun``) are
-only declared there. Functions that it defines are printed and spliced into the text.
+A rule builds its function in a separate MLIR module, beside the text. Our functions that it calls (``lower_fun``) are
+only declared there. Functions that the rule defines are printed and spliced into the text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KNOWN_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 
 class ModuleContext:
-    """The state of all rules of one module, ``ctx.module_context``. ``context``, ``module`` and ``ip`` are MLIR's."""
+    """The state of all rules of one module, ``ctx.module_context``. Rules read ``context``, ``module`` and ``ip``."""
 
     def __init__(self, writer: ModuleWriter) -> None:
         ir = bindings.ir()
@@ -45,10 +45,10 @@ class ModuleContext:
         self.module = ir.Module.create(loc=ir.Location.unknown(self.context))
         self.ip = ir.InsertionPoint(self.module.body)
         self.symbol_table = ir.SymbolTable(self.module.operation)
-        # functions of the text that are declared in ``module``; functions of rules, whose names are final
+        # names of the text's functions that are declared in ``module``; final names of functions made from rules
         self.declared: set[str] = set()
         self.named: set[str] = set()
-        # the number of running rules (one may call another through ``lower_fun``), and of operations already spliced
+        # the number of running rules (a rule may call another one), and of operations of ``module`` already spliced
         self.depth = 0
         self.spliced = 0
 
@@ -65,7 +65,7 @@ class ModuleContext:
         new = [(op, symbol) for op, symbol in new if symbol not in self.declared]
         ir = bindings.ir()
         for op, symbol in new:
-            if symbol is not None and symbol not in self.named:  # a rule's own: its name may be taken in the text
+            if symbol is not None and symbol not in self.named:  # defined by a rule: the text may use its name
                 unique = self.writer.unique(symbol)
                 if unique != symbol:
                     ir.SymbolTable.replace_all_symbol_uses(symbol, unique, self.module.operation)
@@ -82,7 +82,7 @@ def _symbol(op: Any) -> str | None:
 
 
 class LoweringRuleContext(Frozen):
-    """The first argument of an author's rule, with the fields of JAX's that a rule can use."""
+    """The first argument of an author's rule. It has those fields of JAX's context that a rule can use."""
 
     module_context: ModuleContext
     primitive: Primitive | None
@@ -92,7 +92,7 @@ class LoweringRuleContext(Frozen):
 
 
 def lowering_platform(writer: ModuleWriter) -> str:
-    """The platform of ``writer``'s module, as rules name it: 'cuda' where PJRT says 'gpu'."""
+    """The platform of ``writer``'s module, by the name that rules use: 'cuda' or 'rocm' where PJRT says 'gpu'."""
     platform = writer.platform()
     if platform != "gpu":
         return platform
@@ -100,7 +100,7 @@ def lowering_platform(writer: ModuleWriter) -> str:
 
 
 class AuthorsRule:
-    """The entry of ``lowering_rules`` for registered rules, per platform or for all; called like our own rules."""
+    """The entry of ``lowering_rules`` for a primitive with registered rules; called like a rule that writes text."""
 
     def __init__(self, primitive: Primitive, ours: Rule | None = None) -> None:
         self.primitive = primitive
@@ -111,11 +111,11 @@ class AuthorsRule:
 
     @property
     def example(self) -> Rule | None:
-        """One of the registered rules, to name in a report."""
+        """One of the registered rules: reports name it."""
         return self.default or next(iter(self.by_platform.values()), self.ours)
 
     def rule_for(self, writer: ModuleWriter) -> Rule | None:
-        """The author's rule for the module's platform; a rule for it comes before one for all."""
+        """The author's rule for the module's platform, or else the author's rule for all platforms, or else None."""
         if self.by_platform:
             found = self.by_platform.get(lowering_platform(writer))
             if found is not None:
@@ -133,11 +133,11 @@ class AuthorsRule:
         return results if self.primitive.multiple_results else results[0]
 
     def _function(self, module: ModuleWriter, rule: Rule, avals: Any, out_avals: Any, params: Params) -> str:
-        """The symbol of the function that ``rule`` makes for this signature; made at the first call."""
+        """The symbol of the function that ``rule`` becomes for this signature. The first call builds it."""
         key = (self.primitive, rule, avals, out_avals, *params.items())
         try:
             known = module.authored.get(key)
-        except TypeError:  # a parameter cannot be hashed: nothing is shared
+        except TypeError:  # a parameter cannot be hashed: build a function for this equation alone
             return _build(module, self.primitive, rule, avals, out_avals, params)
         if known is None:
             known = module.authored[key] = _build(module, self.primitive, rule, avals, out_avals, params)
@@ -167,7 +167,7 @@ def register(primitive: Primitive, rule: Rule, platform: str | None = None) -> N
 
 
 def _build(module: ModuleWriter, primitive: Primitive, rule: Rule, avals: Any, out_avals: Any, params: Params) -> str:
-    if isinstance(rule, LoweredFun):  # text all the way: the bindings are not needed
+    if isinstance(rule, LoweredFun):  # the function is lowered to text, without MLIR's bindings
         return module.function(rule.staged(avals, params, out_avals, primitive), primitive.name)
     ir, func = bindings.ir(), bindings.dialect("func")
     shared = module.bindings
@@ -202,7 +202,7 @@ def _described(primitive: Primitive, rule: Rule) -> str:
 
 
 def _values(primitive: Primitive, rule: Rule, outs: Any, out_avals: Any) -> list[Any]:
-    """The rule's results as a list of MLIR values; an error that names the rule if their number or types are wrong."""
+    """The rule's results as a list of MLIR values. ValueError if their number or types are wrong; it names the rule."""
     ir = bindings.ir()
     if isinstance(outs, ir.Value):
         outs = [outs]
@@ -234,7 +234,7 @@ def _values(primitive: Primitive, rule: Rule, outs: Any, out_avals: Any) -> list
 
 
 class LoweredFun:
-    """A function of arrays as a lowering rule: staged at the rule's types, and called."""
+    """A lowering rule made from a function of arrays: the function is staged at the operands' types, and called."""
 
     def __init__(self, fun: Rule, multiple_results: bool) -> None:
         self.fun = fun
@@ -242,7 +242,7 @@ class LoweredFun:
         self.__name__ = f"lower_fun({getattr(fun, '__name__', 'fun')})"
 
     def staged(self, avals: Any, params: Params, out_avals: Any, primitive: Primitive | None) -> ClosedJaxpr:
-        """The jaxpr of the function; ValueError if its results have not the types ``out_avals`` (unless None)."""
+        """The jaxpr of the function. ValueError if its result types are not ``out_avals``; None checks nothing."""
 
         def flat(*args: Any) -> Values:
             out = self.fun(*args, **params)
@@ -260,13 +260,13 @@ class LoweredFun:
         return closed
 
     def __call__(self, ctx: LoweringRuleContext, *args: Any, **params: Any) -> list[Any]:
-        """Called by another rule, on MLIR values: the values of the function's results."""
+        """The results of a call of the function on MLIR values; another rule makes this call."""
         closed = self.staged(ctx.avals_in, params, None, ctx.primitive)
         return called(ctx, closed, getattr(self.fun, "__name__", "fun"), args)
 
 
 def called(ctx: LoweringRuleContext, closed: ClosedJaxpr, name: str, args: Values) -> list[Any]:
-    """The values of a call of ``closed``, which becomes a function ``name`` of the module, on MLIR values."""
+    """Lower ``closed`` to a function ``name`` of the module and call it on MLIR values; return its results."""
     ir, func = bindings.ir(), bindings.dialect("func")
     shared = ctx.module_context
     symbol = shared.writer.function(closed, name)
@@ -276,34 +276,34 @@ def called(ctx: LoweringRuleContext, closed: ClosedJaxpr, name: str, args: Value
 
 
 def aval_to_ir_type(*args: Any) -> Any:
-    """The MLIR type of an aval; the module context may be the first argument, as in current JAX."""
+    """The MLIR type of the aval, which is the last argument. Current JAX passes the module context before it."""
     (aval,) = args[-1:]
     return bindings.ir().Type.parse(mlir_type(aval))
 
 
 def dtype_to_ir_type(dtype: Any) -> Any:
-    """The MLIR element type of a dtype. TypeError for one that arrays cannot have."""
+    """The MLIR element type of a dtype. TypeError for a dtype that arrays cannot have."""
     return bindings.ir().Type.parse(dtypes.mlir_element_type(np.dtype(dtype)))
 
 
 def ir_constant(val: Any, *, aval: ShapedArray | None = None) -> Any:
-    """The value of a constant: an array, NumPy scalar or Python number."""
+    """The MLIR value of a constant ``val``: an array, a NumPy scalar or a Python number."""
     if aval is None:
         aval = ShapedArray(val.shape, val.dtype) if isinstance(val, (np.ndarray, np.generic)) else get_aval(val)
     return bindings.dialect("stablehlo").ConstantOp(_elements(np.asarray(val, aval.dtype), aval)).result
 
 
 def _elements(array: np.ndarray, aval: ShapedArray) -> Any:
-    """The attribute ``dense<...> : type``."""
+    """The attribute ``dense<...> : type`` of a constant."""
     ir = bindings.ir()
-    if dtypes.is_complex(aval.dtype):  # the bindings cannot parse these
+    if dtypes.is_complex(aval.dtype):  # the bindings cannot parse complex elements
         element = dtype_to_ir_type(aval.dtype)
         return ir.DenseElementsAttr.get(np.ascontiguousarray(array), type=element, shape=aval.shape)
     return ir.Attribute.parse(f"{dense_text(array, aval)} : {mlir_type(aval)}")
 
 
 def ir_attribute(val: Any) -> Any:
-    """The MLIR attribute for a number, string, dtype, array, or a sequence or dict of such."""
+    """The MLIR attribute for a number, a string, a dtype, an array, or a sequence or dict of these."""
     ir = bindings.ir()
     if isinstance(val, str):
         return ir.StringAttr.get(val)
@@ -315,7 +315,7 @@ def ir_attribute(val: Any) -> Any:
         return ir.ArrayAttr.get([*map(ir_attribute, val)])
     if isinstance(val, (bool, np.bool_)):
         return ir.BoolAttr.get(bool(val))
-    if type(val) in (int, float):  # of 64 bits whatever the configuration says, as in JAX
+    if type(val) in (int, float):  # 64 bits with and without x64, as in JAX
         val = np.asarray(val, np.int64 if type(val) is int else np.float64)[()]
     if isinstance(val, np.generic):
         element = dtype_to_ir_type(val.dtype)

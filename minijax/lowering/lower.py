@@ -1,14 +1,15 @@
 """Lower a closed jaxpr to the text of a StableHLO module.
 
 In: a ``ClosedJaxpr``. Out: MLIR text with a public ``@main``, whose arguments are large constants and then the inputs.
-Invariant: one loop over equations, one rule each; a subjaxpr that is called becomes a private function, written once.
+Invariant: one loop over equations, one rule for each; a subjaxpr that is called becomes a private function, written
+once.
 
-A rule of ours is ``rule(ctx, in_avals, out_avals, *names, **params) -> name`` (a list if multiple results) and
-writes text through ``ctx``, a ``FunctionWriter``.
+A rule of ours is ``rule(ctx, in_avals, out_avals, *names, **params) -> name`` (a list of names if the primitive has
+multiple results) and writes text through ``ctx``, a ``FunctionWriter``.
 
-Arrays of random keys are arrays of words in the module. A rule gets their physical types, which is all that most rules
-need. A rule whose parameters name dimensions has a second form for words in ``physical_rules``. A primitive that works
-on keys themselves (``lowers_keys``) gets the types of keys.
+In a module, an array of random keys is an array of their raw words. A rule gets the physical types of keys, and
+most rules need no more. A rule whose parameters name dimensions has a second form for words in ``physical_rules``.
+The primitives in ``lowers_keys`` work on keys themselves, so their rules get the types of keys.
 """
 
 from __future__ import annotations
@@ -58,13 +59,13 @@ class ModuleWriter:
         self.used: set[str] = {"main"}
         # Python functions that custom calls refer to by their index
         self.host_callbacks: list[Callable[..., Any]] = []
-        # inside the program of one device: the names and sizes of the mesh axes
+        # the names and sizes of the mapped mesh axes, while the program of one device (``shard_map``) is written
         self.axes: tuple[tuple[Any, int], ...] = ()
         # the manual mesh axes; XLA partitions the program along the others
         self.manual: frozenset[Any] = frozenset()
-        # jaxprs already written as a function -> its symbol (holds the jaxpr, so that its id is not reused)
+        # (id of a jaxpr, mapped axes, shardings) -> its symbol, and the jaxpr, so that its id is not reused
         self.written: dict[Any, tuple[str, Any]] = {}
-        # signatures of extension authors' rules -> symbol; and where they build: see lowering.foreign
+        # signatures of extension authors' rules -> symbol; and their ``ModuleContext``: see lowering.foreign
         self.authored: dict[Any, str] = {}
         self.bindings: Any = None
         # a core.shardings.Placement, if the program runs on several devices
@@ -75,12 +76,12 @@ class ModuleWriter:
         self.places: Places | None = None
 
     def add_host_callback(self, function: Callable[..., Any]) -> int:
-        """The index by which a custom call of this module calls ``function``."""
+        """Store ``function`` and return its index, by which a custom call of this module calls it."""
         self.host_callbacks.append(function)
         return len(self.host_callbacks) - 1
 
     def callback_device(self) -> str:
-        """The kind of device in the name of XLA's custom call into Python."""
+        """The kind of device, 'cpu' or 'gpu', in the name of XLA's custom call into Python."""
         return "cpu" if self.platform() in ("cpu", "unknown") else "gpu"
 
     def unique(self, name: str) -> str:
@@ -104,8 +105,8 @@ class ModuleWriter:
         return self._meshes
 
     def function(self, closed: ClosedJaxpr, name: str, ins: Values | None = None, outs: Values | None = None) -> str:
-        """The symbol of a private function for ``closed``; ``ins`` and ``outs``: shardings of arguments and results."""
-        # collectives are written for the axes mapped here
+        """Write ``closed`` as a private function and return its symbol; ``ins``, ``outs``: shardings of its values."""
+        # the axes are part of the key, because collectives are written for the axes that are mapped here
         key = (id(closed), self.axes, ins, outs)
         entry = self.written.get(key)
         if entry is None:
@@ -163,7 +164,7 @@ def _function_text(
     return f"  func.func {visibility} @{name}({signature}) -> ({results}) {{\n{body}\n{ret}\n  }}"
 
 
-# rule and operand types -> the line that the rule writes (for equations without parameters); () if it has to be run
+# rule and operand types -> the line that the rule writes for an equation without parameters; () if it must be run
 _lines: dict[Any, Line | tuple[()]] = {}
 MOST_LINES = 8192
 
@@ -184,7 +185,7 @@ class _Names(dict[Any, str]):
 
 
 def _line(rule: Rule, in_avals: Values, eqn: JaxprEqn) -> Line | tuple[()]:
-    """The new entry of ``_lines`` for ``rule`` on operands of types ``in_avals``."""
+    """Add the entry of ``_lines`` for ``rule`` on operands of types ``in_avals``, and return it."""
     line = line_rules[rule](in_avals, eqn.outvars[0].aval) if rule in line_rules else None
     if len(_lines) >= MOST_LINES:
         _lines.clear()
@@ -241,12 +242,12 @@ def lower_inline(ctx: FunctionWriter, closed: ClosedJaxpr, args: Names) -> list[
 
 
 def passed_consts(closed: ClosedJaxpr) -> list[bool]:
-    """Which constants ``@main`` takes as arguments: the large ones. XLA can compute with the others, in the text."""
+    """For each constant, whether ``@main`` takes it as an argument, as the large ones. XLA can fold the others."""
     return [v.aval.size * v.aval.dtype.itemsize > WRITTEN_BYTES for v in closed.jaxpr.constvars]
 
 
 def _const_names(writer: FunctionWriter, closed: ClosedJaxpr, jaxpr: Jaxpr, arguments: Names) -> list[str]:
-    """The name of each constant of ``closed`` in ``@main``: an argument, or a constant in the text if it is used."""
+    """The name of each constant of ``closed`` in ``@main``: an argument, or a constant in the text; '' if unused."""
     if not closed.consts:
         return []
     read = set(jaxpr.outvars).union(*[eqn.invars for eqn in jaxpr.eqns])
@@ -272,8 +273,9 @@ def lower_closed(
 ) -> str:
     """The StableHLO module of ``closed``. ``@main`` takes ``passed_consts``, then the inputs. XLA may reuse the buffers
     of ``donated`` inputs. Python functions that the module calls are appended to ``host_callbacks``, for the compiler.
-    With ``places``, lines are marked (``lower_places``). With ``drop_unused``, ``@main`` takes no unused inputs.
-    ``placement``: the ``core.shardings.Placement`` of a partitioned program."""
+    With ``places``, each line gets a mark (see ``lower_places``). With ``drop_unused``, ``@main`` takes no unused
+    inputs. ``placement``: the ``core.shardings.Placement`` of a partitioned program.
+    """
     module = ModuleWriter(f"jit_{name}", platform)
     module.placement = placement
     module.places = places
@@ -309,7 +311,7 @@ def lower_closed(
 
 
 def lower_places(closed: ClosedJaxpr, name: str, donated: Flags = (), **options: Any) -> ModulePlaces:
-    """The text that ``lower_closed`` gives for the same arguments, and the equation of each of its lines."""
+    """The same text as ``lower_closed``, with the equation that each of its lines comes from."""
     places = lazy.public("minijax.lowering.places", "Places")(name)
     module_places = lazy.public("minijax.lowering.places", "ModulePlaces")
     return module_places(lower_closed(closed, name, donated, places=places, **options), places)

@@ -2,8 +2,8 @@
 
 Programs are compiled from text without locations: writing them made lowering a fifth slower (7.0 us instead of 5.7 us
 an equation). XLA notes, for each instruction, the line of our text that it comes from. A tool that needs the equations
-lowers the jaxpr a second time with a ``Places``. This gives the same text and the equation of each line, so XLA's notes
-about the executable that ran can be read.
+lowers the jaxpr a second time with a ``Places``. This gives the same text and the equation of each line, so the tool
+can read XLA's notes about the executable that ran.
 
 ``ModulePlaces.located_text`` is the module with locations named as in JAX:
 ``loc("jit(f)/sin"("f"("file.py":5:8 to :18)))``. ``ModulePlaces.hlo_text`` is XLA's program with such names for notes.
@@ -23,7 +23,7 @@ from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn
 
 # Separates a line from the index of its place while the module is written. It occurs in no MLIR text.
 _MARK = "\0"
-# Names in JAX's name stacks for equations whose lowering has another name, and for the programs inside them.
+# JAX's names in name stacks, for primitives that its lowering names differently, and for the programs inside them.
 _NAMES = {"scan": "while", "remat2": "checkpoint"}
 _INNER = {("while", "cond_jaxpr"): "cond", ("while", "body_jaxpr"): "body", ("scan", "jaxpr"): "body"}
 
@@ -44,22 +44,22 @@ _MADE_OF = f"{_TEXT_LINE}|{_LINE_NAME}"
 
 
 class Place:
-    """An equation where it was lowered: the equation around it, and its names."""
+    """An equation that was lowered, with the equation around it (``outer``) and its name stacks."""
 
     __slots__ = ("eqn", "outer", "scope", "local_scope", "counter")
 
     def __init__(self, eqn: JaxprEqn, outer: Place | None, scope: str, local_scope: str, counter: Any) -> None:
         self.eqn = eqn
         self.outer = outer
-        # the names around it in the program, and in the MLIR function that it is written in
+        # the name stack around the equation in the program, and in the MLIR function that it is written in
         self.scope = scope
         self.local_scope = local_scope
-        # the value counter of that function, which identifies the function
+        # the counter of SSA names of that MLIR function: it identifies the function
         self.counter = counter
 
     @property
     def source(self) -> SourceInfo | None:
-        """The user's line; an equation without one (in a scatter's update) has that of the outer equation."""
+        """The user's line. An equation without a line (in a scatter's update) gets the line of the outer equation."""
         place: Place | None = self
         while place is not None and place.eqn.source is None:
             place = place.outer
@@ -88,7 +88,7 @@ def _eqn_name(eqn: JaxprEqn) -> str:
 
 
 def _inner_name(eqn: JaxprEqn, jaxpr: Jaxpr) -> str:
-    """``branch_1_fun``, ``body``: the role of the program ``jaxpr`` in ``eqn``; '' if it has no name."""
+    """The role of the program ``jaxpr`` in ``eqn``, such as ``branch_1_fun`` or ``body``; '' if it has none."""
     for key, value in eqn.params.items():
         for i, each in enumerate(value if isinstance(value, tuple) else (value,)):
             if (each.jaxpr if isinstance(each, ClosedJaxpr) else each) is jaxpr:
@@ -101,7 +101,7 @@ class Places:
 
     def __init__(self, name: str) -> None:
         self.name = f"jit({name})"
-        # one each time an equation is lowered
+        # one ``Place`` each time an equation is lowered
         self.found: list[Place] = []
         self._open: list[Place] = []
 
@@ -135,7 +135,7 @@ def _ascribe(texts: list[str], start: int, index: int) -> None:
 
 
 class ModulePlaces:
-    """A module's text, the place of each line (None without an equation), and ``found``: all places, in order."""
+    """A module's text, the place of each line (None for a line of no equation), and ``found``: all places, in order."""
 
     __slots__ = ("text", "lines", "found")
 
@@ -180,8 +180,10 @@ def text_lines(metadata: str) -> list[int]:
 
 
 def _with_ends(text: str) -> Iterator[tuple[str, bool]]:
-    """The lines of a module, and whether an operation ends there. Only there MLIR allows a location. JAX's rules print
-    a loop's regions on the lines that follow ``stablehlo.while(...)``."""
+    """Yield each line of a module, and whether an operation ends there: only there MLIR allows a location.
+
+    JAX's rules print a loop's regions on the lines that follow ``stablehlo.while(...)``.
+    """
     lines = text.split("\n")
     for line, following in itertools.zip_longest(lines, lines[1:], fillvalue=""):
         goes_on = line.endswith(("{", ":")) or following.lstrip().startswith(("cond {", "reducer("))
@@ -189,7 +191,7 @@ def _with_ends(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def with_line_names(text: str) -> str:
-    """The module with line numbers as names of operations, which XLA's partitioner keeps (see ``text_lines``)."""
+    """The module with a location at each operation that holds its line number; XLA's partitioner keeps these names."""
     named = []
     for number, (line, ends) in enumerate(_with_ends(text), 1):
         if ends:
@@ -200,7 +202,7 @@ def with_line_names(text: str) -> str:
 
 
 def extent(info: SourceInfo) -> tuple[int, int, int, int]:
-    """The start and end of an equation's source: line, column, line, column; columns from 0. -1 means unknown."""
+    """An equation's source: start line, start column, end line, end column. Columns count from 0; -1 means unknown."""
     code, offset = info[:2]
     nothing = (None, None, None, None)
     found = next(itertools.islice(code.co_positions(), offset // 2, None), nothing)
@@ -229,7 +231,7 @@ def _metadata(place: Place) -> str:
 
 
 def escaped(text: str, byte: str = "\\{:02X}") -> str:
-    """``text`` escaped for an MLIR string, which writes bytes as ``\\0A``."""
+    """``text`` escaped for a string of MLIR; ``byte`` is the format of an escaped byte (MLIR writes ``\\0A``)."""
 
     def one(c: str) -> str:
         if c in '"\\':
@@ -248,7 +250,7 @@ class _Locations:
         self.of_source: dict[tuple[SourceInfo | None, str], str] = {}
 
     def of(self, place: Place | None) -> str:
-        """``#loc7``"""
+        """The alias of the location of ``place``, such as ``#loc7``."""
         if place is None:
             return "#loc"
         source = place.source

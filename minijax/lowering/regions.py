@@ -11,7 +11,7 @@ from minijax.lowering.text import array_text, scalar_type
 
 
 def block_text(ctx: Any, types: Names, build: Callable[..., Names], out_types: Names) -> str:
-    """``{...}``: a block with arguments of ``types``, whose results ``build(ctx, *names)`` names."""
+    """``{...}``: a block with arguments of ``types``. ``build(ctx, *names)`` writes it and names its results."""
     inner = ctx.region()
     start = ctx.counter[0]
     ctx.counter[0] = start + len(types)
@@ -25,12 +25,12 @@ def block_text(ctx: Any, types: Names, build: Callable[..., Names], out_types: N
 
 
 def region_text(ctx: Any, types: Names, build: Callable[..., Names], out_types: Names) -> str:
-    """``({...})``: the region of an operation that has one, see ``block_text``."""
+    """``({...})``: the region of an operation that has one region; see ``block_text``."""
     return f"({block_text(ctx, types, build, out_types)})"
 
 
 def monoid_region(ctx: Any, op: str, dtype: Any) -> str:
-    """The region that combines two scalars by the StableHLO ``op``."""
+    """The region that combines two scalars by the operation ``op`` of StableHLO."""
     scalar = scalar_type(dtype)
     return region_text(
         ctx, [scalar, scalar], lambda inner, a, b: [inner.emit(f"stablehlo.{op} {a}, {b} : {scalar}")], [scalar]

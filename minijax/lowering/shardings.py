@@ -23,14 +23,14 @@ from minijax.lowering.text import FunctionWriter, mlir_type
 
 
 class MeshTable:
-    """The meshes of one module, in order of first use, each with its symbol."""
+    """The meshes of one module and their symbols, in order of first use."""
 
     def __init__(self) -> None:
         # the text between the brackets -> symbol
         self.symbols: dict[str, str] = {}
 
     def symbol(self, axes: Sequence[tuple[str, int]], order: Ints = ()) -> str:
-        """The symbol of the mesh with these names and sizes of axes, and its devices in ``order`` if that is given."""
+        """The symbol of the mesh with these (name, size) axes. ``order``: the device numbers, if not 0, 1, 2, ..."""
         text = ", ".join(f'"{name}"={size}' for name, size in axes)
         text = f"[{text}], device_ids=[{', '.join(map(str, order))}]" if len(order) else f"[{text}]"
         found = self.symbols.get(text)
@@ -43,7 +43,7 @@ class MeshTable:
         return self.symbol(mesh.shape_tuple)
 
     def first_device(self) -> str:
-        """The symbol of the mesh of the first device alone, for operations that only it performs."""
+        """The symbol of a mesh of the first device alone, for operations that only this device performs."""
         return self.symbols.setdefault("[], device_ids=[0]", "maximal_mesh_0")
 
     def lines(self) -> list[str]:
@@ -80,19 +80,19 @@ def placed_text(meshes: MeshTable, sharding: Sharding, aval: ShapedArray) -> str
 
 
 def sharding_attribute(meshes: MeshTable, sharding: Sharding | None, aval: ShapedArray) -> str:
-    """``sdy.sharding = #sdy.sharding<...>``, for an argument or a result; empty where the compiler chooses."""
+    """``sdy.sharding = #sdy.sharding<...>``, for an argument or a result; '' where the compiler chooses."""
     if sharding is None or isinstance(sharding, SingleDeviceSharding):
         return ""
     return f"sdy.sharding = #sdy.sharding{placed_text(meshes, sharding, aval)}"
 
 
 def on_one(meshes: MeshTable, count: int) -> str:
-    """The further attribute of an operation with ``count`` results that only the first device performs."""
+    """The attribute of an operation that only the first device performs; it has ``count`` results."""
     return f", sdy.sharding = #sdy.sharding_per_value<[{', '.join([f'<@{meshes.first_device()}, []>'] * count)}]>"
 
 
 def constrained(ctx: FunctionWriter, x: str, aval: ShapedArray, sharding: Any) -> str:
-    """``x`` constrained to ``sharding``; ``x`` itself unless that is a sharding over a mesh."""
+    """``x`` constrained to ``sharding``; unchanged if ``sharding`` is None or of a single device."""
     if not isinstance(sharding, Sharding) or isinstance(sharding, SingleDeviceSharding):
         return x
     text = placed_text(ctx.module.meshes, sharding, aval)
@@ -100,8 +100,11 @@ def constrained(ctx: FunctionWriter, x: str, aval: ShapedArray, sharding: Any) -
 
 
 def as_typed(ctx: FunctionWriter, eqn: JaxprEqn, env: dict[Any, str]) -> None:
-    """Constrain the results of ``eqn``, named in ``env``, to the shardings of their types. A type without axes is
-    replicated if an operand is sharded; otherwise the compiler decides. ``reshard`` always constrains its result."""
+    """Constrain the results of ``eqn``, named in ``env``, to the shardings of their types.
+
+    A result without axes in its type is replicated if an operand is sharded; otherwise the compiler decides.
+    ``reshard`` always constrains its result.
+    """
     if "dst_sharding" in eqn.params:
         mesh = eqn.params["dst_sharding"].mesh
         if not mesh.any_explicit:
@@ -117,13 +120,13 @@ def as_typed(ctx: FunctionWriter, eqn: JaxprEqn, env: dict[Any, str]) -> None:
 
 
 def sums_constrained(ctx: FunctionWriter, avals: Sequence[ShapedArray], names: Names) -> list[str]:
-    """``names`` of values of types ``avals``, with the unreduced values constrained to their types."""
+    """Constrain the unreduced ones of the values ``names`` to their types ``avals``; return the new names of all."""
     meshes = [mesh_of_type(aval) if aval.unreduced else None for aval in avals]
     return [x if mesh is None else _constrained(ctx, mesh, aval, x) for aval, mesh, x in safe_zip(avals, meshes, names)]
 
 
 def repeated_sum(ctx: FunctionWriter, x: str, aval: ShapedArray, shape: Shape) -> str:
-    """``x``, unreduced, repeated to ``shape``. XLA would sum before it repeats, so a reshape is constrained first."""
+    """Repeat an unreduced ``x`` to ``shape``. XLA would sum before it repeats, so ``x`` is reshaped and constrained."""
     mesh, spec = mesh_of_type(aval), whole_spec(aval)
     assert mesh is not None, "the type of a sum over devices names their mesh"
     kept = [d for d in range(aval.ndim) if aval.shape[d] == shape[d]]

@@ -58,7 +58,7 @@ def _float_text(value: Any, dtype: np.dtype) -> str:
 
 
 def element_text(value: Any, dtype: np.dtype) -> str:
-    """One element of a dense attribute; exact for every value."""
+    """One element of a dense attribute, as text that gives exactly this value."""
     if dtypes.is_bool(dtype):
         return "true" if value else "false"
     if dtype == dtypes.float0:
@@ -72,7 +72,7 @@ def element_text(value: Any, dtype: np.dtype) -> str:
 
 
 def dense_text(value: Any, aval: ShapedArray) -> str:
-    """``dense<...>`` for an array: one element if it is a splat, a list if small, raw bytes otherwise."""
+    """``dense<...>`` for an array: one element for a scalar, a list if small, raw bytes otherwise."""
     if aval.dtype == dtypes.float0:
         return "dense<false>"
     array = np.asarray(value)
@@ -92,10 +92,10 @@ def _nested(array: np.ndarray, dtype: np.dtype) -> str:
     return f"[{', '.join(_nested(row, dtype) for row in array)}]"
 
 
-# The text of an operation with one result, before and after the operands' names.
+# The text of an operation with one result: the parts before and after the operands' names.
 Line = tuple[str, str]
-# A lowering rule that writes one line -> function(avals, out_aval) that returns the line, or None if the types need
-# more. The rule then runs once per signature.
+# A rule that writes one line -> function(avals, out_aval) that returns the line, or None if these types need more
+# lines. This function runs once per signature, and ``lower_eqns`` reuses the line.
 line_rules: dict[Any, Callable[[Avals, ShapedArray], Line | None]] = {}
 
 _NUMBERS = frozenset((float, int, np.float32, np.float64, np.int32, np.int64))
@@ -111,7 +111,7 @@ class FunctionWriter:
         self.lines: list[str] = []
         # shared with nested regions, so names are unique in a function
         self.counter = [0] if counter is None else counter
-        # text -> name; and (number, type) -> name for literals
+        # text of a constant -> its SSA name; (number, type) of a literal -> its SSA name
         self.constants: dict[str, str] = {}
         self.literals: dict[Any, str] = {}
         self.indent = indent
@@ -152,7 +152,7 @@ class FunctionWriter:
         return self.emit_many(f"func.call @{symbol}({', '.join(names)}) : ({ins}) -> ({outs})", len(out_avals))
 
     def constant(self, value: Any, aval: ShapedArray) -> str:
-        """A constant of type ``aval``; equal ones are written once per function."""
+        """The name of a constant of type ``aval``; equal constants are written once per function."""
         if is_key(aval.dtype):
             value, aval = words_of(value._value(), aval.dtype), physical_aval(aval)
         text = f"stablehlo.constant {dense_text(value, aval)} : {mlir_type(aval)}"
@@ -162,7 +162,7 @@ class FunctionWriter:
         return name
 
     def literal(self, literal: Any) -> str:
-        """The constant of a ``Literal``. A number that the function already has is not written again."""
+        """The name of the constant of a ``Literal``. A number that the function already has is not written again."""
         value = literal.val
         # no zeros: -0.0 == 0.0, but they are two constants
         key = (value, literal.aval) if type(value) in _NUMBERS and value else None
@@ -185,7 +185,7 @@ class FunctionWriter:
         return self.broadcast(name, scalar, aval.shape, ()) if aval.shape or scalars else name
 
     def broadcast(self, x: str, source: ShapedArray, shape: Shape, dims: Ints) -> str:
-        """``x`` broadcast to ``shape``; its dimensions become ``dims``."""
+        """``x`` broadcast to ``shape``: dimension i of ``x`` becomes dimension ``dims[i]``."""
         target = mlir_type(ShapedArray(shape, source.dtype))
         return self.emit(
             f"stablehlo.broadcast_in_dim {x}, dims = {dims_text(dims)} : ({mlir_type(source)}) -> {target}"

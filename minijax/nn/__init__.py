@@ -1,4 +1,4 @@
-"""``minijax.nn``: the functions of neural networks; further ones are borrowed from JAX."""
+"""``minijax.nn``: the functions of neural networks. Functions that minijax lacks are borrowed from JAX."""
 
 from minijax.core.borrowing import borrowing as _borrowing
 

@@ -72,13 +72,13 @@ swish = silu
 
 
 def _float_if_large(x: Any) -> Any:
-    """Convert a Python integer beyond all integer types to float; other values stay."""
+    """Convert a Python integer that fits no integer type to float; return any other value unchanged."""
     limits = np.iinfo(np.int64 if x64_enabled() else np.int32)
     return float(x) if type(x) is int and not limits.min <= x <= limits.max else x
 
 
 def gelu(x: Any, approximate: bool = True) -> Any:
-    """x times the normal distribution function at x; with ``approximate``, by the formula with tanh."""
+    """x times the normal distribution function at x, or with ``approximate`` a formula with tanh for it."""
     (x,) = promote("gelu", _float_if_large(x), to=INEXACT)
     dtype = x.aval.dtype
     if approximate:
@@ -89,7 +89,7 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
 
 def _shifted(name: str, x: Any, axis: Any, where: Any) -> Any:
-    """``x`` minus its maximum along ``axis``, a constant for differentiation; -inf outside of ``where``."""
+    """``x`` minus its maximum along ``axis``, a constant for differentiation; -inf where ``where`` is false."""
     x = ensure(name, x)
     peak = reductions.max(x, axis, None, True, -np.inf, where)
     safe = x if where is None else choose(where, x, -np.inf)
@@ -97,7 +97,7 @@ def _shifted(name: str, x: Any, axis: Any, where: Any) -> Any:
 
 
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
-    """exp(x) divided by its sum along ``axis``, without overflow; over the elements selected by ``where``.
+    """exp(x) divided by its sum along ``axis``, without overflow. Only elements selected by ``where`` count.
 
     The result has the shape of ``x``; integers give float32 (float64 with x64). Elements that ``where`` leaves out
     are 0. ``axis`` may be a tuple; ValueError if it is out of bounds.
@@ -126,9 +126,10 @@ def logsumexp(
     return_sign: bool = False,
     where: Any = None,
 ) -> Any:
-    """log(sum(b * exp(a))) along ``axis``, without overflow; with ``return_sign`` of its magnitude, and its sign.
+    """log(sum(b * exp(a))) along ``axis``, without overflow.
 
-    By default ``axis`` is all axes. An empty sum gives -inf, a negative one nan (unless ``return_sign``).
+    By default ``axis`` is all axes. An empty sum gives -inf, a negative sum nan. With ``return_sign`` it returns the
+    logarithm of the sum's magnitude, and the sum's sign.
 
     >>> nn.logsumexp(jnp.array([1000., 1000.]))
     Array(1000.6932, dtype=float32)
@@ -161,10 +162,11 @@ def logsumexp(
 
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> Any:
-    """For each index in ``x`` a vector of ``num_classes`` with 1 at that index, along a new ``axis``.
+    """For each index in ``x``, a vector of ``num_classes`` numbers along a new ``axis``: 1 at that index, 0 elsewhere.
 
     The result is float32 (float64 with x64) unless ``dtype`` is given. An index out of bounds, such as -1, gives zeros.
-    ``axis`` may be a mapped axis of size ``num_classes``: each instance gets a number. NameError if not mapped.
+    ``axis`` may also name a mapped axis of size ``num_classes``: then instance i gets number i of each vector.
+    NameError if no such axis is mapped.
 
     >>> nn.one_hot(jnp.array([0, 5]), 3)
     Array([[1., 0., 0.],

@@ -60,7 +60,7 @@ def array(
     """Make ``object`` an array: an array, a scalar, or nested lists of these, tracers included.
 
     Without ``dtype`` the elements are promoted to a common type; Python scalars alone stay weakly typed. Arrays are
-    copied: a staged program has a copy. Raises TypeError for non-numeric values, ValueError for ragged lists.
+    copied: a staged program contains a copy. Raises TypeError for non-numeric values, ValueError for ragged lists.
     """
     if order not in (None, "K"):
         raise NotImplementedError("Only implemented for order='K'")
@@ -100,7 +100,7 @@ def asarray(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """``a`` as an array, unchanged if it has the right type. NotImplementedError for an ``order`` but 'K'."""
+    """``a`` as an array, unchanged if it has the right type. NotImplementedError if ``order`` is not 'K' or None."""
     if order not in (None, "K"):
         raise NotImplementedError("Only implemented for order='K'")
     if dtype is None and not copy and out_sharding is None and isinstance(a, (Array, Tracer)):
@@ -116,7 +116,7 @@ def _from_value(x: Any, dtype: np.dtype | None) -> Array:
     if dtype is not None:
         x = _numpy_array(x, dtype)
     elif not isinstance(x, (np.ndarray, np.generic, *SCALARS)):
-        x = np.asarray(x)  # a buffer, a range, something with __array__
+        x = np.asarray(x)  # a buffer, a range, or an object with __array__
     return as_array(x)
 
 
@@ -127,7 +127,7 @@ def _leaves(x: Any) -> list[Any]:
 
 
 def _from_sequence(items: Sequence[Any], dtype: np.dtype | None) -> Any:
-    """Convert nested lists: by NumPy without minijax arrays, otherwise row by row."""
+    """Convert nested lists: NumPy converts all at once, or each row is converted alone if there are minijax arrays."""
     leaves = _leaves(items)
     if any(leaf is None for leaf in leaves):
         raise ValueError("None is not a valid value for jnp.array")
@@ -203,7 +203,7 @@ def _check_forgotten_tuple(name: str, shape: Any, dtype: Any) -> None:
 
 
 def _sharding_of(device: Any, out_sharding: Any, name: str) -> Any:
-    """The argument ``out_sharding`` of function ``name`` as a sharding. ValueError together with a device."""
+    """``out_sharding`` as a sharding, for the function ``name``. ValueError if ``device`` is given too."""
     if device is not None:
         raise ValueError(
             f"Only one of `device` or `out_sharding` can be set. Got {device=} and {out_sharding=}. Leave one of them "
@@ -246,7 +246,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """An array of ``fill_value`` repeated, by default of its type; an array broadcasts to ``shape``.
+    """An array of ``fill_value`` repeated, by default of the type of ``fill_value``, which broadcasts to ``shape``.
 
     ValueError for a ``fill_value`` that does not broadcast.
 
@@ -279,8 +279,8 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any, ou
     committed = isinstance(a, CommittedArray) and (shape is None or type(a) is not MeshArray)
     if committed and device is None and sharding is None:
         device = a.device
-    number = type(a) if isinstance(a, SCALARS) else None  # weakly typed; but not an enum member
-    if number is int:  # only the type is needed
+    number = type(a) if isinstance(a, SCALARS) else None  # weakly typed; an enum member is not
+    if number is int:  # only the type of ``a`` is needed; the integer may be too large to convert
         a = 0
     if not (hasattr(a, "dtype") and hasattr(a, "shape")):
         check_array_like(name, a)
@@ -334,10 +334,10 @@ def arange(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """``start``, ``start + step``, ... below ``stop``; with one argument, 0, 1, ... below it.
+    """``start``, ``start + step``, ... below ``stop``; with one argument, 0, 1, ... below this argument.
 
-    The result has shape (max(0, ceil((stop - start) / step)),). Its dtype is the promoted one of the arguments. A
-    negative ``step`` counts down to above ``stop``. The arguments must be known while tracing: they decide the shape.
+    The result has shape (max(0, ceil((stop - start) / step)),) and the promoted dtype of the arguments. With a negative
+    ``step`` it counts down and ends above ``stop``. The arguments must be concrete: they decide the shape.
 
     ConcretizationTypeError for a traced argument, ValueError for one that is no scalar, ZeroDivisionError for step 0.
 
@@ -472,7 +472,7 @@ def _spaced(
 
 def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:
     """Ones on the ``k``-th diagonal of an ``N`` by ``M`` matrix, zeros elsewhere."""
-    if type(k) is int:  # clip ``k`` to the type's range: both lie outside the matrix
+    if type(k) is int:  # beyond the range of the index type all entries are equal, so clip ``k``
         info = dtypes.iinfo(dtypes.default_int_dtype(x64_enabled()))
         k = min(max(k, info.min), info.max)
     out = _eye(N, M, k, dtype)

@@ -1,4 +1,4 @@
-"""NumPy's functions that take a Python function: ``vmap`` maps it over arrays, so it may be traced."""
+"""NumPy's functions that take a Python function. They apply ``vmap`` to this function, so it may be traced."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def vectorize(
     Args:
       pyfunc: the function.
       excluded: positions and names of arguments that pass unchanged.
-      signature: the shapes of single arguments and results, if no scalars: ``"(m,n),(n)->(m)"``.
+      signature: the shapes of single arguments and results, if they are not scalars: ``"(m,n),(n)->(m)"``.
 
     Raises:
       TypeError, ValueError: invalid ``excluded`` or ``signature``; when called, arguments that do not fit them.
@@ -70,14 +70,14 @@ def _parsed(signature: str) -> tuple[CoreDims, CoreDims]:
 
 
 def _mapped(fun: Callable[..., Any], operands: list[Any], core: tuple[CoreDims, CoreDims] | None, context: str) -> Any:
-    """Map ``fun`` over all axes before the operands' core dimensions, which are broadcast."""
+    """Map ``fun`` over all axes before the core dimensions of the operands; the operands' mapped axes broadcast."""
     in_core: CoreDims = [()] * len(operands) if core is None else core[0]
     if len(in_core) != len(operands):
         raise TypeError(f"wrong number of positional arguments: expected {len(in_core)}, got {len(operands)} {context}")
     sizes = _core_sizes([x.shape for x in operands], in_core, context)
     outer = [x.shape[: x.ndim - len(dims)] for x, dims in zip(operands, in_core, strict=True)]
     shape = manipulation.broadcast_shapes(*outer)
-    # an axis of size 1, or a missing one, broadcasts: it is not mapped
+    # an axis that is missing or has size 1 broadcasts: it is not mapped
     squeezed = [
         manipulation.squeeze(x, tuple([i for i, size in enumerate(dims) if size == 1]))
         for x, dims in zip(operands, outer, strict=True)
@@ -120,7 +120,7 @@ def _agree(shape: Sequence[int], dims: Sequence[str], sizes: dict[str, int], con
 
 
 def _checking(fun: Callable[..., Any], core: Any, sizes: dict[str, int], context: str) -> Callable[..., Any]:
-    """``fun`` on single elements, with its results checked against the signature."""
+    """``fun`` for one element, with a check of its results against the signature."""
 
     if core is None:
         return fun
@@ -140,5 +140,5 @@ def _checking(fun: Callable[..., Any], core: Any, sizes: dict[str, int], context
 
 
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> Any:
-    """Wrap ``func``, from ``nin`` scalars to ``nout``, as a ``ufunc``; ``identity`` is the reduction of no elements."""
+    """Wrap ``func``, from ``nin`` scalars to ``nout``, as a ``ufunc``; ``identity``: its reduction of no elements."""
     return borrow("minijax.numpy", "ufunc")(func, nin, nout, identity=identity)

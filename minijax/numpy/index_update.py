@@ -31,7 +31,7 @@ from minijax.ops.index import index_dtype
 
 __all__ = ["take", "take_along_axis"]
 
-# The modes in which a static index becomes a slice: an index out of bounds is clamped.
+# The modes in which a static index becomes a slice: they clamp an index out of bounds.
 _MOVING = (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
@@ -67,7 +67,7 @@ def _updating(name: str, scatter: Callable[..., Any], doc: str) -> Callable[...,
 
 
 class IndexUpdateAt:
-    """``x.at[index]``: ``x.at[index].set(y)`` returns a changed copy of ``x``; ``x`` stays.
+    """``x.at[index]``: ``x.at[index].set(y)`` returns a changed copy; ``x`` itself stays the same.
 
     ``index`` is what ``x[index]`` accepts. ``values`` broadcast to the shape of ``x[index]``. They are converted to the
     dtype of ``x``, with a FutureWarning if the conversion is unsafe. The result has the shape and dtype of ``x``.
@@ -99,9 +99,9 @@ class IndexUpdateAt:
         out_sharding: Any = None,
         wrap_negative_indices: bool = True,
     ) -> Any:
-        """``x[index]``; with ``mode='fill'``, ``fill_value`` (by default nan) out of bounds.
+        """``x[index]``. With ``mode='fill'``, an index out of bounds gives ``fill_value`` (by default nan).
 
-        ``out_sharding`` applies to gathers only: as in JAX, a slice of a tracer keeps the sharding of slices.
+        ``out_sharding`` applies to gathers only: as in JAX, it does not change a slice of a tracer.
         """
         flags: dict[str, Any] = {
             "indices_are_sorted": indices_are_sorted,
@@ -138,7 +138,7 @@ class IndexUpdateAt:
         return power(self.array, IndexUpdateAt(ones_like(self.array), self.index).multiply(values, **options))
 
     def apply(self, func: Callable[[Any], Any], **options: Any) -> Any:
-        """A copy of ``x`` with the scalar function ``func`` applied at ``index``; it has no derivative."""
+        """A copy of ``x`` with the scalar function ``func`` applied at ``index``. The copy has no derivative."""
 
         def scatter(x: Any, indices: Any, values: Any, numbers: Any, **flags: Any) -> Any:
             return lax.scatter_apply(x, indices, func, numbers, update_shape=values.aval.shape, **flags)
@@ -147,7 +147,7 @@ class IndexUpdateAt:
 
 
 def _over_mesh(name: str, out_sharding: Any, run: Callable[..., Any], array: Any, index: Any, *values: Any) -> Any:
-    """Call ``run(array, index, *values)``; the result has ``out_sharding``, and the compiler shards the rest."""
+    """Call ``run(array, index, *values)`` and give the result ``out_sharding``; inside, the compiler shards."""
     items = index if isinstance(index, tuple) else (index,)
     places = [i for i, item in enumerate(items) if isinstance(item, (Array, Tracer, np.ndarray))]
 
@@ -173,8 +173,8 @@ def take(
 ) -> Any:
     """The elements of ``a`` at ``indices`` along ``axis``, or of the flattened array.
 
-    ``mode`` for indices out of bounds: 'fill' (the default) gives ``fill_value`` or nan, 'clip' the nearest element
-    (negative indices too), 'wrap' counts around. Raises IndexError for elements of an empty axis.
+    ``mode`` is for indices out of bounds: 'fill' (the default) gives ``fill_value`` or nan, 'clip' the nearest element
+    (also for negative indices), 'wrap' counts around. Raises IndexError for elements of an empty axis.
     """
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.take is not supported.")
@@ -232,10 +232,11 @@ def take_along_axis(
     *,
     wrap_negative_indices: bool | None = None,
 ) -> Any:
-    """The elements of ``arr`` at ``indices`` along ``axis``, with separate indices at each place of the other axes.
+    """The elements of ``arr`` at ``indices`` along ``axis``; each place of the other axes has its own indices.
 
-    The other axes of ``arr`` and ``indices`` are broadcast. ``mode`` 'fill' (the default) gives ``fill_value``, or nan,
-    out of bounds. Raises TypeError for indices that are not integers, ValueError for other numbers of dimensions.
+    The other axes of ``arr`` and ``indices`` broadcast. With ``mode='fill'`` (the default) an index out of bounds gives
+    ``fill_value`` or nan. Raises TypeError for indices that are not integers, ValueError if ``arr`` and ``indices``
+    differ in their number of dimensions.
     """
     a, indices = ensure("take_along_axis", arr, indices)
     if not dtypes.is_integer(indices.aval.dtype):
@@ -259,7 +260,7 @@ def take_along_axis(
         indices = wrap_negative(lax.convert_element_type(indices, index_dtype((size,))), size)
     varying = [d for d, n in enumerate(places) if d == axis or n != 1]
     vectors = lax.reshape(indices, (*[out_shape[d] for d in varying], 1))
-    # drop the array's axes of size 1 where the indices vary; the other axes go together
+    # drop the array's axes of size 1 where the indices vary; the gather pairs the other varying axes with the indices'
     dropped = [d for d in varying if d != axis and shape[d] == 1]
     kept = [d for d in range(len(shape)) if d not in dropped]
     together = [d for d in varying if d != axis and d not in dropped]

@@ -2,8 +2,8 @@
 
 For indices that slices cannot express (integer arrays, boolean masks, traced scalars) ``gather_index`` reads and
 ``update_index`` writes. Both translate the index by NumPy's rules ("Advanced indexing" in its user guide) to the
-parameters of one gather or scatter: an array of index vectors, one column per indexed axis, and the dimensions that
-are copied whole. A few scalars among slices become a ``dynamic_slice``.
+parameters of one gather or scatter: an array of index vectors with one column for each indexed axis, and the dimensions
+that are copied whole. A traced scalar among slices becomes a ``dynamic_slice``.
 """
 
 from __future__ import annotations
@@ -52,9 +52,11 @@ class Item(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """An index with an element for every axis of ``shape``, ``new_axes`` of size 1 for scalar booleans included.
+    """A parsed index: one item for each axis of ``shape``, and for each None.
 
-    ``together``: whether integers and arrays are adjacent, which decides where NumPy puts their dimensions.
+    ``shape``: the array's shape, with an axis of size 1 inserted for each scalar boolean; ``new_axes``: these axes.
+
+    ``together``: whether integers and arrays are adjacent; this decides where NumPy puts their dimensions.
     """
 
     items: list[Item]
@@ -78,7 +80,7 @@ def index_items(index: Any) -> tuple[Any, ...]:
 
 
 def slice_parts(item: slice, position: int) -> slice:
-    """Make the bounds and step of slice ``item``, at ``position``, integers or None. IndexError for a traced one."""
+    """``item`` with its bounds and step as integers or None; errors name ``position``. IndexError if one is traced."""
     return slice(*(_slice_part(item, part, position) for part in (item.start, item.stop, item.step)))
 
 
@@ -105,7 +107,7 @@ def parse(items: tuple[Any, ...], shape: tuple[int, ...]) -> Parsed:
         items = (*items, Ellipsis)
     parsed: list[Item] = []
     new_axes: list[int] = []
-    # positions of integers and arrays; a mask counts as its arrays, an ellipsis as one element
+    # the positions of integers and arrays among the items; a mask counts as the integer arrays that replace it
     standing: list[int] = []
     count = axis = 0
     for position, item in enumerate(items):
@@ -200,13 +202,13 @@ def _item(item: Any, position: int) -> Item:
 
 
 def _slice_of(item: slice, size: int) -> tuple[int, int, int]:
-    """``(start, step, count)`` of a slice's elements."""
+    """``(start, step, count)`` of the elements that a slice selects on an axis of ``size``."""
     start, stop, step = item.indices(size)
     return start, step, len(range(start, stop, step))
 
 
 def _dynamic_slice(x: Any, items: Sequence[Item], wrap: bool) -> Any:
-    """Index ``x`` by integers, traced scalars, None and slices of step 1 or -1."""
+    """Index ``x`` by integers, traced scalars, None and slices of step 1 or -1, as one ``dynamic_slice``."""
     shape = x.aval.shape
     starts: list[Any] = []
     sizes: list[int] = []
@@ -239,7 +241,7 @@ def _dynamic_slice(x: Any, items: Sequence[Item], wrap: bool) -> Any:
 
 
 def scalars_among_slices(parsed: Parsed, mode: Mode) -> bool:
-    """Whether ``dynamic_slice`` can express the index."""
+    """Whether ``dynamic_slice`` can express the index: its items are scalars, None, and slices of step 1 or -1."""
     if parsed.new_axes or 0 in parsed.shape:
         return False
     if mode is not None and GatherScatterMode.from_any(mode) == GatherScatterMode.FILL_OR_DROP:
@@ -251,7 +253,7 @@ def scalars_among_slices(parsed: Parsed, mode: Mode) -> bool:
 
 
 class GatherPlan(NamedTuple):
-    """The arguments of a gather or scatter for an index, and the steps after it.
+    """The arguments of a gather or scatter for an index, and the steps that follow a gather.
 
     Attributes:
       shape: the result's shape.
@@ -261,7 +263,7 @@ class GatherPlan(NamedTuple):
       plain: whether there are no integer arrays, so that elements are distinct and in order.
       reversed_dims: dimensions of the gather's result to reverse.
       new_axes: dimensions of the result to insert last.
-      parts: for each dimension of ``shape`` the mesh axes that shard it in the type, or None.
+      parts: for each dimension of ``shape``, the mesh axes that shard it according to the type, or None.
     """
 
     shape: tuple[int, ...]
@@ -275,11 +277,11 @@ class GatherPlan(NamedTuple):
 
 
 def _wrapped(index: Any, size: int) -> Any:
-    """Count negative indices, static or not, from the end of an axis of ``size``."""
+    """``index`` with its negative entries counted from the end of an axis of ``size``; it may be static or traced."""
     if isinstance(index, (int, np.integer)):
         return index + size if index < 0 and not isinstance(index, np.unsignedinteger) else index
     if isinstance(index, np.ndarray) and index.dtype.kind != "u":
-        # NumPy compares at once; an array's comparison would be an equation
+        # NumPy compares immediately; comparing an ``Array`` would write an equation
         dtype = get_aval(index).dtype
         return lax.select(index < 0, lax.add(index, full((), size, dtype)), index)
     aval = get_aval(index)
@@ -296,7 +298,7 @@ def _as_index(index: Any, dtype: np.dtype) -> Any:
 
 
 def plan_gather(aval: ShapedArray, parsed: Parsed, wrap: bool) -> GatherPlan:
-    """Plan the gather for an index of an array of type ``aval``; ``wrap``: negative indices count from the end."""
+    """Plan the gather for an index of an array of type ``aval``. ``wrap``: negative indices count from the end."""
     items, shape, scalars, together = parsed
     own = iter(range(aval.ndim))
     of_axis = [None if d in scalars else sharded_part(aval, next(own)) for d in range(len(shape))]
@@ -322,7 +324,7 @@ def plan_gather(aval: ShapedArray, parsed: Parsed, wrap: bool) -> GatherPlan:
     offset_dims: list[int] = []
     collapsed: list[int] = []
     index_map: list[int] = []
-    # the columns of the index vectors, each with its first varying dimension
+    # the columns of the index vectors, each with the first dimension of the vectors' array along which it varies
     columns: list[tuple[Any, int]] = []
     outer: list[int] = []
     dims = 0
@@ -385,7 +387,7 @@ def plan_gather(aval: ShapedArray, parsed: Parsed, wrap: bool) -> GatherPlan:
 
 
 def _index_vectors(columns: Sequence[tuple[Any, int]], outer: Sequence[int], dtype: np.dtype) -> Any:
-    """Join the columns along a last dimension, each broadcast along the dimensions without its variation."""
+    """Join the columns along a last dimension; each is first broadcast to ``outer``. See ``plan_gather``."""
     if not columns:
         return np.zeros((0,), dtype)
     if len(columns) == 1:
@@ -500,7 +502,7 @@ Index = Any
 
 
 class _NotStatic(Exception):
-    """An index that slices cannot express."""
+    """Raised for an index that slices cannot express."""
 
 
 def rewrite_index(x: Any, index: Index, **options: Any) -> Any:
@@ -513,7 +515,7 @@ def rewrite_index(x: Any, index: Index, **options: Any) -> Any:
 
 
 def takes_slices(x: Any, index: Index, mode: Any) -> bool:
-    """Whether ``rewrite_index(x, index, mode=mode)`` only slices ``x``, without a gather."""
+    """Whether ``rewrite_index(x, index, mode=mode)`` slices ``x`` instead of calling ``lax.gather``."""
     items = index_items(index)
     try:
         for position, item in enumerate(items):
@@ -524,7 +526,7 @@ def takes_slices(x: Any, index: Index, mode: Any) -> bool:
 
 
 def _classify(item: Index, position: int) -> Index:
-    """``item`` if slices can express it; _NotStatic for arrays, IndexError or TypeError for an invalid index."""
+    """``item`` if slices can express it; raise _NotStatic for arrays, IndexError or TypeError for an invalid index."""
     if item is None or item is Ellipsis:
         return item
     if isinstance(item, slice):
@@ -598,7 +600,7 @@ def _static_index(x: Any, items: list[Index]) -> Any:
 
 
 def _forward(item: slice, size: int) -> tuple[int, int, int]:
-    """``(start, limit, stride)`` of a slice's elements, in ascending order."""
+    """``(start, limit, stride)`` of the elements that a slice selects on an axis of ``size``, in ascending order."""
     start, stop, step = item.indices(size)
     if step > 0:
         return start, max(start, stop), step

@@ -1,4 +1,4 @@
-"""``minijax.numpy.linalg``: linear algebra. Root-of-squares norms are computed here; the rest is borrowed from JAX."""
+"""``minijax.numpy.linalg``: linear algebra. Norms that are roots of sums of squares are here; JAX provides the rest."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from minijax.numpy.ufuncs import INEXACT, conj, real, sqrt
 
 __all__ = ["norm"]
 
-# The orders of root-of-squares norms, by the number of axes.
+# The values of ``ord`` for which the norm is a root of a sum of squares, by the number of axes.
 _OF_SQUARES = {1: (None, 2), 2: (None, "f", "fro")}
 
 
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """The norm of a vector or matrix, or of those along ``axis`` (one axis or two).
+    """The norm of a vector or a matrix; with ``axis`` (one axis or two), of each vector or matrix along it.
 
     ``ord``: None (root of the sum of all squares), a number, ``inf``, ``-inf``, or for matrices 'fro', 'nuc' (the sum
     of singular values), 1, -1, 2, -2. Raises ValueError for other orders.

@@ -39,7 +39,7 @@ from minijax.ops.shape import meant_sharding
 
 
 def _new_shape(a: Any, shape: Any) -> tuple[int, ...]:
-    """The sizes that ``shape`` means for the array ``a``: one may be -1. TypeError if they do not fit."""
+    """``shape`` as a tuple of sizes for the array ``a``; a -1 is filled in. TypeError if they do not fit."""
     context = "Shapes must be 1D sequences of concrete values of integer type."
     items = tuple(shape) if isinstance(shape, (tuple, list)) or np.ndim(shape) == 1 else (shape,)
     try:
@@ -129,7 +129,7 @@ def _atleast(name: str, ndim: int, args: tuple[Any, ...]) -> Any:
     for x in map(asarray, args):
         missing = ndim - x.aval.ndim
         if missing > 0:
-            # a row becomes a column of the third dimension: (n,) -> (1, n, 1)
+            # for three dimensions, a vector gets an axis on both sides: (n,) -> (1, n, 1)
             front = {0: (0, 1, 2), 1: (0, 2), 2: (2,)}[x.aval.ndim] if ndim == 3 else tuple(range(missing))
             x = lax.expand_dims(x, front)
         out.append(x)
@@ -163,7 +163,7 @@ def transpose(a: Any, axes: Any = None) -> Any:
 
 
 def permute_dims(a: Any, /, axes: Any) -> Any:
-    """``a`` with its axes in the order ``axes``, counted from the front. TypeError if they are not its axes."""
+    """``a`` with its axes in the order ``axes``, which are not negative. TypeError for wrong axes."""
     return lax.transpose(ensure("permute_dims", a), axes)
 
 
@@ -223,7 +223,7 @@ def flipud(m: Any) -> Any:
 
 
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
-    """Shift the elements of ``a`` by ``shift``, rounded towards zero, along ``axis``; they wrap around at the end."""
+    """Shift the elements of ``a`` by ``shift`` along ``axis``, rounded towards zero; they wrap around at the end."""
     a = ensure("roll", a)
     if axis is None:
         return lax.reshape(roll(lax.reshape(a, (a.aval.size,)), shift, 0), a.aval.shape)
@@ -255,7 +255,7 @@ def _roll_dynamic(a: Any, shift: Any, axis: tuple[int, ...]) -> Any:
         raise ValueError("'shift' and 'axis' arguments to roll must be scalars or 1D arrays")
     for ax, by in zip(np.broadcast_to(axis, shape).tolist(), broadcast_array(shift, shape), strict=True):
         size = a.aval.shape[ax]
-        # for an empty axis use 1 as the divisor: nothing moves
+        # for an empty axis use 1 as the divisor: there is nothing to shift
         by = remainder(by, lax.max(const(by, size), const(by, 1)))
         a = lax.dynamic_slice_in_dim(lax.concatenate((a, a), ax), lax.sub(const(by, size), by), size, ax)
     return a
@@ -309,18 +309,18 @@ def stack(arrays: Any, axis: int = 0, out: Any = None, dtype: Any = None) -> Any
 
 
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
-    """The slices of ``x`` along ``axis``, without that axis."""
+    """The slices of ``x`` along ``axis``, as arrays without that axis."""
     x = ensure("unstack", x)
     return tuple(lax.unstack(x, canonical_axis(axis, x.aval.ndim)))
 
 
 def vstack(tup: Any, dtype: Any = None) -> Any:
-    """Join the arrays along the first axis, vectors as rows."""
+    """Join the arrays along the first axis; vectors are rows."""
     return concatenate([atleast_2d(a) for a in _arrays("vstack", tup)], 0, dtype)
 
 
 def hstack(tup: Any, dtype: Any = None) -> Any:
-    """Join the arrays along the second axis, vectors along their only axis."""
+    """Join the arrays along the second axis, or vectors along their only axis."""
     joined = [atleast_1d(a) for a in _arrays("hstack", tup)]
     return concatenate(joined, 0 if joined and joined[0].aval.ndim == 1 else 1, dtype)
 
@@ -353,7 +353,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
 
 
 def tile(A: Any, reps: Any) -> Any:
-    """Repeat ``A`` ``reps`` times along each axis; missing entries of ``reps`` are 1, missing axes are added."""
+    """Repeat ``A`` ``reps`` times along each axis. Missing entries of ``reps`` are 1, missing axes are added."""
     A = ensure("tile", A)
     counts = index_tuple(reps)
     counts = (1,) * (A.aval.ndim - len(counts)) + counts
@@ -363,7 +363,7 @@ def tile(A: Any, reps: Any) -> Any:
 
 
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
-    """``filt`` without its first (``'f'``) and last (``'b'``) slices of zeros along ``axis``, by default along each.
+    """``filt`` without its leading (``'f'``) and trailing (``'b'``) slices of zeros along ``axis`` (default: each).
 
     Raises ConcretizationTypeError for a value that is unknown during tracing.
     """

@@ -48,7 +48,7 @@ _numpy = HigherModule("numpy")
 
 
 def power(x1: Any, x2: Any, /) -> Any:
-    """``x1 ** x2``; a concrete integer ``x2`` is static. TypeError for integers to a negative static power."""
+    """``x1 ** x2``; a concrete integer ``x2`` is static. TypeError for integers with a negative static power."""
     check_array_like("power", x1, x2)
     exponent = _static_integer(x2)
     if exponent is not None:
@@ -78,7 +78,7 @@ def _static_integer(x: Any) -> int | None:
 
 
 def _integer_power(x: Any, y: Any) -> Any:
-    """Powers of integers by repeated squaring over 6 exponent bits; a negative power of 0 is 0."""
+    """Powers of integers by repeated squaring, for the 6 lowest bits of ``y``; a negative power of 0 is 0."""
     zero, one = const(y, 0), const(y, 1)
     out = choose(lax.bitwise_and(lax.eq(x, zero), lax.ne(y, zero)), zero, one)
     for _ in range(6):
@@ -139,12 +139,12 @@ def remainder(x1: Any, x2: Any, /) -> Any:
 
 
 def _nonzero_divisor(x: Any) -> Any:
-    """``x`` with 1 in place of 0, so that its remainder is 0."""
+    """``x`` with 1 in place of 0: the remainder by this divisor is 0."""
     return choose(equal(x, 0), lax.full_like(x, 1), x)
 
 
 def mod(x1: Any, x2: Any, /) -> Any:
-    """The rest of ``x1 // x2``, with the sign of ``x2``: Python's ``%``."""
+    """The remainder of ``x1 // x2``, with the sign of ``x2``: Python's ``%``."""
     return remainder(x1, x2)
 
 
@@ -189,12 +189,12 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None, 
     """Elements of ``x`` where ``condition`` is true, of ``y`` elsewhere; the three broadcast against each other.
 
     The dtype is the promoted one of ``x`` and ``y``. A ``condition`` that is not boolean is true where nonzero.
-    With one argument, the indices where it is true: ``nonzero(condition, size=size, fill_value=fill_value)``. Under
-    ``jit`` this form needs ``size``. Both ``x`` and ``y`` are computed and differentiated: an infinite derivative of
-    the one that is not selected makes the gradient nan.
+    With ``condition`` alone, the result is the indices where it is true: ``nonzero(condition, size=size,
+    fill_value=fill_value)``. Under ``jit`` this form needs ``size``. Both ``x`` and ``y`` are computed and
+    differentiated: an infinite derivative of the array that is not selected makes the gradient nan.
 
     TypeError for only one of ``x`` and ``y``, ValueError for shapes that do not broadcast, ConcretizationTypeError for
-    one traced argument without ``size``.
+    a single traced argument without ``size``.
 
     >>> jnp.where(jnp.array([True, False]), jnp.arange(2), 9.)
     Array([0., 9.], dtype=float32, weak_type=True)
@@ -209,7 +209,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None, 
 
 @inner_jit
 def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
-    """``arr`` with values below ``min`` raised to it and values above ``max`` lowered to it."""
+    """``arr`` with elements below ``min`` replaced by ``min``, and elements above ``max`` by ``max``."""
     if arr is None:
         raise ValueError("No input was provided to the clip function.")
     check_array_like("clip", arr)
@@ -249,7 +249,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bo
 
 
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
-    """Whether the two have the same shape and elements, as a boolean scalar."""
+    """Whether the two arrays have the same shape and elements, as a boolean scalar."""
     a1, a2 = ensure("array_equal", a1), ensure("array_equal", a2)
     if a1.aval.shape != a2.aval.shape:
         return typed_scalar(False, BOOL)

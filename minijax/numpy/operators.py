@@ -1,4 +1,4 @@
-"""Give ``Array`` and ``Tracer`` their operators, methods and devices: ``core`` declares them without operations."""
+"""Give ``Array`` and ``Tracer`` operators, methods and devices: ``core`` declares both classes without operations."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _refuse(symbol: str, left: Any, right: Any) -> NoReturn:
 
 
 def _forward(function: Function, symbol: str = "", refused: tuple[type, ...] = ()) -> Function:
-    """Make ``x.__op__(other)``: NotImplemented for unknown classes, TypeError for those ``refused``."""
+    """Make ``x.__op__(other)``. It returns NotImplemented for unknown classes; TypeError for classes in ``refused``."""
 
     def operator(self: Any, other: Any) -> Any:
         if _operand(other):
@@ -77,7 +77,7 @@ def _reflected(function: Function, symbol: str = "", refused: tuple[type, ...] =
 
 
 def _pair(name: str, primitive: Any, kinds: str, function: Function, symbol: str, refused: Any = ()) -> dict[str, Any]:
-    """Make both methods of a binary operator, with the fast path of ``ufuncs.fast_binary``."""
+    """Make ``__op__`` and ``__rop__`` of a binary operator, with the fast path of ``ufuncs.fast_binary``."""
     slow = function.slow  # type: ignore[attr-defined]
     forward = ufuncs.fast_binary(primitive.bind, _forward(slow, symbol, refused), kinds)
     reflected = ufuncs.fast_binary(primitive.bind, _reflected(slow, symbol, refused), kinds, reflected=True)
@@ -118,7 +118,7 @@ def _iterate(self: Any) -> Iterator[Any]:
     if not self.aval.shape:
         raise TypeError("iteration over a 0-d array")
     if type(self) is MeshArray and not self.device.is_fully_replicated:
-        # as in JAX, the rows of a sharded array have no sharding of their own
+        # as in JAX, the rows of a sharded array get no sharding from it
         value, aval = self._value(), ShapedArray(self.aval.shape[1:], self.aval.dtype)
         return (Array(value[i, ...], aval) for i in range(len(value)))
     return (lax.index_in_dim(self, i, 0, False) for i in range(self.aval.shape[0]))
@@ -285,7 +285,7 @@ PROPERTIES: dict[str, Function] = {
 
 
 def _concrete(self: Tracer, context: str) -> Array:
-    """The array behind a tracer. ConcretizationTypeError with ``context`` if there is none."""
+    """The concrete value of a tracer. ConcretizationTypeError with the text ``context`` if it has no such value."""
     value = self.to_concrete_value()
     if value is None:
         raise errors.ConcretizationTypeError(self, context)
@@ -299,7 +299,7 @@ def _scalar_conversion(kind: Callable[[Any], Any]) -> Function:
     )
 
     def conversion(self: Tracer) -> Any:
-        # as in JAX, refuse a float even with a known primal value: it would silently lose its derivative
+        # as in JAX, refuse float(x) even if the primal value is known: the result would silently lose its derivative
         if kind is not int:
             raise errors.ConcretizationTypeError(self, context)
         return kind(_concrete(self, context))
@@ -328,7 +328,7 @@ def _array(self: Tracer, *args: Any, **kwargs: Any) -> NoReturn:
 def _format(self: Tracer, spec: str) -> str:
     if not spec:
         return str(self)
-    if spec == "levels":  # the value at each level, which print does not show
+    if spec == "levels":  # the value at each interpreter level, which print does not show
         return levels_text(self)
     raise TypeError(
         f"unsupported format string passed to {type(self).__name__}.__format__: {spec!r}, but this value is traced and "
@@ -337,12 +337,12 @@ def _format(self: Tracer, spec: str) -> str:
 
 
 def _item(self: Tracer, *args: int) -> Any:
-    """The single element as a Python scalar, if known."""
+    """The single element as a Python scalar. ConcretizationTypeError for a tracer without a known value."""
     return _concrete(self, "This occurred in the item() method of jax.Array").item(*args)
 
 
 def _tolist(self: Tracer) -> Any:
-    """Nested lists of Python scalars, if known."""
+    """Nested lists of Python scalars. ConcretizationTypeError for a tracer without a known value."""
     return _concrete(self, "This occurred in the tolist() method of jax.Array").tolist()
 
 

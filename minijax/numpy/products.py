@@ -31,7 +31,7 @@ Dims = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def output_type(name: str, preferred: Any, *operands: Any) -> tuple[np.dtype, bool]:
-    """The type of a product as ``(dtype, weak_type)``: the preferred one, or the operands' common type."""
+    """The type of a product as ``(dtype, weak_type)``: ``preferred_element_type``, or the operands' common type."""
     if preferred is not None:
         return user_dtype(preferred, name), False
     return dtypes.result_type(*map(type_of, operands), x64=x64_enabled(), strict=promotes_strictly())
@@ -45,9 +45,9 @@ def _contract(a: Any, b: Any, contract: Dims, precision: Any, out: tuple[np.dtyp
 
 
 def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
-    """The sum of products over the last axis of ``a`` and the second last of ``b`` (the last of a vector).
+    """The sum of products over the last axis of ``a`` and the second last axis of ``b`` (the only axis of a vector).
 
-    The result's shape is the rest of ``a``'s, then the rest of ``b``'s; its dtype is the promoted one, or
+    The result has the remaining axes of ``a``, then those of ``b``; its dtype is the promoted dtype, or
     ``preferred_element_type``. A product with a scalar is elementwise. ``out_sharding`` is the result's sharding over a
     mesh with explicit axes. TypeError if the sizes differ, and for lists.
 
@@ -121,7 +121,7 @@ def matmul(
 
 
 class _BatchPlan:
-    """Plan a ``matmul`` as one ``dot_general``: squeeze batch axes of size 1; unshared batch axes are free axes."""
+    """Plan a ``matmul`` as one ``dot_general``: squeeze batch axes of size 1; axes of one operand are free axes."""
 
     def __init__(self, a: Any, b: Any) -> None:
         self.left_is_matrix, self.right_is_matrix = a.ndim > 1, b.ndim > 1
@@ -169,7 +169,7 @@ class _BatchPlan:
 
 
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """The sum of products of all elements, those of ``a`` conjugated."""
+    """The sum of products of all elements. The elements of ``a`` are conjugated."""
     a, b = ensure("vdot", a, b)
     a = lax.conj(a) if dtypes.is_complex(a.aval.dtype) else a
     flat = [lax.reshape(x, (x.aval.size,)) for x in (a, b)]
@@ -185,9 +185,9 @@ def tensordot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """The sum of products over ``axes``: a number (the last of ``a``, the first of ``b``), or lists for each.
+    """The sum of products over ``axes``: n means the last n axes of ``a`` and the first n of ``b``; or a pair of lists.
 
-    ``out_sharding``: over a mesh with explicit axes. TypeError for other ``axes``, or sizes that do not fit.
+    ``out_sharding`` is for a mesh with explicit axes. TypeError for other ``axes``, or for sizes that do not fit.
     """
     a, b = ensure("tensordot", a, b)
     out = output_type("tensordot", preferred_element_type, a, b)
@@ -254,12 +254,12 @@ def einsum(
 
     Each operand has one letter per axis; ``...`` stands for axes that broadcast. Letters absent after ``->`` are summed
     over. Without ``->`` the result has the letters that occur once, in alphabetical order. Dtypes are promoted.
-    The form with alternating operands and lists of axis numbers works too. ``optimize``: an order, as pairs of
-    positions, or opt_einsum's name of a search method; False contracts the first two each time, and appends the result.
+    Alternating operands and lists of axis numbers work too. ``optimize``: an order, as pairs of positions (each product
+    is appended to the operands), or opt_einsum's name of a search method; False always contracts the first two.
     Layer libraries pass ``_dot_general``, which replaces ``lax.dot_general`` for each product. ``out_sharding``: the
-    result's sharding over a mesh with explicit axes. Of several products, the compiler shards the intermediate ones;
-    with one operand it is the sharding of the sums, before axes are permuted. Raises ValueError for subscripts that do
-    not fit the operands.
+    result's sharding over a mesh with explicit axes. If there are several products, the compiler shards the
+    intermediate results. With one operand, ``out_sharding`` applies to the sums, before their axes are permuted.
+    Raises ValueError for subscripts that do not fit the operands.
 
     >>> jnp.einsum("bij,jk->bik", jnp.ones((5, 2, 3)), jnp.ones((3, 4))).shape
     (5, 2, 4)
@@ -291,10 +291,10 @@ def _contracted(
     sharding: Any,
     *operands: Any,
 ) -> Any:
-    """The products along ``path``, in turn; ``sharding`` is the result's if there is one product."""
+    """Compute the products along ``path``, one by one. ``sharding`` applies if there is only one product."""
     terms, arrays = list(inputs), list(operands)
     for pair in path:
-        # the later operand is the left one, as in JAX's planner
+        # as in JAX's planner, the operand with the later position is the left one
         picked = sorted(pair, reverse=True)
         names = [terms.pop(i) for i in picked]
         parts = [arrays.pop(i) for i in picked]
@@ -363,13 +363,13 @@ def _sizes(inputs: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> dict[str
 
 
 def _kept(names: Sequence[str], rest: Iterable[str]) -> str:
-    """The axes of a contraction's result: those still needed, in order of appearance."""
+    """The axes of a product that ``rest``, the other operands and the result, still needs, in order of appearance."""
     needed = set("".join(rest))
     return "".join(dict.fromkeys(n for n in "".join(names) if n in needed))
 
 
 def _path(inputs: Sequence[str], output: str, sizes: dict[str, int], optimize: Any) -> list[tuple[int, ...]]:
-    """The positions of the operands contracted in each step; results are appended."""
+    """For each step the positions of the operands it contracts; the step's result is appended to the operands."""
     if len(inputs) < 3:
         return [tuple(range(len(inputs)))]
     if optimize is False:
@@ -403,14 +403,14 @@ def _without(names: str, removed: Iterable[str]) -> str:
 
 
 def _sum_alone(x: Any, names: str, alone: Sequence[str], dtype: np.dtype, sharding: Any = None) -> tuple[Any, str]:
-    """Sum ``x`` over axes that neither another operand nor the result has."""
+    """Sum ``x`` over the axes named in ``alone``, which only ``x`` has; also return the remaining names."""
     if not alone:
         return x, names
     return _summed(x, [names.index(n) for n in alone], dtype, sharding), _without(names, alone)
 
 
 def _sum_repeated(x: Any, names: str, keep: str, dtype: np.dtype, sharding: Any = None) -> tuple[Any, str]:
-    """Reduce axes of ``x`` with the same name to their diagonal, or to its sum unless the name is in ``keep``."""
+    """Replace axes of ``x`` with the same name by their diagonal; sum the diagonal unless ``keep`` has the name."""
     for name, count in Counter(names).items():
         if count == 1:
             continue
@@ -427,7 +427,7 @@ def _sum_repeated(x: Any, names: str, keep: str, dtype: np.dtype, sharding: Any 
 
 
 def _diagonal_mask(shape: tuple[int, ...], axes: Sequence[int]) -> Any:
-    """Where all indices of ``axes`` are equal: booleans of ``shape``."""
+    """An array of ``shape`` that is True where the indices along all ``axes`` are equal."""
     base = tuple(shape[a] for a in axes)
     numbers = [lax.broadcasted_iota(np.dtype(np.uint32), base, i) for i in range(len(base))]
     mask = lax.eq(numbers[0], numbers[1])
@@ -444,7 +444,7 @@ def _single(x: Any, names: str, result: str, dtype: np.dtype, sharding: Any) -> 
 
 
 def _drop_ones(x: Any, names: str, other: Any, other_names: str) -> tuple[Any, str]:
-    """Drop axes of size 1 of ``x`` that the other operand has in full size: they broadcast."""
+    """Drop axes of ``x`` of size 1 that the other operand has in full size: they need no broadcast."""
     shape, wide = x.aval.shape, other.aval.shape
     ones = [i for i, n in enumerate(names) if shape[i] == 1 and n in other_names and wide[other_names.index(n)] != 1]
     return lax.squeeze(x, tuple(ones)), "".join(n for i, n in enumerate(names) if i not in ones)
@@ -479,7 +479,7 @@ def _pair(
     batch = (tuple(left.index(n) for n in shared), tuple(right.index(n) for n in shared))
     names += free_left + free_right
     options = {}
-    if sharding is not None:  # the result's axes, in the product's order
+    if sharding is not None:  # the names of the product's axes, in order
         parts_of = dict(zip(result, [*sharding.spec, *[None] * (len(result) - len(sharding.spec))], strict=True))
         options["out_sharding"] = sharding.with_spec(sharding.spec.update([parts_of[n] for n in names]))
     return dot_general(x, y, (contract, batch), precision, preferred_element_type=dtype, **options), names

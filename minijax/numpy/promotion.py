@@ -1,11 +1,11 @@
 """Bring operands of NumPy's functions to one type and one rank.
 
 The rules are JAX's (docs.jax.dev, "Type promotion semantics"): a lattice of types, in which Python scalars are weak. A
-scalar constant is converted at once, without an equation. Scalars are not broadcast: elementwise primitives repeat
+scalar constant is converted immediately, without an equation. Scalars are not broadcast: elementwise primitives repeat
 them.
 
-JAX wraps some of its functions in a ``jit`` of their own; inside one of those, a Python scalar is a variable of a
-weak type, which an equation converts. ``fold=False`` selects that.
+JAX wraps some of its functions in an inner ``jit``. Inside such a function a Python scalar is a variable of a weak
+type, so an equation converts it. ``fold=False`` selects this behaviour.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from minijax.ops.shape import broadcast_shapes
 BOOL = np.dtype(bool)
 SCALARS = (bool, int, float, complex)
 SCALAR_CLASSES = (*SCALARS, np.generic, np.ndarray)
-# Operand classes that an operator accepts; another class gets to try its own reflected operator.
+# The classes of operands that an operator accepts. For any other class Python tries its reflected operator.
 OPERANDS = (Array, Tracer, int, float, complex, np.generic, np.ndarray)
 
 
 def public_names(namespace: dict[str, Any], *others: str) -> list[str]:
-    """The ``__all__`` of a module with these globals: its functions without an underscore, and ``others``."""
+    """The ``__all__`` of a module with the globals ``namespace``: ``others``, and its functions without underscore."""
     functions = [n for n, x in namespace.items() if type(x) is FunctionType and x.__module__ == namespace["__name__"]]
     return [*others, *(name for name in functions if name[0] != "_")]
 
@@ -54,7 +54,7 @@ def is_array_like(x: Any) -> bool:
 
 
 def check_array_like(name: str, *args: Any) -> None:
-    """TypeError, in JAX's words, for the first argument that is no array and no scalar."""
+    """Raise TypeError, with JAX's text, for the first argument that is neither an array nor a scalar."""
     for position, x in enumerate(args):
         if not is_array_like(x):
             hint = " Convert it first: jnp.array(x)." if isinstance(x, (list, tuple)) else ""
@@ -76,7 +76,7 @@ def asarray(x: Any) -> Any:
 
 
 def checked_bool(name: str, where: Any) -> Any:
-    """A ``where=`` argument: None or a boolean array. ValueError for other types."""
+    """Check a ``where=`` argument, which is None or a boolean array. ValueError for other types."""
     if where is None:
         return None
     where = ensure(name, where)
@@ -97,7 +97,7 @@ def user_dtype(dtype: Any, name: str) -> np.dtype:
 
 
 def static(value: Any, what: str, convert: Callable[[Any], Any] = operator.index) -> Any:
-    """Apply ``convert`` to ``value``; for an abstract tracer raise ConcretizationTypeError with ``what``."""
+    """Apply ``convert`` to ``value``. ConcretizationTypeError with the text ``what`` if the value is not known."""
     if isinstance(value, Tracer):
         concrete = value.to_concrete_value()
         if concrete is None:
@@ -122,7 +122,7 @@ def canonical_axis(axis: Any, ndim: int) -> int:
 
 
 def canonical_axes(axes: Any, ndim: int) -> tuple[int, ...]:
-    """One axis, several, or None for all of them, counted from the front."""
+    """A tuple of axes counted from the front, for one axis, several axes, or None (all axes)."""
     if axes is None:
         return tuple(range(ndim))
     if isinstance(axes, (tuple, list, np.ndarray)) and np.ndim(axes) == 1:
@@ -139,7 +139,7 @@ def index_tuple(x: Any) -> tuple[int, ...]:
 
 
 def typed_scalar(value: Any, dtype: np.dtype, weak_type: bool = False) -> LiteralArray:
-    """Make a scalar a constant of ``dtype``, a literal in staged programs; an integer out of range is taken modulo."""
+    """A constant scalar of ``dtype``, which programs contain as a literal. An integer out of range is taken modulo."""
     if is_key(dtype):
         raise ValueError(f"Cannot convert_element_type from {dtype_name(get_aval(value).dtype)} to {dtype_name(dtype)}")
     found = np.asarray(value)
@@ -168,7 +168,7 @@ def evaluating() -> bool:
 
 
 def convert(x: Any, dtype: np.dtype, weak_type: bool = False, fold: bool = True) -> Any:
-    """Convert ``x`` to ``dtype`` and weakness; arrays of that type, and with ``fold`` scalars, need no equation."""
+    """Convert ``x`` to ``dtype`` and ``weak_type``. Arrays of this type need no equation, with ``fold`` scalars too."""
     if not isinstance(x, Tracer):
         constant = fold or evaluating()
         if not isinstance(x, Array):
@@ -190,7 +190,7 @@ def astype(x: Any, dtype: np.dtype) -> Any:
 
 
 def type_of(x: Any) -> tuple[np.dtype, bool]:
-    """``(dtype, weak_type)`` of an argument, what promotion looks at."""
+    """``(dtype, weak_type)`` of an argument, which decide the promotion."""
     aval = getattr(x, "aval", None)
     if type(aval) is not ShapedArray:
         aval = get_aval(x)
@@ -203,7 +203,7 @@ def result_dtype(*args: Any) -> tuple[np.dtype, bool]:
 
 
 def promote_dtypes(*args: Any, to: Callable[[Any], np.dtype] | None = None, fold: bool = True) -> list[Any]:
-    """Convert ``args`` to their common type, or to ``to`` of that type."""
+    """Convert ``args`` to their common type, or to the type that the function ``to`` returns for it."""
     if to is None and len(args) < 2:
         return [asarray(x) for x in args]
     dtype, weak_type = result_dtype(*args)
@@ -255,7 +255,7 @@ def _report_rank_promotion(how: str, name: str, shapes: Sequence[tuple[int, ...]
 
 
 def _are_of_one_type(x: Any, y: Any) -> bool:
-    """Whether two arrays have the same type except for their shapes, and need no conversion."""
+    """Whether two arrays have the same dtype and weak type, so that neither needs a conversion."""
     if not isinstance(x, AnyArray) or not isinstance(y, AnyArray):
         return False
     a, b = x.aval, y.aval
@@ -287,7 +287,7 @@ def promote(name: str, *args: Any, to: Callable[[Any], np.dtype] | None = None) 
 
 
 def broadcast(x: Any, sizes: tuple[int, ...]) -> Any:
-    """``x`` broadcast along new leading axes of these sizes."""
+    """``x`` broadcast along new leading axes of the given ``sizes``."""
     if not sizes:
         return x
     shape = x.aval.shape

@@ -64,7 +64,7 @@ FLOAT32 = np.dtype(np.float32)
 
 
 class Monoid(NamedTuple):
-    """An associative operation: its reduction, its function of two arrays, its neutral element by dtype."""
+    """An associative operation: its reduction, its function of two arrays, and its neutral element for a dtype."""
 
     reduce: Any
     combine: Any
@@ -97,7 +97,7 @@ def _promoted_integer(dtype: np.dtype) -> np.dtype:
 
 
 def reduction_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
-    """Canonical axes for ``axis``. ValueError for a repeated axis or one out of range."""
+    """``axis`` as a tuple of axes counted from the front. ValueError for a repeated axis or one out of range."""
     axes = canonical_axes(static_axes(axis), ndim)
     if len(set(axes)) != len(axes):
         raise ValueError(f"duplicate value in 'axis': {axis}")
@@ -105,7 +105,7 @@ def reduction_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
 
 
 def static_axes(axis: Axis) -> Any:
-    """``axis`` as None, an integer or a tuple of integers. ConcretizationTypeError for a traced one."""
+    """``axis`` as None, an integer or a tuple of integers. ConcretizationTypeError for a traced axis."""
     if axis is None or type(axis) is int:
         return axis
     if isinstance(axis, Tracer):
@@ -126,7 +126,7 @@ def reduction(
     widen: bool = False,
     has_identity: bool = True,
 ) -> Any:
-    """Reduce the array ``a`` by ``monoid`` along ``axis``, with JAX's result type, mask and start value."""
+    """Reduce the array ``a`` by ``monoid`` along ``axis``; ``where`` is the mask, ``initial`` the start value."""
     where = checked_bool(name, where)
     if initial is None and where is not None and not has_identity:
         raise ValueError(
@@ -167,7 +167,7 @@ def sum(
     where: Any = None,
     promote_integers: bool = True,
 ) -> Any:
-    """The sum along ``axis``, in ``dtype``; of integers, in the default integer type or wider."""
+    """The sum along ``axis``, in ``dtype``. By default integers are summed in at least the default integer type."""
     if axis is None and dtype is None and out is None and not keepdims and initial is None and where is None:
         # fast path for the common call
         aval = getattr(a, "aval", None)
@@ -188,7 +188,7 @@ def prod(
     where: Any = None,
     promote_integers: bool = True,
 ) -> Any:
-    """The product along ``axis``, in ``dtype``; of integers, in the default integer type or wider."""
+    """The product along ``axis``, in ``dtype``. By default integers are multiplied in at least the default type."""
     no_out("prod", out)
     (a,) = promote_dtypes(ensure("prod", a), to=NUMERIC)
     return reduction("prod", PROD, a, axis, keepdims, initial, where, dtype, promote_integers, dtype is None)
@@ -249,7 +249,7 @@ def mean(
 
 
 def variance_dtypes(a_dtype: np.dtype, dtype: Any) -> tuple[np.dtype, np.dtype]:
-    """The types for computing a variance and for its result."""
+    """The dtype in which a variance is computed, and the dtype of the result."""
     if dtype is not None:
         if dtypes.is_complex(a_dtype) and not dtypes.is_complex(dtype):
             raise ValueError("jax.numpy.var does not support real dtype parameters for arrays of complex values")
@@ -289,7 +289,7 @@ def _var(a: Any, axis: Axis, dtype: Any, correction: Any, keepdims: bool, where:
     return choose(lax.gt(count, const(count, 0)), found, math.nan)
 
 
-_mean = mean  # because functions have a parameter with that name
+_mean = mean  # under another name, because functions have a parameter ``mean``
 
 
 @inner_jit(static_argnames=("axis", "dtype", "keepdims"))
@@ -415,7 +415,7 @@ def argsort(
     descending: bool = False,
     dtype: Any = None,
 ) -> Any:
-    """The indices that sort ``a`` along ``axis``; of the flattened array if ``axis`` is None."""
+    """The indices that sort ``a`` along ``axis``; if ``axis`` is None, those that sort the flattened array."""
     a, axis = _sorting_operand("argsort", a, axis, kind, order)
     shape = a.aval.shape
     if dtype is not None:
@@ -426,7 +426,7 @@ def argsort(
             out_dtype = dtypes.default_dtype("i", x64_enabled())
     places = lax.broadcasted_iota(out_dtype, shape, axis, out_sharding=sharding_of_type(a.aval))
     if descending and stable:
-        # reverse before and after sorting, so that equal elements keep their order
+        # for a descending order, reverse before and after sorting: equal elements keep their order
         a, places = lax.rev(a, (axis,)), lax.rev(places, (axis,))
     _, places = lax.sort_key_val(a, places, axis, stable)
     return lax.rev(places, (axis,)) if descending else places

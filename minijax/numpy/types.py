@@ -17,7 +17,7 @@ from minijax.numpy.promotion import canonical_axes, is_array_like, public_names,
 
 
 class ScalarMeta(type):
-    """The class of ``jnp.float32`` and others: equal to NumPy's scalar type, called to make an array."""
+    """The class of ``jnp.float32`` and others: they equal NumPy's scalar types, and a call makes an array."""
 
     dtype: np.dtype
 
@@ -51,7 +51,7 @@ complex64, complex128 = map(_scalar_type, ("complex64", "complex128"))
 int_, uint, float_, complex_ = int64, uint64, float64, complex128
 single, double, csingle, cdouble = float32, float64, complex64, complex128
 
-# Types of ml_dtypes, made on first use: importing that package takes 12 ms.
+# Types from ml_dtypes, made on first use: importing that package takes 12 ms.
 SMALL_TYPES = (
     "bfloat16 int1 int2 int4 uint1 uint2 uint4 float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn "
     "float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn float6_e2m3fn float6_e3m2fn"
@@ -79,7 +79,7 @@ def _dtype_and_weak(x: Any) -> tuple[np.dtype, bool]:
 
 
 def result_type(*args: Any) -> np.dtype:
-    """The result type of an operation on values or types ``args``. TypePromotionError without a common type."""
+    """The result type of an operation on ``args``, values or types. TypePromotionError if they have no common type."""
     return dtypes.result_type(*map(_dtype_and_weak, args), x64=x64_enabled(), strict=promotes_strictly())[0]
 
 
@@ -89,7 +89,7 @@ def promote_types(a: Any, b: Any) -> np.dtype:
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:
-    """Whether the first type is the second or below it (``jnp.floating``)."""
+    """Whether the first type is a subtype of the second: float32 is one of ``jnp.floating``."""
     return dtypes.issubdtype(arg1, arg2)
 
 
@@ -116,14 +116,14 @@ def iinfo(dtype: Any) -> Any:
 
 
 def iscomplexobj(x: Any) -> bool:
-    """Whether the type of ``x``, which may be anything, is complex."""
+    """Whether ``x``, of any class, has a complex type."""
     if hasattr(x, "aval"):
         return dtypes.is_complex(x.aval.dtype)
     return bool(np.iscomplexobj(x))
 
 
 def isrealobj(x: Any) -> bool:
-    """Whether the type of ``x`` is not complex."""
+    """Whether ``x``, of any class, has no complex type."""
     return not iscomplexobj(x)
 
 
@@ -143,7 +143,7 @@ def shape(a: Any) -> tuple[int, ...]:
 
 
 def size(a: Any, axis: Any = None) -> int:
-    """The number of elements of ``a``, or along ``axis``."""
+    """The number of elements of ``a``, or the size along ``axis``."""
     sizes = shape(a)
     if axis is not None:
         return math.prod(sizes[i] for i in canonical_axes(axis, len(sizes)))

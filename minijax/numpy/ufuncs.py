@@ -38,13 +38,13 @@ NUMERIC = dtypes.to_numeric_dtype
 
 
 _SCALAR_KINDS = frozenset(SCALARS)
-# (class, value, type of the other operand) -> the converted scalar. By class, because 2 and 2.0 are equal.
+# (class, value, type of the other operand) -> the converted scalar. The class is needed because 2 == 2.0.
 _constants: dict[tuple[type, Any, ShapedArray], LiteralArray] = {}
 MAX_CONSTANTS = 4096
 
 
 def _scalar_operand(value: Any, aval: ShapedArray) -> LiteralArray | None:
-    """Convert the Python scalar ``value`` for an operand of type ``aval``; None if that one needs promotion."""
+    """Convert the Python scalar ``value`` for an operand of type ``aval``; None if that operand needs promotion."""
     kind = type(value)
     if aval.dtype == dtypes.float0 or is_key(aval.dtype):
         return None
@@ -56,7 +56,7 @@ def _scalar_operand(value: Any, aval: ShapedArray) -> LiteralArray | None:
     if met != there:
         return None
     scalar = typed_scalar(value, *there)
-    # not cached: zeros (0.0 equals -0.0), NaN, integers and booleans whose conversion depends on settings
+    # do not cache zeros (0.0 equals -0.0), NaN, nor integers and booleans whose conversion depends on settings
     if kind is bool and aval.dtype.kind != "b":
         return scalar
     if value == value and (value or kind is int or kind is bool) and (kind is not int or -(1 << 31) <= value < 1 << 31):
@@ -67,9 +67,9 @@ def _scalar_operand(value: Any, aval: ShapedArray) -> LiteralArray | None:
 
 
 def fast_binary(bind: Callable[..., Any], slow: Callable[..., Any], kinds: str, reflected: bool = False) -> Any:
-    """``bind(x, y)`` for operands of one type (a dtype in ``kinds``) or an array and a scalar; else ``slow(x, y)``.
+    """``bind(x, y)`` for operands of one dtype among ``kinds``, or an array and a scalar; otherwise ``slow(x, y)``.
 
-    Operators call its attribute ``slow`` where ``bind`` is impossible. ``reflected``: swap the operands.
+    An operator calls the attribute ``slow`` when it cannot use ``bind``. ``reflected``: swap the operands.
     """
 
     def operation(x: Any, y: Any, /) -> Any:
@@ -103,7 +103,7 @@ def named(function: Any, name: str, doc: str) -> Any:
 
 
 def alias(name: str, function: Any) -> Any:
-    """``function``, which is not staged, under another ``name``."""
+    """``function``, under another ``name``. It is not an inner ``jit``."""
     made = FunctionType(function.__code__, function.__globals__, name, function.__defaults__, function.__closure__)
     made.__dict__.update(vars(function))
     made.__qualname__, made.__module__, made.__doc__ = name, function.__module__, function.__doc__
@@ -132,7 +132,7 @@ def as_ufunc(function: Any, identity: Any = None, nin: int = 2) -> Any:
 
 
 def _unary(name: str, primitive: Any, doc: str, to: Any = INEXACT, kinds: str = "fc") -> Callable[[Any], Any]:
-    """The function ``name``; converts its operand by ``to`` unless its dtype is among ``kinds``."""
+    """Make the function ``name``. It converts its operand by ``to`` unless the operand's dtype is among ``kinds``."""
     bind = primitive.bind
 
     def function(x: Any, /) -> Any:
@@ -150,7 +150,7 @@ def _unary(name: str, primitive: Any, doc: str, to: Any = INEXACT, kinds: str = 
 def _binary(
     name: str, primitive: Any, doc: str, to: Any = None, kinds: str = "iufc", of_bools: Any = None
 ) -> Callable[[Any, Any], Any]:
-    """The function ``name``; booleans use the primitive ``of_bools`` instead of ``primitive``."""
+    """Make the function ``name``. For booleans it uses the primitive ``of_bools`` instead of ``primitive``."""
 
     def slow(x: Any, y: Any) -> Any:
         x, y = promote(name, x, y, to=to)
@@ -218,7 +218,7 @@ invert = _unary("invert", ew.not_p, "Each element with all its bits flipped.", t
 
 @inner_jit
 def arccosh(x: Any, /) -> Any:
-    """Inverse hyperbolic cosine of each element; of a complex one, the branch with a real part of at least 0."""
+    """Inverse hyperbolic cosine of each element. A complex result has a real part of at least 0."""
     out = ew.acosh_p.bind(*promote("arccosh", x, to=INEXACT))
     if dtypes.is_complex(out.aval.dtype):
         part = lax.real(out)
@@ -237,7 +237,7 @@ def positive(x: Any, /) -> Any:
 
 
 def absolute(x: Any, /) -> Any:
-    """The absolute value of each element: real for complex ones."""
+    """The absolute value of each element. It is real for complex elements."""
     x = ensure("absolute", x)
     return x if dtypes.kind(x.aval.dtype) in "bu" else ew.abs_p.bind(x)
 
@@ -388,7 +388,7 @@ def isnan(x: Any, /) -> Any:
 
 
 def isfinite(x: Any, /) -> Any:
-    """Whether each element is neither infinite nor not a number."""
+    """Whether each element is a finite number."""
     x = ensure("isfinite", x)
     kind = dtypes.kind(x.aval.dtype)
     if kind == "f":

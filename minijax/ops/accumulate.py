@@ -1,7 +1,7 @@
 """Sums and cumulative sums on NumPy with an error that does not grow with the number of terms.
 
-NumPy adds pairwise along the axis that is contiguous in memory, and one by one along other axes: a float32 sum of
-17,000,000 ones along axis 0 stops at 16,777,216. Here no chain of additions is longer than ``CHAIN``, as in XLA.
+NumPy adds pairwise along the axis that is contiguous in memory, but element by element along other axes: a float32 sum
+of 17,000,000 ones along axis 0 stops at 16,777,216. Here no chain of additions is longer than ``CHAIN``, as in XLA.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from minijax.core.rules import Axes
 CHAIN = 32
 # Up to this many terms NumPy's own order is used.
 SHORT = 128
-# This many neighbouring elements are added at once; their partial sums fit into the L1 cache.
+# The number of neighbouring elements added at a time; their partial sums fit into the L1 cache.
 _WIDTH = 1024
 
 
@@ -44,7 +44,7 @@ def _is_exact_enough(x: Any, axes: Axes) -> bool:
 
 
 def _partial_sums(x: Any, axis: int, dtype: np.dtype) -> Any:
-    """Partial sums of ``x`` along ``axis``, of about ``CHAIN`` elements each, which are ``width`` apart."""
+    """Partial sums of ``x`` along ``axis``: each adds about ``CHAIN`` elements that are ``width`` apart."""
     before, n, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
     chain = min(CHAIN, n)
     width = max(1, min(n // chain, _WIDTH // max(1, math.prod(after))))
@@ -61,7 +61,7 @@ def _partial_sums(x: Any, axis: int, dtype: np.dtype) -> Any:
 
 
 def accumulated(ufunc: np.ufunc, x: Any, axis: int, dtype: np.dtype) -> Any:
-    """The cumulative ``ufunc`` of ``x`` along ``axis`` in ``dtype``: within pieces, then over the pieces."""
+    """The cumulative ``ufunc`` of ``x`` along ``axis`` in ``dtype``, first within pieces, then across the pieces."""
     n = x.shape[axis]
     if n <= SHORT or dtype.kind not in "fc":
         return ufunc.accumulate(x, axis, dtype)

@@ -92,23 +92,23 @@ class Compiled:
         "n_consts",
     )
 
-    # its partitioning over devices, if any
+    # the ``Placement`` of a program over several devices, else None
     placement: Any = None
 
     def __init__(
         self, closed: ClosedJaxpr, name: str, donated: Flags, keep_unused: bool, text: str, host_callbacks: Values = ()
     ) -> None:
         self.name = name
-        # for compiling it again for another device; the jaxpr holds this program, not the reverse
+        # the jaxpr, for compiling it again for another device; weak, because the jaxpr holds this program
         self.made_of = (weakref.ref(closed), name, donated, keep_unused, text, host_callbacks)
         self.elsewhere: dict[Any, OnDevice] = {}
-        # the positions of the arguments it uses, None for all
+        # the positions of the arguments that the executable uses; None if it uses all
         self.kept = None if keep_unused else kept_inputs(closed)
         self.donated = [i for i, d in enumerate(self._taken(donated)) if d] if donated else []
         self.in_avals = self._taken(closed.in_avals)
         self.out_avals = closed.out_avals
         self.effectful = bool(host_callbacks) and any(map(is_effectful, closed.eqns))
-        # float0 arguments are unused booleans on the device
+        # the positions of float0 results: on the device they are unused booleans
         self.float0s = [i for i, aval in enumerate(self.out_avals) if aval.dtype == dtypes.float0]
         # whether a repeated call only passes buffers to the executable and wraps the results
         self.repeatable = type(self) is Compiled and bool(self.out_avals) and not (self.effectful or self.float0s)
@@ -135,7 +135,7 @@ class Compiled:
         return to_buffer(uncommitted(x))
 
     def _taken(self, args: Values) -> Values:
-        """The entries of ``things``, one for each input, that belong to used inputs."""
+        """The entries of ``things`` that belong to used inputs; ``things`` has one entry for each input."""
         return args if self.kept is None else [args[i] for i in self.kept]
 
     def __call__(self, *args: Any) -> list[Array]:
@@ -165,7 +165,7 @@ class Compiled:
         return self._results(outs)
 
     def device_of(self, args: Values) -> Any:
-        """The device of committed used arguments, or None; over a mesh, its devices. ValueError if they differ."""
+        """The device or mesh devices to which used arguments are committed, or None. ValueError if they differ."""
         return common_device(self._taken(args), self.name)
 
     def on(self, device: Any) -> OnDevice:
@@ -206,7 +206,7 @@ class Compiled:
 
 
 def default_place() -> Any:
-    """The device of ``default_device`` in this thread, unless it is XLA's first. RuntimeError for another platform."""
+    """This thread's ``default_device``, or None if it is XLA's first device. RuntimeError for another platform."""
     place = preferred_device()
     if place is None:
         return None
@@ -223,7 +223,7 @@ while_on("default_device", pjrt.note_committed, lambda: None)
 
 
 class OnDevice(Compiled):
-    """The same program on the device to which its arguments are committed; its results are committed too."""
+    """A program for the device to which its arguments are committed. Its results are committed too."""
 
     __slots__ = ("device",)
 
@@ -245,7 +245,7 @@ class OnDevice(Compiled):
         return self._results(outs)
 
     def _here(self, x: Any) -> Any:
-        """The buffer of ``x`` on this device; its own buffer if it is there, so that donation deletes ``x``."""
+        """The buffer of ``x`` on this device. If ``x`` is there, return its own buffer: donation deletes ``x``."""
         buffer = to_buffer(x)
         if pjrt.buffer_device(buffer) == self.device:
             return buffer
@@ -274,11 +274,11 @@ def to_buffer(x: Any) -> Any:
     given, x = x, as_array(check_alive(x))
     if x.on_device:
         return x._buffer
-    if transfer_guards and x is not given:  # our arrays count as being on the device
+    if transfer_guards and x is not given:  # arrays of minijax count as being on the device
         check_transfer("host_to_device", x.aval)
     if observe.on_transfer:
         observe.emit(observe.on_transfer, "to_device", x.aval)
-    # nobody writes to an Array's value, so the device may use its memory
+    # an Array's value is never written to, so the device may share its memory
     buffer = x._buffer = pjrt.put(x._np, aval=x.aval, owned=True)
     return buffer
 
@@ -296,7 +296,8 @@ class Module(NamedTuple):
     host_callbacks: list[Any]
 
 
-# Rewrites a program to one without mutable references; ``ops.refs.discharge`` sets it, as it imports this module.
+# A function that rewrites a program to one without references. ``ops.refs.discharge``, which imports this module,
+# sets it.
 without_refs: Rule = unchanged
 
 
@@ -347,13 +348,13 @@ def lowered_places(
 
 
 def _origin(closed: weakref.ref[ClosedJaxpr], *how: Any) -> Any:
-    """The jaxpr of an executable and its module's places. None if the jaxpr has been freed."""
+    """The jaxpr of an executable and the ``places`` of its module; None if the jaxpr has been freed."""
     alive = closed()
     return None if alive is None else (alive, lowered_places(alive, *how))
 
 
 def compiled(closed: ClosedJaxpr, name: str, donated: Flags = (), keep_unused: bool = False) -> Compiled:
-    """``closed``, compiled once."""
+    """The compiled form of ``closed``, which is compiled once."""
     program = known_program(closed, donated, keep_unused)
     if program is None:
         key, original = _program_key(donated, keep_unused), closed
@@ -371,7 +372,10 @@ def _named_program(name: str, compute: Any, avals: tuple[Any, ...], static: tupl
 
 
 def named_call(name: str, compute: Any, args: Values, static: tuple[Any, ...] = ()) -> list[Any]:
-    """``compute(*args, *static)``, a list of arrays, as a jitted call named ``name``, staged once per signature."""
+    """Call ``compute(*args, *static)``, which returns a list of arrays, as a jitted function named ``name``.
+
+    It is staged once per signature.
+    """
     closed = _named_program(name, compute, tuple(map(get_aval, args)), static)
     mesh_params = {} if context_mesh() is None else {"ctx_mesh": context.named}
     outs: list[Any] = jit_p.bind(*args, jaxpr=closed, name=name, donated_invars=(False,) * len(args), **mesh_params)
@@ -383,7 +387,7 @@ MAX_PROGRAMS = 1024
 
 
 def compiled_impl(p: Primitive) -> Any:
-    """Evaluation of ``p`` by a program that XLA compiles, one per signature, where NumPy cannot compute it."""
+    """An evaluation rule for a ``p`` that NumPy cannot compute: XLA compiles one program per signature."""
     programs: dict[Any, Compiled] = {}
 
     def run_compiled(*args: Any, **params: Any) -> Any:
@@ -419,18 +423,18 @@ def _program_key(donated: Flags, keep_unused: bool) -> Any:
 
 
 def _left_a_mesh(closed: ClosedJaxpr, key: Any) -> str:
-    """Why a program for one device is compiled if programs for a mesh exist already."""
+    """The reason for compiling a program for one device if programs for a mesh exist already; '' if none exist."""
     keys = [each for each in list(closed.memo) if type(each) is tuple]  # other threads may add entries
     over_a_mesh = any(len(each) > len(key) and each[: len(key)] == key for each in keys)
     return "arguments: over a mesh became on one device" if over_a_mesh else ""
 
 
-# The reason for compiling a program that no user call was staged to.
+# The name, in the reason of a cache miss, of a program that a transformation made: no user call was staged to it.
 _MADE_BY = {"jvp": "derivative", "vmap": "batched form", "transpose": "transpose", "partial_eval": "known part"}
 
 
 def announce(closed: ClosedJaxpr, name: str, key: Any, again: str = "") -> None:
-    """Tell guards that ``closed`` will be compiled (``again``: why once more); report the cache miss, once."""
+    """Tell guards that ``closed`` will be compiled. If there is a reason, such as ``again``, report a cache miss."""
     made_by = closed.memo.get("made_by", "")
     reason = again
     if made_by and not again:
@@ -473,7 +477,7 @@ def jit_stage(trace: Any, *args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list
 
 
 def _handed_on(params: Params, ins: Sequence[Values] = (), outs: Sequence[Values] = ()) -> Params:
-    """The parameters that transformed calls keep. ``ins``, ``outs``: groups of shardings of operands and results."""
+    """The parameters that a transformed call keeps; ``ins``, ``outs``: groups of shardings of operands and results."""
     passed: dict[str, Any] = {key: params[key] for key in ("inline", "keep_unused", "ctx_mesh") if key in params}
     for key, groups in (("in_shardings", ins), ("out_shardings", outs)):
         given = tuple(itertools.chain(*groups)) if "in_shardings" in params or "out_shardings" in params else ()
@@ -508,8 +512,11 @@ def jit_batch(axis: Any, args: Values, dims: Dims, *, jaxpr: ClosedJaxpr, name: 
 
 
 def split_call(jaxpr: ClosedJaxpr, unknown_in: Flags) -> Any:
-    """The known jaxpr, the unknown one, the unknown outputs, and for each residual the known input that it equals, or
-    None if it is an output of the known jaxpr."""
+    """Partial evaluation of a call's jaxpr: ``(known jaxpr, unknown jaxpr, unknown outputs, inputs)``.
+
+    For each residual, ``inputs`` has the number of the known input that it equals, or None for an output of the known
+    jaxpr.
+    """
     key = ("partial_eval", tuple(unknown_in))
     if key not in jaxpr.memo:
         known, unknown, unknown_out, n_res = partial_eval_jaxpr(jaxpr, unknown_in)
@@ -518,7 +525,7 @@ def split_call(jaxpr: ClosedJaxpr, unknown_in: Flags) -> Any:
         inputs = [place.get(v) for v in residuals]
         made = [v for v, i in safe_zip(residuals, inputs) if i is None]
         pruned = known.jaxpr.replace(outvars=[*outs, *made])
-        pruned, _ = dce_jaxpr(pruned, [True] * len(pruned.outvars), keep_inputs=True)  # as JAX inside of jit
+        pruned, _ = dce_jaxpr(pruned, [True] * len(pruned.outvars), keep_inputs=True)  # JAX does so inside of jit
         known = ClosedJaxpr(pruned, known.consts)
         known.memo["made_by"], unknown.memo["made_by"] = "partial_eval", "linear part"
         jaxpr.memo[key] = known, unknown, unknown_out, inputs
@@ -547,7 +554,9 @@ def jit_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
 
 
 class _Linearized(NamedTuple):
-    """A linearized call. ``places`` locates results and residuals, e.g. ``("made", i)``: result i of ``known``."""
+    """A linearized call. ``places`` gives the origin of each result and residual: ``("made", i)`` is the i-th result
+    of ``known``, ``("operand", i)`` the i-th operand, ``("constant", value)`` a constant.
+    """
 
     known: ClosedJaxpr
     linear: ClosedJaxpr
@@ -561,7 +570,7 @@ def _linearized(jaxpr: ClosedJaxpr, nonzero: Flags) -> _Linearized:
     if found is not None:
         return found
     known, linear, nonzero_out, n_res = linearize_jaxpr(jaxpr, nonzero)
-    # the linear call takes constants that both parts use as operands
+    # the linear call takes as operands the constants that the known call uses too
     residuals, tangents = split_list(linear.jaxpr.invars, n_res)
     reads = dict.fromkeys(v for eqn in linear.eqns for v in eqn.invars)
     value_of = dict(safe_zip(linear.jaxpr.constvars, linear.consts))

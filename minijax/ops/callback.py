@@ -1,7 +1,7 @@
 """Callbacks into Python from inside a program, for results (pure and io) or debugging (callback and print).
 
-Evaluation calls the Python function immediately. In a compiled program XLA calls it through a custom call: the module
-contains an index into the list of host functions, which is passed with it. A debug callback has a side effect and is
+Evaluation calls the Python function immediately. In a compiled program XLA calls it through a custom call:
+the call contains an index into the list of host functions of the program. A debug callback has a side effect and is
 otherwise transparent: it sees primal values, does not affect derivatives, and is never dropped as unused.
 """
 
@@ -44,7 +44,7 @@ _scan = HigherModule("scan")
 
 
 class FlatCallback:
-    """A Python function of trees, called with leaves; ``static``: leaves that are no arrays. Equal if staged twice."""
+    """A function of trees, called with their leaves. ``static``: leaves that are not arrays. Equal if staged twice."""
 
     __slots__ = ("callback_func", "in_tree", "static")
 
@@ -76,7 +76,7 @@ class FlatCallback:
 
 
 def call_host(function: Rule, result_avals: Avals, values: Values) -> Any:
-    """NumPy results of ``function`` on arrays, checked; it runs eagerly even if this thread is tracing."""
+    """Call ``function`` on arrays, check its results and return them as NumPy arrays. Nothing in it is staged."""
     outs = under(EvalTrace, "callback", lambda main: function(*values), dynamic=True)
     if len(outs) != len(result_avals):
         raise RuntimeError(
@@ -100,7 +100,7 @@ def call_host(function: Rule, result_avals: Avals, values: Values) -> Any:
 def _evaluated(name: str, function: Rule, result_avals: Avals, args: Values) -> list[Any]:
     values = [as_array(check_alive(x)) for x in args]
     for x in values:
-        x._value()  # an invalid array is no failure of the function
+        x._value()  # an invalid array raises here: it is no error of the function
     try:
         outs = call_host(function, result_avals, values)
     except Exception as error:
@@ -112,11 +112,11 @@ def _evaluated(name: str, function: Rule, result_avals: Avals, args: Values) -> 
 def _emit(
     ctx: Any, function: Rule, avals: Avals, out_avals: Avals, names: Sequence[str], effect: bool, ordered: bool = False
 ) -> list[str]:
-    """Write the custom call. A token chains ordered calls of one function."""
+    """Write the custom call. Ordered calls pass a token from one to the next, which keeps their order."""
 
     def host(*values: Any) -> tuple[Any, ...]:
         head, values = (values[:1], values[1:]) if ordered else ((), values)
-        # the memory is XLA's and valid only during the call
+        # the memory belongs to XLA and is valid only during the call
         return (*head, *call_host(function, out_avals, [Array(np.array(v), a) for v, a in safe_zip(values, avals)]))
 
     index = ctx.module.add_host_callback(host)
@@ -140,7 +140,7 @@ def _emit(
     )
     if ordered:
         ctx.token = results.pop(0)
-    if divided:  # if one device got a value, all did
+    if divided:  # only one device calls Python: constrain its results, so that all devices get them
         everywhere = lazy.public("minijax.lowering.shardings", "constrained")
         there = ctx.module.placement.everywhere
         return [everywhere(ctx, result, aval, there) for result, aval in safe_zip(results, out_avals)]
@@ -188,7 +188,7 @@ VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_a
 
 
 def pure_callback_batch(axis: AxisData, args: Values, dims: Dims, *, vmap_method: str | None, **params: Any) -> Any:
-    """One call per element, or one for all, by the parameter ``vmap_method``."""
+    """Batch a callback as ``vmap_method`` says: one call for each element, or one call for all."""
     if vmap_method is None:
         raise NotImplementedError(
             "vmap is only supported for the pure_callback primitive when vmap_method is one of 'sequential', "
@@ -212,7 +212,7 @@ axis_rules[pure_callback_p] = pure_callback_batch
 
 
 def io_callback_batch(axis: AxisData, args: Values, dims: Dims, *, ordered: bool, **params: Any) -> Any:
-    """One call per element; ValueError for ordered calls."""
+    """One call for each element; ValueError for ordered calls."""
     if ordered:
         raise ValueError("Cannot `vmap` ordered IO callbacks. Pass ordered=False, or loop with lax.scan.")
     return _one_by_one(io_callback_p, axis, args, dims, {"ordered": ordered, **params}, 1)
@@ -222,7 +222,7 @@ axis_rules[io_callback_p] = io_callback_batch
 
 
 def _one_by_one(p: Primitive, axis: AxisData, args: Values, dims: Dims, params: Params, unroll: int) -> Any:
-    """A scan over the batch axis with one call per step."""
+    """A scan along the batch axis, with one call in each step."""
     shared = [x for x, d in safe_zip(args, dims) if d is None]
     xs = [moveaxis(x, d, 0) for x, d in safe_zip(args, dims) if d is not None]
 
@@ -247,7 +247,7 @@ def _one_by_one(p: Primitive, axis: AxisData, args: Values, dims: Dims, params: 
 
 
 def _declare_debug(name: str, function_of: Rule) -> Primitive:
-    """A primitive without results that calls ``function_of(**params)``; ``ordered`` or ``effect`` may require order."""
+    """A primitive without results that calls ``function_of(**params)``. ``ordered`` or ``effect`` keeps its order."""
     p = Primitive(name, multiple_results=True)
     p.effectful = True
     p.keeps_signatures = False
@@ -275,7 +275,7 @@ def _declare_debug(name: str, function_of: Rule) -> Primitive:
         return [None] * len(args)
 
     def debug_recompute(eqn: JaxprEqn, unknown_in: Flags, policy: Any) -> Any:
-        """A recomputation calls the debug callback again, unless the policy saves its operands."""
+        """The recomputation calls the debug callback again, unless the policy saves its operands."""
         if any(unknown_in):
             return [], [eqn]
         return [eqn], [] if allows(policy, eqn) else [eqn]

@@ -39,7 +39,7 @@ __all__ = ["optimization_barrier", "optimization_barrier_p"]
 
 
 def _name_jvp(primals: Any, tangents: Any, *, name: str) -> Any:
-    # the tangent has no name: a policy that saves by name means the primal
+    # the tangent has no name: a policy that saves a name means the primal value
     return name_p.bind(primals[0], name=name), tangents[0]
 
 
@@ -83,12 +83,12 @@ transpose_rules[optimization_barrier_p] = _barrier_transpose
 
 
 def optimization_barrier(operand: Any) -> Any:
-    """``operand``, a pytree of arrays: XLA moves nothing across and cannot tell that the results are the operands."""
+    """The identity on the pytree ``operand``. XLA moves no code across it, and cannot see that it is the identity."""
     leaves, tree = tree_flatten(operand)
     return tree_unflatten(tree, optimization_barrier_p.bind(*leaves))
 
 
-# printed jaxprs have JAX's name for it
+# jaxprs print JAX's name of the primitive
 remat_p = AxisPrimitive("remat2", multiple_results=True)
 remat_p.keeps_signatures = False
 
@@ -104,7 +104,7 @@ def remat_impl(*args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
 
 
 def _bind(closed: ClosedJaxpr, args: Values, prevent_cse: Any, params: Params) -> list[Any]:
-    """The call of ``closed`` with its constants as operands; ``prevent_cse`` is for ``args``."""
+    """Call ``closed`` with its constants as further operands; ``prevent_cse`` has flags for ``args`` alone."""
     jaxpr, consts = hoist_consts(closed)
     if isinstance(prevent_cse, tuple):
         prevent_cse = (False,) * len(consts) + prevent_cse
@@ -112,7 +112,7 @@ def _bind(closed: ClosedJaxpr, args: Values, prevent_cse: Any, params: Params) -
 
 
 def _select(flags: Flags, prevent_cse: Any) -> Any:
-    """The entries of ``prevent_cse`` whose flag is true; one boolean stands for all."""
+    """The entries of ``prevent_cse`` whose flag is true; a single boolean stays, since it is for all entries."""
     return tuple(chosen(flags, prevent_cse)) if isinstance(prevent_cse, tuple) else prevent_cse
 
 
@@ -137,13 +137,15 @@ def remat_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
 
 
 def nothing_saveable(*args: Any, **params: Any) -> bool:
-    """The policy that saves nothing but the inputs: what ``checkpoint`` does without a policy."""
+    """The policy that saves only the inputs. ``checkpoint`` uses it by default."""
     return False
 
 
 def _exact(known: ClosedJaxpr, n_res: int) -> ClosedJaxpr:
-    """``known`` with its last ``n_res`` outputs rounded to their own precision for its own use too: a fusion may keep
-    more precision than a saved value. Source: https://github.com/jax-ml/jax/pull/22244."""
+    """``known`` with its last ``n_res`` outputs, the residuals, rounded to their precision also where it uses them.
+
+    A fusion may keep more precision than a saved value has. Source: https://github.com/jax-ml/jax/pull/22244.
+    """
     key = ("exact", n_res)
     if key not in known.memo:
         known.memo[key] = _round_residuals(known, n_res)
@@ -174,7 +176,7 @@ def _round_residuals(known: ClosedJaxpr, n_res: int) -> ClosedJaxpr:
 
 
 def _later_params(split: Split, prevent_cse: Any, params: Params) -> Params:
-    """The parameters of the unknown part's call."""
+    """The parameters of the call that is the unknown part."""
     if isinstance(prevent_cse, tuple):
         prevent_cse = (True,) * split.n_res + _select(split.staged_used, prevent_cse)
     return {**params, "jaxpr": split.staged, "prevent_cse": prevent_cse, "differentiated": True}
@@ -208,7 +210,7 @@ def remat_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
 
 
 def _inlined(closed: ClosedJaxpr, ins: Values, outs: Sequence[Var], call: JaxprEqn) -> list[JaxprEqn]:
-    """The equations of ``closed`` from ``ins`` to ``outs``; still a call if no equation defines one of the outputs."""
+    """The equations of ``closed``, with variables ``ins`` and ``outs``. Still a call if an output has no equation."""
     jaxpr = closed.jaxpr
     defined = {v for e in jaxpr.eqns for v in e.outvars}
     if len(set(jaxpr.outvars)) < len(outs) or not defined.issuperset(jaxpr.outvars) or closed.consts:
@@ -244,7 +246,7 @@ recompute_rules[remat_p] = call_recompute(
 def _transposed(
     closed: ClosedJaxpr, linear: Flags, nonzero_cts: Flags, ct_avals: Values
 ) -> tuple[ClosedJaxpr, list[bool]]:
-    """Maps known inputs and nonzero cotangents to nonzero cotangents of linear inputs, with flags. Unlike
+    """A jaxpr from known inputs and nonzero cotangents to nonzero cotangents of linear inputs; flags say which. Unlike
     ``transpose_jaxpr``, it splits off the nonlinear part, also of nested calls, and recomputes it first."""
     key = ("remat_transpose", tuple(linear), tuple(nonzero_cts), tuple(ct_avals))
     if key not in closed.memo:
@@ -285,7 +287,7 @@ def remat_lower(
     if params["differentiated"]:
         behind = _barrier_lower(ctx, chosen(guarded, avals), None, *chosen(guarded, names))
         operands = merge(guarded, partition(guarded, names)[0], behind)
-        if types.sharded_types_made and ctx.module.divided:  # XLA loses which of them are sums over devices
+        if types.sharded_types_made and ctx.module.divided:  # XLA forgets which operands are sums over devices
             operands = lazy.public("minijax.lowering.shardings", "sums_constrained")(ctx, avals, operands)
     return lower_eqns(ctx, jaxpr.jaxpr, [], operands)
 

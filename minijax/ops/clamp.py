@@ -41,7 +41,7 @@ def _clamp_numpy(low: Any, x: Any, high: Any) -> Any:
 
 
 def _where(mask: Any, g: Any, x: Any) -> Any:
-    """The tangent ``g`` of a bound or of the operand ``x`` where ``mask`` holds, else zero."""
+    """The tangent ``g`` of ``x``, which is a bound or the operand, where ``mask`` holds; zero elsewhere."""
     aval = get_aval(x)
     return select(mask, maybe_broadcast(aval.shape, g, sharding_of_type(aval)), zeros(aval))
 
@@ -65,7 +65,7 @@ def _clamp_batch(args: Sequence[Any], dims: Dims) -> Any:
     if dims[0] == dims[1] == dims[2]:
         if low_shape == x_shape == high_shape:
             return clamp_p.bind(*args), dims[1]
-        if len(low_shape) == len(high_shape) == 1:  # scalar bounds, batched like the operand
+        if len(low_shape) == len(high_shape) == 1:  # each example has its own scalar bounds
             bounds = [
                 broadcast_in_dim_p.bind(b, shape=x_shape, broadcast_dimensions=(dims[1],), sharding=None)
                 for b in (low, high)
@@ -106,7 +106,7 @@ clamp_p = declare(
 
 
 def clamp(min: Any, x: Any, max: Any) -> Any:
-    """``x`` limited to between ``min`` and ``max``, which are scalars or of ``x``'s shape, all of one dtype.
+    """``x`` limited to between ``min`` and ``max``, which are scalars or have ``x``'s shape; all have one dtype.
 
     Raises TypeError otherwise.
     """

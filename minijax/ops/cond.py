@@ -1,9 +1,9 @@
 """``cond``: runs one of several jaxprs, chosen by an index.
 
 ``cond[branches] index *operands``: all branches take the operands and have equal types, except for weak types; the
-results have the types of branch 0. An index beyond the last branch means the last. A transformed ``cond`` is a
-``cond`` of transformed branches; branches without a tangent, batch axis or residual that another has get one, so
-that types agree. Only a batched index leaves the primitive: every branch runs, and ``select_n`` chooses.
+results have the types of branch 0. An index out of range selects the last branch. A transformed ``cond`` is a
+``cond`` of transformed branches. If one branch has a tangent, batch axis or residual, all others get one too, so
+that types agree. Only a batched index gives another primitive: all branches run, and ``select_n`` chooses.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _any(rows: Sequence[Flags]) -> list[bool]:
     return [any(column) for column in safe_zip(*rows)]
 
 
-# Placeholders: JAX fills unused outputs of a branch with them.
+# An operation that makes a placeholder: JAX fills unused outputs of a branch with placeholders.
 empty2_p = Primitive("empty2")
 
 
@@ -82,7 +82,7 @@ def _empty2_lower(ctx: Any, avals: Any, out_avals: Any, *, dtype: np.dtype) -> s
 
 
 def _empty2_shown(eqn: JaxprEqn, printer: Any) -> Any:
-    """The parameters; JAX names a memory space here, of which we have one."""
+    """The printed parameters. JAX prints a memory space here; minijax has only one."""
     return [("dtype", eqn.params["dtype"]), ("memory_space", "MemorySpace.Device")]
 
 
@@ -104,9 +104,12 @@ def empty_of(aval: ShapedArray) -> Any:
 
 
 def join_branches(closeds: Sequence[ClosedJaxpr]) -> tuple[Branches, list[Any], list[int | None]]:
-    """``(branches, constants, forwards)`` of staged functions; ``forwards``: inputs that all branches copy, or None."""
+    """``(branches, constants, forwards)`` of staged functions.
+
+    For each result, ``forwards`` has the number of the input that all branches copy to it, or None.
+    """
     if any(isinstance(const, Tracer) for closed in closeds for const in closed.consts):
-        return _join_branches(closeds)  # they belong to one run, as these constants do
+        return _join_branches(closeds)  # not cached: the constants are tracers of one run
     return keep_together(closeds, "cond join", lambda: _join_branches(closeds))
 
 
@@ -120,7 +123,7 @@ def _join_branches(closeds: Sequence[ClosedJaxpr]) -> tuple[Branches, list[Any],
 
 
 def _forwarded(closed: ClosedJaxpr) -> list[int | None]:
-    """For each output, the position of the input that it copies."""
+    """For each output, the number of the input that it copies, or None."""
     position = {v: i for i, v in enumerate(closed.jaxpr.invars)}
     return [None if type(v) is Literal else position.get(v) for v in closed.jaxpr.outvars]
 
@@ -130,7 +133,7 @@ def _where(outvars: Values, forwards: Dims) -> list[Any]:
 
 
 def _completed(closed: ClosedJaxpr, outs: Values, avals: Avals, fill: Any) -> ClosedJaxpr:
-    """``closed`` with the outputs ``outs``, where ``fill`` of the entry in ``avals`` replaces None."""
+    """``closed`` with the outputs ``outs``. Each None among them is replaced by ``fill(aval)``, of its type."""
     jaxpr = closed.jaxpr
     missing = [aval for atom, aval in safe_zip(outs, avals) if atom is None]
     filler = stage(lambda: list(map(fill, missing)), [], label="cond").jaxpr
@@ -151,7 +154,7 @@ def cond_impl(index: Any, *operands: Any, branches: Branches) -> list[Any]:
 
 
 def _typed(x: Any, aval: ShapedArray) -> Any:
-    """A result as ``aval``: its branch may have returned a number or another weak type."""
+    """``x``, the result of a branch, as an array of type ``aval``: it may be a number, or of another weak type."""
     if type(x) is Array and x.aval is aval:
         return x
     if aval.dtype == dtypes.float0:
@@ -160,7 +163,7 @@ def _typed(x: Any, aval: ShapedArray) -> Any:
 
 
 def _cond_program(*, branches: Branches) -> Any:
-    """The NumPy function of a cond (see ``interpreters.program``). Its weight is that of the heaviest branch."""
+    """The NumPy function of a cond (see ``interpreters.program``), with the weight of its heaviest branch."""
     programs = [program(branch) for branch in branches]
     last = len(programs) - 1
 
@@ -211,8 +214,8 @@ def _batch_index(axis: AxisData, args: Values, dims: Dims, branches: Branches) -
     for i, branch in enumerate(branches):
         batched, _ = vmap_jaxpr(branch, axis, in_dims, True)
         mine = eq_p.bind(index, full((), i, get_aval(index).dtype))
-        # A branch may have an infinite or nan derivative at elements of other branches, and zero times that is nan. So
-        # these elements are constants to differentiation.
+        # A branch may have an infinite or nan derivative at elements for which another branch is selected, and zero
+        # times infinity is nan. So each branch takes these elements as constants.
         # Source: https://github.com/jax-ml/jax/issues/1052
         guarded = [_select(mine, stop_gradient(x), x) for x in operands]
         outs.append(eval_closed(batched, *guarded))
@@ -247,7 +250,7 @@ def _two_eqns(
     later_in: Values,
     results: list[Any],
 ) -> Any:
-    """The equations of the ``known`` and ``later`` branches, whose outputs are ``results``."""
+    """The equations of the ``known`` and of the ``later`` branches; the latter have the outputs ``results``."""
     index, *operands = eqn.invars
     known_out = partition(unknown_out, eqn.outvars)[0]
     residuals = [Var(aval) for aval in known[0].out_avals[len(known_out) :]]
@@ -258,7 +261,7 @@ def _two_eqns(
 
 
 def _split(branches: Branches, unknown: Flags) -> tuple[Branches, Branches, list[bool]]:
-    """The known and unknown part of each branch, and the outputs that are unknown in any branch."""
+    """The known and the unknown part of each branch, and which outputs are unknown in at least one branch."""
     parts = [partial_eval_jaxpr(branch, unknown) for branch in branches]
     unknown_out = _any([part[2] for part in parts])
     parts = [
@@ -270,9 +273,12 @@ def _split(branches: Branches, unknown: Flags) -> tuple[Branches, Branches, list
 
 
 def _join_residuals(parts: Sequence[tuple[ClosedJaxpr, ClosedJaxpr, int]]) -> tuple[Branches, Branches]:
-    """``(known, later, number of residuals)`` of each branch, with equal residual types: branches share places for
-    residuals of one type. Residuals are the last outputs of known jaxprs and the first inputs of later ones."""
-    places: dict[Any, int] = {}  # (type, earlier residuals of that type in the branch) -> place
+    """Make the residuals of all branches alike, from ``(known, later, number of residuals)`` of each branch.
+
+    Residuals are the last outputs of a known jaxpr and the first inputs of a later one. Residuals of equal type in
+    different branches share a place.
+    """
+    places: dict[Any, int] = {}  # (type, number of earlier residuals of that type in the branch) -> place
     positions: list[list[int]] = []
     for known, _, n_res in parts:
         seen: Counter[ShapedArray] = Counter()
@@ -296,7 +302,7 @@ def _join_residuals(parts: Sequence[tuple[ClosedJaxpr, ClosedJaxpr, int]]) -> tu
 
 
 def _with_residuals(closed: ClosedJaxpr, outs: Values, atoms: Values, avals: Avals) -> ClosedJaxpr:
-    """``closed`` with ``outs`` and residuals ``atoms`` of types ``avals`` as outputs; placeholders replace None."""
+    """``closed`` with ``outs`` and the residuals ``atoms`` as outputs; a placeholder of its aval replaces each None."""
     filler = stage(lambda: list(map(empty_of, avals)), [], label="cond").jaxpr
     residuals = [empty if atom is None else atom for atom, empty in safe_zip(atoms, filler.outvars)]
     jaxpr = closed.jaxpr.replace(outvars=[*outs, *residuals], eqns=[*closed.eqns, *filler.eqns])
@@ -304,7 +310,7 @@ def _with_residuals(closed: ClosedJaxpr, outs: Values, atoms: Values, avals: Ava
 
 
 def cond_recompute(eqn: JaxprEqn, unknown_in: Flags, policy: Policy) -> Any:
-    """Partial evaluation under a checkpoint policy: values that it saves are residuals, the rest is recomputed."""
+    """Partial evaluation under a checkpoint policy: values that it saves are residuals, others are recomputed."""
     index_unknown, *unknown = unknown_in
     if index_unknown:
         return [], [eqn]
@@ -322,7 +328,7 @@ def cond_recompute(eqn: JaxprEqn, unknown_in: Flags, policy: Policy) -> Any:
 def _whole_parts(
     branch: ClosedJaxpr, unknown: Flags, split: Split, unknown_out: Flags, later_out: Flags
 ) -> tuple[ClosedJaxpr, ClosedJaxpr, int]:
-    """A branch split by a policy, with all inputs and requested outputs; later outputs that it saves are residuals."""
+    """A branch split by a policy, with all inputs; the saved outputs in ``later_out`` are residuals."""
     known, staged = split.known.jaxpr, split.staged.jaxpr
     known_in = [Var(aval) for aval in partition(unknown, branch.in_avals)[0]]
     all_in = [Var(aval) for aval in branch.in_avals]
@@ -364,7 +370,7 @@ def cond_linearize(is_vjp: bool, nonzero: Flags, index: Any, *operands: Any, bra
 
 
 def _linearized(branches: Branches, nonzero: Flags) -> tuple[Branches, Branches, list[bool]]:
-    """The known and linear part of each branch, and the results that have a tangent in any branch."""
+    """The known and the linear part of each branch, and which results have a tangent in at least one branch."""
     nonzero_out = _any([linearize_jaxpr(branch, nonzero).nonzero_out for branch in branches])
     parts = [linearize_jaxpr(branch, nonzero, nonzero_out) for branch in branches]
     known, linear = _join_residuals([(part.known, part.linear, part.n_res) for part in parts])
@@ -374,7 +380,7 @@ def _linearized(branches: Branches, nonzero: Flags) -> tuple[Branches, Branches,
 def cond_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
     branches = eqn.params["branches"]
     pruned, used_in = keep_together(branches, ("cond dce", tuple(used)), lambda: _prune(branches, used))
-    if pruned is None:  # every output is used
+    if pruned is None:  # every output and input is used
         return eqn
     return eqn.replace(
         invars=[eqn.invars[0], *chosen(used_in, eqn.invars[1:])],
@@ -384,7 +390,7 @@ def cond_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
 
 
 def _prune(branches: Branches, used: Flags) -> tuple[Branches | None, list[bool]]:
-    """The branches with ``used`` outputs, and which inputs any of them reads; None if nothing is unused."""
+    """The branches with the ``used`` outputs, and which inputs they read; None for the branches if nothing changes."""
     used_in = _any([dce_jaxpr(branch.jaxpr, used)[1] for branch in branches])
     pruned = [dce_jaxpr(branch.jaxpr, used, keep_inputs=True)[0] for branch in branches]
     if all(used_in) and all(jaxpr is branch.jaxpr for jaxpr, branch in safe_zip(pruned, branches)):
@@ -408,7 +414,7 @@ def cond_transpose(cts: Values, index: Any, *operands: Any, branches: Branches) 
 
 
 def _transpose(branches: Branches, linear: Flags, nonzero: Flags, ct_avals: Avals) -> tuple[Branches, list[bool]]:
-    """The transposed branches, and the linear inputs that get a cotangent in any of them."""
+    """The transposed branches, and which linear inputs get a cotangent in at least one branch."""
     parts = [transpose_jaxpr(branch, linear, nonzero, ct_avals) for branch in branches]
     arrives = _any([part[1] for part in parts])
     all_avals = chosen(linear, branches[0].in_avals)
@@ -422,7 +428,7 @@ def _transpose(branches: Branches, linear: Flags, nonzero: Flags, ct_avals: Aval
 
 
 def cond_lower(ctx: Any, avals: Any, out_avals: Avals, index: str, *operands: str, branches: Branches) -> list[str]:
-    """``stablehlo.case``: its regions take no arguments and see the surrounding values."""
+    """``stablehlo.case``: its regions take no arguments and read the surrounding values."""
     ordered = any(e.params.get("ordered") for branch in branches for e in all_eqns(branch.jaxpr))
     types = [mlir_type(a) for a in out_avals]
     start = None

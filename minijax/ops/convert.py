@@ -46,11 +46,11 @@ def _convert_abstract(x: ShapedArray, *, new_dtype: np.dtype, weak_type: bool, s
 
 
 def _float_to_int(x: Any, dtype: np.dtype) -> Any:
-    """XLA's conversion: towards zero, saturating, and nan to 0 (NumPy's is undefined out of range)."""
+    """Convert as XLA does: towards zero, saturating, and nan to 0. NumPy's result is undefined out of range."""
     least, beyond = _int_bounds(dtype)
     wide = x if x.dtype.itemsize >= 4 else x.astype(np.float32)
     low, high = wide < least, wide >= beyond
-    # one test: nan is not below the bound either
+    # one test finds large values and nan, since nan is not below a bound
     if (low | ~(wide < beyond)).any():
         inside = np.where(low | high | np.isnan(wide), 0, wide)
         out = np.where(low, dtypes.iinfo(dtype).min, inside.astype(dtype)).astype(dtype)
@@ -60,7 +60,7 @@ def _float_to_int(x: Any, dtype: np.dtype) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _int_bounds(dtype: np.dtype) -> tuple[float, float]:
-    """The range of ``dtype`` as two powers of two, exact as floats: the first inclusive, the second exclusive."""
+    """The range of ``dtype``, from the first power of two up to, but not including, the second; exact as floats."""
     info = dtypes.iinfo(dtype)
     return float(info.min), float(2 ** (info.bits - (info.min < 0)))
 
@@ -96,7 +96,7 @@ def _convert_lower(
     ctx: Any, avals: Any, out_avals: Any, x: str, *, new_dtype: np.dtype, weak_type: bool, sharding: Any
 ) -> str:
     aval = avals[0]
-    if aval.dtype == new_dtype:  # only the weak type changes; JAX writes a conversion here too
+    if aval.dtype == new_dtype:  # only the weak type changes; JAX writes a conversion for this too
         return ctx.emit(f"stablehlo.convert {x} : {mlir_type(aval)}")
     return convert_text(ctx, x, aval, new_dtype)
 
@@ -129,22 +129,22 @@ convert_element_type_p = declare(
 )
 
 
-pp_rules[convert_element_type_p] = hide("sharding")  # the result's type shows it
+pp_rules[convert_element_type_p] = hide("sharding")  # the type of the result shows the sharding
 
 
 def is_number(x: Any) -> bool:
-    """Whether programs contain ``x`` as a number."""
+    """Whether programs contain ``x`` as a literal."""
     kinds = (LiteralArray, bool, int, float, complex, np.generic)
     return isinstance(x, kinds) or type(x) is np.ndarray and not x.ndim
 
 
 def convert_stage(trace: Any, x: Any, *, new_dtype: np.dtype, weak_type: bool, sharding: Any) -> Any:
-    """No equation for a value that has the type already, as in JAX: retracing may convert it again."""
+    """No equation for a value that has the type already: as in JAX, retracing may bring another type."""
     aval = getattr(x, "aval", None)
     if sharding is None and aval is not None and aval.dtype == new_dtype and aval.weak_type == weak_type:
         return x
     if sharding is None and is_number(x) and not is_key(new_dtype) and new_dtype != dtypes.float0:
-        return convert(x, new_dtype, weak_type)  # a number is converted at once
+        return convert(x, new_dtype, weak_type)  # a number is converted immediately
     params = {"new_dtype": new_dtype, "weak_type": weak_type, "sharding": sharding}
     return trace.record(convert_element_type_p, (x,), params)
 
@@ -153,8 +153,10 @@ staging_rules[convert_element_type_p] = convert_stage
 
 
 def convert(operand: Any, new_dtype: np.dtype | None = None, weak_type: bool = False) -> Any:
-    """``operand`` with the canonical dtype ``new_dtype`` (by default its own) and weakness. No equation if nothing
-    changes; scalars become constants. Warns when imaginary parts are lost."""
+    """``operand`` with the canonical dtype ``new_dtype`` (by default its own) and ``weak_type``.
+
+    No equation if nothing changes; scalars become constants. Warns when imaginary parts are lost.
+    """
     if not isinstance(operand, (Array, Tracer)) and hasattr(operand, "__jax_array__"):
         operand = operand.__jax_array__()
     # Python integers have any size: one that fits only the new type must not become int32 first.
@@ -185,7 +187,7 @@ def convert(operand: Any, new_dtype: np.dtype | None = None, weak_type: bool = F
 
 
 def alike(x: Any, y: Any) -> tuple[Any, Any]:
-    """``x`` and ``y``, of one dtype, both strongly typed if one is, as in the operators of ``numpy``."""
+    """``x`` and ``y``, of one dtype; both strongly typed if one of them is, as operators do it."""
     avals = get_aval(x), get_aval(y)
     if avals[0].weak_type == avals[1].weak_type:
         return x, y
@@ -195,7 +197,7 @@ def alike(x: Any, y: Any) -> tuple[Any, Any]:
 def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     """``operand`` with its elements converted to ``new_dtype`` (anything that names a dtype), strongly typed.
 
-    Unless x64 is enabled, 64-bit types mean the 32-bit ones. Returns ``operand`` itself if it has that type already.
+    Unless x64 is enabled, 64-bit types mean the 32-bit ones. Returns ``operand`` itself if it has the type already.
     """
     return convert(operand, dtypes.check_user_dtype(new_dtype, "convert_element_type", x64_enabled()))
 
@@ -257,7 +259,7 @@ def _reduce_precision_abstract(x: ShapedArray, *, exponent_bits: int, mantissa_b
 
 
 def _reduce_precision_numpy(x: Any, exponent_bits: int, mantissa_bits: int) -> Any:
-    """Round the mantissa to nearest even; beyond the exponent's range infinity, below it zero."""
+    """Round the mantissa to the nearest even number; exponents too large give infinity, exponents too small zero."""
     wide = np.asarray(x, np.float64)
     mantissa, exponent = np.frexp(wide)
     info = dtypes.finfo(x.dtype)
@@ -291,7 +293,7 @@ reduce_precision_p = declare(
 
 
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
-    """``operand``, of the same dtype, rounded to what a float of so many exponent and mantissa bits can hold."""
+    """``operand``, of the same dtype, rounded to a float with this number of exponent bits and mantissa bits."""
     return reduce_precision_p.bind(
         operand, exponent_bits=operator.index(exponent_bits), mantissa_bits=operator.index(mantissa_bits)
     )
@@ -310,7 +312,7 @@ declare(
 
 def _stop_gradient_jvp(primals: Any, tangents: Any) -> Any:
     (x,) = primals
-    # through stop_gradient instead of bind, to strip the tracers of enclosing differentiations
+    # call stop_gradient instead of bind: it strips the tracers of enclosing differentiations
     return stop_gradient(x), zero_of(get_aval(x))
 
 
@@ -320,7 +322,7 @@ stop_gradient_p = declare(
 
 
 def stop_gradient(x: Any) -> Any:
-    """One array ``x``, constant under every differentiation."""
+    """One array ``x`` as a constant for every differentiation."""
     while isinstance(x, DualTracer):
         x = x.primal
     if is_key(get_aval(x).dtype):

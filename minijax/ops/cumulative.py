@@ -52,8 +52,11 @@ Combine = Callable[[list[Any], list[Any]], Values]
 
 
 def associative_scan(combine: Combine, elems: Values, axis: int, reverse: bool = False) -> list[Any]:
-    """All prefixes of ``elems`` along ``axis`` under the associative ``combine``, in ``2 log2(n)`` rounds (Blelloch,
-    "Prefix sums and their applications", 1990): prefixes of pairs are the odd elements of the result."""
+    """All prefixes of ``elems`` along ``axis`` under the associative ``combine``, in ``2 log2(n)`` rounds.
+
+    The prefixes of neighbouring pairs are the odd elements of the result (Blelloch, "Prefix sums and their
+    applications", 1990).
+    """
     if reverse:
         elems = [rev(x, (axis,)) for x in elems]
     out = _scan(combine, list(elems), canonical_axis(axis, get_aval(elems[0]).ndim))
@@ -75,7 +78,7 @@ def _scan(combine: Combine, elems: list[Any], axis: int) -> list[Any]:
 
 
 def _interleaved(a: Any, b: Any, axis: int) -> Any:
-    """``a[0], b[0], a[1], b[1], ...``: both padded with zeros in between, and added."""
+    """``a[0], b[0], a[1], b[1], ...``: pad both with zeros in between, and add them."""
     aval = get_aval(a)
     shorter = aval.shape[axis] > shape_of(b)[axis]
     spread: list[Any] = []
@@ -104,12 +107,12 @@ def _cumulative_abstract(name: str) -> Rule:
     return cumulative_abstract
 
 
-# The accumulating function of (values, axis, dtype) for a number of elements of a type.
+# A function of (values, axis, dtype) that accumulates along the axis.
 Accumulator = Callable[[Any, int, np.dtype], Any]
 
 
 def _cumulative_numpy(accumulates: Rule) -> Rule:
-    """The NumPy rule of a cumulative reduction; ``accumulates`` returns its function for a length and a dtype."""
+    """The NumPy rule of a cumulative reduction. ``accumulates(length, dtype)`` returns an ``Accumulator``."""
 
     @by_type
     def cumulative_numpy(x: Any, axis: int, reverse: bool) -> Rule:
@@ -137,7 +140,7 @@ def _cumulative_batch(primitive: Primitive) -> Rule:
 
 
 def _cumulative_lower(combine: Rule, identity: Rule) -> Rule:
-    """A window of the axis's length, padded so that a window starts (or ends) at every element."""
+    """Lower by windows that are as long as the axis; the padding lets one start (or end) at every element."""
 
     def cumulative_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axis: int, reverse: bool) -> str:
         (aval,) = avals
@@ -162,7 +165,7 @@ def _cumulative_lower(combine: Rule, identity: Rule) -> Rule:
 
 
 def _one_op(op: str, direction: str = "") -> Rule:
-    """The region's single operation; for complex numbers, the extremum in ``direction``."""
+    """The single operation of a window's region. Complex numbers: the extremum in ``direction``, 'GT' or 'LT'."""
 
     def combine(inner: Any, a: str, b: str, dtype: np.dtype) -> str:
         scalar = ShapedArray((), dtype)
@@ -174,13 +177,13 @@ def _one_op(op: str, direction: str = "") -> Rule:
 
 
 def _sums(ufunc: np.ufunc) -> Rule:
-    """Cumulative sums, or products: ``ufunc`` of neighbours, with an error that does not grow with the length."""
+    """Cumulative sums or products. With many floats, ``accumulated`` bounds the error."""
     of_many = functools.partial(accumulated, ufunc)
     return lambda n, dtype: ufunc.accumulate if n <= SHORT or dtype.kind not in "fc" else of_many
 
 
 def _extrema(ufunc: np.ufunc, negative: bool) -> Rule:
-    """Cumulative maxima or minima; ``negative`` says which of two zeros wins."""
+    """Cumulative maxima or minima. ``negative``: whether -0 wins over 0."""
 
     def of_floats(x: Any, axis: int, dtype: np.dtype) -> Any:
         out = ufunc.accumulate(x, axis, dtype)
@@ -193,7 +196,7 @@ def _extrema(ufunc: np.ufunc, negative: bool) -> Rule:
 
 
 def _scan_jvp(combine: Rule) -> Rule:
-    """The jvp of an equivalent parallel scan, since windowed reductions have no derivative."""
+    """The jvp rule: that of an equivalent parallel scan, since reductions of windows have no derivative."""
 
     def cumulative_jvp(primals: Values, tangents: Values, *, axis: int, reverse: bool) -> Any:
         def scan(x: Any) -> list[Any]:
@@ -243,14 +246,14 @@ def _logaddexp_text(ctx: Any, a: str, b: str, ty: str) -> str:
     power = ctx.emit(f"stablehlo.exponential {minus} : {ty}")
     rest = ctx.emit(f"stablehlo.log_plus_one {power} : {ty}")
     usual = ctx.emit(f"stablehlo.add {most}, {rest} : {ty}")
-    # the difference of equal infinities is nan, their sum is right
+    # the difference of equal infinities is nan; use their sum, which is the correct result
     same = ctx.emit(f"stablehlo.compare NE, {delta}, {delta}, FLOAT : ({ty}, {ty}) -> {flags}")
     total = ctx.emit(f"stablehlo.add {a}, {b} : {ty}")
     return ctx.emit(f"stablehlo.select {same}, {total}, {usual} : {flags}, {ty}")
 
 
 def _complex_logaddexp_text(ctx: Any, a: str, b: str, aval: ShapedArray) -> str:
-    """The same for complex scalars, with the imaginary part between -pi and pi, as in ``logaddexp``."""
+    """The same as ``_logaddexp_text`` for complex scalars; the imaginary part is between -pi and pi."""
     part_aval = ShapedArray((), dtypes.real_dtype(aval.dtype))
     ty, part = mlir_type(aval), mlir_type(part_aval)
 
@@ -295,7 +298,7 @@ def _sums_of_exponentials(n: int, dtype: np.dtype) -> Accumulator:
 def _running_logaddexp(x: Any, axis: int, dtype: np.dtype) -> Any:
     out, step, at = np.array(x), 1, (slice(None),) * axis
     while step < x.shape[axis]:
-        # here each element is the sum of itself and the ``step - 1`` elements before it
+        # here each element is the combination of itself and the ``step - 1`` elements before it
         out[(*at, slice(step, None))] = _logaddexp_complex(out[(*at, slice(-step))], out[(*at, slice(step, None))])
         step *= 2
     return out
@@ -316,7 +319,7 @@ cumlogsumexp_p = _cumulative(
 
 
 def _from_front(axis: Any) -> int:
-    """``axis``; ValueError if it is negative, also where the function is differentiated."""
+    """``axis`` as an integer. ValueError if it is negative; under a derivative too, where ``bind`` is not reached."""
     if operator.index(axis) < 0:
         raise ValueError(NEGATIVE)
     return operator.index(axis)

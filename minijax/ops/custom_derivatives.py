@@ -56,19 +56,19 @@ Dims = Sequence[int | None]
 
 # ------------------------------------------------------------------------------------------------ functions
 class Closed(NamedTuple):
-    """A function as a jaxpr, whose leading inputs are the closed-over values, and its side output."""
+    """A staged function: its jaxpr, whose first inputs are the closed-over values ``consts``, and its side output."""
 
     jaxpr: ClosedJaxpr
     consts: list[Any]
     side: Any
 
     def evaluate(self, *values: Any) -> list[Any]:
-        """The results for ``values``, which begin with the closed-over ones."""
+        """The results for ``values``. The first of these are the closed-over values."""
         return eval_closed(self.jaxpr, *values)
 
 
 class About(NamedTuple):
-    """The user's function of a ``Function``, named in jaxprs and errors."""
+    """Names of the user's function behind a ``Function``, for jaxprs and errors."""
 
     name: str
     # 'f at file.py:12'
@@ -78,7 +78,7 @@ class About(NamedTuple):
 
 
 class Function:
-    """A flat function: ``call(side_in, *values)`` returns ``(values, side_out)``; subclasses define it."""
+    """A flat function: ``call(side_in, *values)`` returns ``(values, side_out)``. Subclasses define ``call``."""
 
     about: About
 
@@ -86,7 +86,7 @@ class Function:
         raise NotImplementedError
 
     def close(self, side: Any, avals: Values) -> Closed:
-        """The function, staged at ``avals``."""
+        """The function, staged for values of types ``avals``."""
         found: list[Any] = []
 
         def run(*values: Any) -> list[Any]:
@@ -117,7 +117,7 @@ class Written(Function):
             observe.emit(observe.on_rule, self.about.label, self.primitive, self.rule)
         if observe.on_custom_rule and self.rule is not None:
             observe.emit(observe.on_custom_rule, self.about.label, self.rule)
-        # operations in the user's function have its source lines, not that of the call
+        # operations in the user's function get source lines in it, not the line of the call
         outer_source, state.source = state.source, None
         try:
             return self.run(side, *map(as_value, values))
@@ -126,8 +126,10 @@ class Written(Function):
 
 
 class StagedFunction(Function):
-    """``inner``, staged when first needed for each side input. In an equation, closed-over values come first. A rule
-    that closes over the same tracers (those in ``closed_over``) gets the equation's operands for them."""
+    """``inner``, staged when first needed for each side input. In an equation, the first values are closed-over ones.
+
+    A rule that closes over the same tracers (those in ``closed_over``) gets the equation's operands for them.
+    """
 
     def __init__(self, inner: Function, avals_for: Rule, closed_over: Values = ()) -> None:
         self.inner = inner
@@ -149,14 +151,14 @@ class StagedFunction(Function):
 
 # ------------------------------------------------------------------------------------------------ batching
 class OutDims:
-    """The batch axes of a batched call's results: the first of its functions to run sets them for the others."""
+    """The batch axes of a batched call's results. The first of the call's functions to run sets them for the others."""
 
     def __init__(self, name: str, dims: Dims | None = None) -> None:
         self.name = name
         self.dims = None if dims is None else list(dims)
 
     def settle(self, values: Values, found: Dims, axis: AxisData) -> list[Any]:
-        """``values``, batched along the axes ``found``, moved to the agreed axes."""
+        """``values``, which are batched along the axes ``found``, with the batch axes moved to ``dims``."""
         if self.dims is None:
             self.dims = list(found)
         return [self._moved(i, x, d, to, axis) for i, (x, d, to) in enumerate(safe_zip(values, found, self.dims))]
@@ -174,14 +176,14 @@ class OutDims:
 
 
 class Mapped(NamedTuple):
-    """The vmap of a call in function form: its trace, the axis, and the named axes around the call."""
+    """The vmap of a call in function form: its trace, and the named axes around the call."""
 
     trace: BatchTrace
     env: Any
 
 
 class Batched(Function):
-    """``inner``, batched. In function form, it runs under the vmap ``mapped``, since it may close over its tracers."""
+    """``inner``, batched. In function form it runs under the vmap ``mapped``: it may close over its tracers."""
 
     def __init__(self, inner: Function, axis: AxisData, in_dims: Dims, out: OutDims, mapped: Mapped | None) -> None:
         self.inner = inner
@@ -192,11 +194,11 @@ class Batched(Function):
         self.mapped = mapped
 
     def enter(self, side: Any) -> tuple[Any, Dims]:
-        """The side input of ``inner``, and the batch axes of the values."""
+        """The side input for ``inner``, and the batch axes of its values."""
         return side, self.in_dims
 
     def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
-        """The results and the side output, from ``inner``'s results and their batch axes."""
+        """The results and the side output, from those of ``inner``. ``dims``: the batch axes of ``values``."""
         raise NotImplementedError
 
     def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
@@ -253,14 +255,14 @@ class Batched(Function):
 
 
 class BatchedFunction(Batched):
-    """The function itself, with no side input or output."""
+    """The batched function itself, without its rule. It has no side input or output."""
 
     def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
         return self.out.settle(values, dims, self.axis), side_out
 
 
 class Pruned(Function):
-    """``inner`` without unused results."""
+    """``inner`` with only the used results."""
 
     def __init__(self, inner: Function, used: Flags) -> None:
         self.inner = inner
@@ -268,7 +270,7 @@ class Pruned(Function):
         self.used = used
 
     def kept(self, side_out: Any) -> tuple[list[bool], Any]:
-        """Which results of ``inner`` stay, and the side output; subclasses define it."""
+        """Flags of the results of ``inner`` that stay, and the side output. Subclasses define it."""
         raise NotImplementedError
 
     def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
@@ -283,7 +285,7 @@ class Pruned(Function):
 
 
 def pruned_eqn(eqn: JaxprEqn, used: Flags, rules: Rule) -> JaxprEqn:
-    """``eqn`` with only the ``used`` results; ``rules()`` returns the parameters with the user's rules for these."""
+    """``eqn`` with only the ``used`` results. ``rules()`` returns the parameters with the rules for these."""
     call = pruned_call(eqn.params["call_jaxpr"], used)
     if call is eqn.params["call_jaxpr"]:
         return eqn
@@ -301,18 +303,18 @@ def levels_below(values: Values, level: float) -> bool:
 
 
 def sum_to_axis(x: Any, dim: int | None, to: int | None, axis: AxisData) -> Any:
-    """``x`` with its batch axis moved to ``to``; if ``to`` is None, summed over the batch."""
+    """``x`` with its batch axis ``dim`` moved to ``to``; if ``to`` is None, ``x`` is summed over the batch."""
     if to is None:
         return x if dim is None else reduce_sum(x, (dim,))
     return match_axis(x, dim, axis.size, to, axis.division)
 
 
-# a vmap can be on one stack at a time: threads that call one pullback take turns
+# a vmap can be on the stack of one thread at a time: threads that call one pullback take turns
 _turn = threading.RLock()
 
 
 def _resumed(mapped: Mapped, body: Callable[[], Result]) -> Result:
-    """The result of ``body`` under the vmap of a call, even if it has ended: a backward pass runs after its vmap."""
+    """Run ``body`` under the vmap of a call, even if this vmap has ended: a backward pass runs after its vmap."""
     main: MainTrace = mapped.trace.main
     stack, env, outer = state.stack, state.axis_env, state.dynamic
     if main.trace.stack is stack:
@@ -345,10 +347,10 @@ def _resumed(mapped: Mapped, body: Callable[[], Result]) -> Result:
 
 # ------------------------------------------------------------------------------------------------ binding
 class CustomCallPrimitive(AxisPrimitive):
-    """A call of a function with a derivative rule; in function form, ``bind`` goes down the stack step by step."""
+    """A call of a function with a derivative rule. In function form, ``bind`` goes down the interpreters one by one."""
 
     def bind(self, *args: Any, **params: Any) -> list[Any]:
-        """Apply the primitive at the next interpreter below ``level``; in equation form, as any primitive."""
+        """Apply the primitive at the next interpreter below ``level``; in equation form, like any primitive."""
         level = params.get("level")
         if level is None:
             return super().bind(*args, **params)
@@ -357,8 +359,10 @@ class CustomCallPrimitive(AxisPrimitive):
 
 
 def custom_call(name: str, kind: str, **rules: str) -> Primitive:
-    """A primitive that calls a function with a derivative rule of ``kind`` "jvp" or "vjp", with the rules common to
-    both. ``rules`` maps printed names to the parameters with the user's rules."""
+    """A primitive that calls a function with a derivative rule of ``kind`` "jvp" or "vjp".
+
+    It has the rules that both kinds share. ``rules``: printed name -> the parameter that holds a rule of the user.
+    """
     primitive = CustomCallPrimitive(name, multiple_results=True)
     primitive.keeps_signatures = False
 
@@ -370,7 +374,7 @@ def custom_call(name: str, kind: str, **rules: str) -> Primitive:
         return outs
 
     def custom_partial_eval(trace: Any, *args: Any, **params: Any) -> list[Any]:
-        """Only linear equations are partially evaluated here, and they need no derivative rule."""
+        """Evaluate the call: only linear equations get partially evaluated here, and they need no derivative rule."""
         return custom_impl(*args, **params)
 
     def custom_abstract(*avals: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
@@ -383,7 +387,7 @@ def custom_call(name: str, kind: str, **rules: str) -> Primitive:
         return lower_eqns(ctx, call_jaxpr.jaxpr, [], names)
 
     def custom_params(eqn: JaxprEqn, printer: Printer) -> Params:
-        """The function's name, then the names of the rules in place of the rules."""
+        """The printed parameters: first the function's name; printed names stand for the parameters in ``rules``."""
         params = dict(eqn.params)
         if not params["num_consts"]:
             del params["num_consts"]
@@ -405,7 +409,7 @@ def custom_call(name: str, kind: str, **rules: str) -> Primitive:
 
 
 def _next_trace(args: Values, level: float) -> Trace:
-    """The innermost interpreter below ``level`` that must process the call; any vmap must, as functions may use it."""
+    """The innermost interpreter below ``level`` that must process the call. Every vmap must: rules may use its axis."""
     traces = [x._trace for x in args if isinstance(x, Tracer)]
     for main in reversed(state.stack[: math.ceil(level)]):
         if main.dynamic or main.trace_type is BatchTrace:
@@ -429,7 +433,7 @@ def check_closed_over(values: Values, level: float, name: str, kind: str) -> Non
 
 
 def closed_over_message(name: str, kind: str) -> str:
-    """The remedy for a function that closes over a differentiated value; ``kind`` is 'vjp' or 'jvp'."""
+    """The error text for a function that closes over a differentiated value; ``kind`` is 'vjp' or 'jvp'."""
     rules = "fwd and bwd rules" if kind == "vjp" else "rule"
     return (
         f"Detected differentiation of a custom_{kind} function with respect to a closed-over value. That isn't "
@@ -442,18 +446,18 @@ def closed_over_message(name: str, kind: str) -> str:
 
 # ------------------------------------------------------------------------------------------------ the equation form
 def stage_call(trace: Any, fun: Function, args: Values, kind: str) -> tuple[list[Any], ClosedJaxpr]:
-    """``fun`` staged at ``args``: its closed-over values, which are the equation's first operands, and its jaxpr."""
+    """Stage ``fun`` at ``args``. Return its closed-over values, the equation's first operands, and its jaxpr."""
     closed = fun.close(None, [get_aval(x) for x in args])
     check_closed_over(closed.consts, trace.level + HALF_LEVEL, fun.about.subject, kind)
     return closed.consts, closed.jaxpr
 
 
 def pruned_call(closed: ClosedJaxpr, used: Flags) -> ClosedJaxpr:
-    """``closed`` with only the ``used`` outputs and all inputs, which rules may read. Cached with ``closed``."""
+    """``closed`` with only the ``used`` outputs, and all inputs, since rules may read them. Cached in its memo."""
     key = ("dce, inputs kept", tuple(used))
     if key not in closed.memo:
         pruned, _ = dce_jaxpr(closed.jaxpr, used, keep_inputs=True)
-        # a jaxpr that referred to itself would not be freed with its last user
+        # None stands for ``closed`` itself: if its memo held it, reference counting could not free it
         closed.memo[key] = None if pruned is closed.jaxpr else ClosedJaxpr(pruned, closed.consts)
     return closed.memo[key] or closed
 
@@ -464,7 +468,7 @@ def function_name(program: ClosedJaxpr | Jaxpr) -> str:
 
 
 def zero_flags(tangents: Values, symbolic_zeros: bool) -> tuple[bool, ...]:
-    """The (co)tangents that a rule gets as symbolic zeros; those of integers are always zeros, of type float0."""
+    """Flags of the (co)tangents that a rule gets as symbolic zeros. Those of integers always are, of type float0."""
     return tuple(type(t) is Zero and (symbolic_zeros or t.aval.dtype == dtypes.float0) for t in tangents)
 
 

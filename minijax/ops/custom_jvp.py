@@ -4,9 +4,9 @@ Function form: ``fun``, ``jvp`` (``Function``s), ``symbolic_zeros``, ``level``. 
 ``jvp_jaxpr_fun`` (a ``Function``), ``num_consts``, ``symbolic_zeros``; the first ``num_consts`` operands are the
 closed-over values.
 
-``fun`` has no side input or output. ``jvp`` gets the zero flags of the tangents as side input, and the primals and
-nonzero tangents as values. It returns the primal results and their nonzero tangents, and the zero flags of these as
-side output. In an equation, closed-over values precede the primals; they have no tangents.
+``fun`` has no side input or output. The side input of ``jvp`` is the zero flags of the tangents; its values are the
+primals and the nonzero tangents. It returns the primal results and their nonzero tangents; its side output is the zero
+flags of the results' tangents. In an equation, closed-over values precede the primals; they have no tangents.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ custom_jvp_call_p = custom_call("custom_jvp_call", "jvp", jvp="jvp_jaxpr_fun")
 
 
 def with_jvp_rule(name: str, fun: Callable[..., Any], jvp: Rule, *args: Any) -> Any:
-    """``fun(*args)``, of arrays to one array, differentiated by ``jvp(*args, *tangents) -> (result, tangent)``."""
+    """``fun(*args)``, from arrays to one array, with the jvp rule ``jvp(*args, *tangents) -> (result, tangent)``."""
     if len(state.stack) == 1 and not observe.bind_watched:
         return fun(*args)
 
@@ -83,7 +83,7 @@ def custom_jvp_stage(trace: Any, *args: Any, **params: Any) -> list[Any]:
 
 
 def staged_rule(jvp: Function, avals: Sequence[Any], num_consts: int, closed_over: Values = ()) -> StagedFunction:
-    """``jvp`` for primals of types ``avals``, staged when first needed; the first ``num_consts`` are closed over."""
+    """``jvp`` staged when first needed, for primals of types ``avals``; the first ``num_consts`` are closed over."""
 
     def avals_for(zeros: Flags) -> list[Any]:
         with_tangents = safe_zip(avals[num_consts:], zeros)
@@ -124,7 +124,7 @@ custom_rule_calls[custom_jvp_call_p] = "call_jaxpr"
 
 
 class BatchedRule(Batched):
-    """A batched jvp rule: a result and its tangent have the same batch axis."""
+    """A batched jvp rule: each result and its tangent get the same batch axis."""
 
     def enter(self, side: Any) -> tuple[Any, Dims]:
         dims = self.in_dims[len(self.in_dims) - len(side) :]
@@ -137,7 +137,7 @@ class BatchedRule(Batched):
         merged = [t if p is None else p for p, t in safe_zip(dims[:n], of_tangents)]
         if self.out.dims is None:
             self.out.dims = merged
-        # batch axes of the results as agreed; a tangent has its result's axis
+        # the agreed batch axes of the results; a tangent has the batch axis of its result
         tangents = iter(values[n:])
         full = [values[i] if zero else next(tangents) for i, zero in enumerate(side_out)]
         full_dims = [dims[i] if zero else of_tangents[i] for i, zero in enumerate(side_out)]
@@ -162,7 +162,7 @@ def custom_jvp_batch(axis: Any, args: Values, dims: Dims, **params: Any) -> Any:
 
 
 class PrunedRule(Pruned):
-    """A jvp rule without unused results."""
+    """A jvp rule for the used results only."""
 
     def kept(self, side_out: Any) -> tuple[list[bool], Any]:
         used_tangents = partition(side_out, self.used)[0]

@@ -4,14 +4,14 @@ Function form: ``fun``, ``fwd``, ``bwd`` (``Function``s), ``symbolic_zeros``, ``
 ``fwd_jaxpr_thunk`` and ``bwd`` (``Function``s), ``num_consts``, ``symbolic_zeros``; the first ``num_consts`` operands
 are the closed-over values.
 
-``fwd`` gets as side input which inputs are perturbed (None without ``symbolic_zeros``). It returns residuals and
-results, and as side output an object with ``n_res``, the number of residuals. ``bwd`` gets this object and the zero
-flags of the cotangents as side input; it takes the residuals and the nonzero cotangents. It returns the nonzero
-cotangents of the inputs, and the zero flags of these as side output. In an equation, closed-over values precede the
-inputs of ``fwd``; they have no cotangents.
+The side input of ``fwd`` says which inputs are perturbed (None without ``symbolic_zeros``). It returns residuals and
+results; its side output is an object with ``n_res``, the number of residuals. The side input of ``bwd`` is this object
+and the zero flags of the cotangents; its values are the residuals and the nonzero cotangents. It returns the nonzero
+cotangents of the inputs; its side output is their zero flags. In an equation, closed-over values precede the inputs of
+``fwd``; they have no cotangents.
 
-``custom_lin`` connects the two: it maps the tangents of the inputs to those of the results, and can only be
-transposed, by ``bwd``.
+``custom_lin`` connects ``fwd`` and ``bwd``: it maps the tangents of the inputs to those of the results. Its only rule
+is its transpose, which runs ``bwd``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ FORWARD_MODE = "can't apply forward-mode autodiff (jvp) to a custom_vjp function
 
 
 class CustomVJPException(Exception):
-    """A ``custom_vjp`` function was differentiated with respect to a value that it closes over."""
+    """Raised when a ``custom_vjp`` function is differentiated with respect to a value that it closes over."""
 
 
 def custom_vjp_stage(trace: Any, *args: Any, **params: Any) -> list[Any]:
@@ -88,7 +88,7 @@ def custom_vjp_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
 def _run_forward(
     fwd: Function, bwd: Function, primals: Values, tangents: Values, symbolic_zeros: bool, level: int | None = None
 ) -> Any:
-    """Results and their tangents. ``level`` is that of the jvp trace, whose tracers ``fwd`` may close over."""
+    """The results and their tangents. ``level``: that of the jvp trace; ``fwd`` must not close over its tracers."""
     in_zeros = [type(t) is Zero for t in tangents]
     perturbed = tuple(not zero for zero in in_zeros) if symbolic_zeros else None
     results, side = fwd.call(perturbed, *primals)
@@ -125,12 +125,12 @@ def custom_lin_abstract(*avals: Any, out_avals: Values, **params: Any) -> Values
 
 
 def refuse_forward_mode(*args: Any, **params: Any) -> Any:
-    """TypeError: forward mode, since there are tangents."""
+    """Raise TypeError: a tangent arrived, so this is forward mode."""
     raise TypeError(FORWARD_MODE)
 
 
 custom_lin_p.def_impl(refuse_forward_mode)
-# no rule for a second derivative, as in JAX
+# no rule: as in JAX, a backward pass has no forward-mode derivative here
 jvp_rules.holes[custom_lin_p] = "a custom_vjp function has no forward-mode derivative: take grad where jvp was taken"
 
 
@@ -157,7 +157,7 @@ set_rules(
 
 
 class BatchedSide(NamedTuple):
-    """The side output of a batched forward pass: the batch axes of residuals and results."""
+    """The side output of a batched forward pass, with the batch axes of residuals and results."""
 
     inner: Any
     n_res: int
@@ -166,7 +166,7 @@ class BatchedSide(NamedTuple):
 
 
 class BatchedForward(Batched):
-    """A batched forward pass: residuals keep their batch axes, results have those of the function's results."""
+    """A batched forward pass. Residuals keep their batch axes; results get those of the function's results."""
 
     def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
         n = side_out.n_res
@@ -176,7 +176,7 @@ class BatchedForward(Batched):
 
 
 class BatchedBackward(Batched):
-    """A batched backward pass: an input's cotangent has the input's batch axis, or is summed over the batch."""
+    """A batched backward pass. A cotangent gets the batch axis of its input, or is summed over the batch."""
 
     def enter(self, side: Any) -> tuple[Any, Dims]:
         forward, zeros = side
@@ -205,21 +205,21 @@ def custom_vjp_batch(axis: Any, args: Values, dims: Dims, **params: Any) -> Any:
 
 
 class PrunedSide(NamedTuple):
-    """The side output of a forward pass without unused results."""
+    """The side output of a forward pass that returns only the used results."""
 
     inner: Any
     n_res: int
 
 
 class PrunedForward(Pruned):
-    """A forward pass without unused results."""
+    """A forward pass that returns only the used results."""
 
     def kept(self, side_out: Any) -> tuple[list[bool], Any]:
         return [*[True] * side_out.n_res, *self.used], PrunedSide(side_out, side_out.n_res)
 
 
 class PrunedBackward(Function):
-    """A backward pass with zero cotangents for unused results."""
+    """A backward pass that takes the cotangents of the used results; the cotangents of the others are zeros."""
 
     def __init__(self, inner: Function, used: Flags, out_avals: Values, symbolic_zeros: bool) -> None:
         self.inner = inner

@@ -1,7 +1,7 @@
 """Declares the rules of the primitives that are not in the elementwise table, each primitive in one call.
 
-``declare`` puts each rule into the table of its interpreter. ``transpose``, ``jvp`` and ``derivative`` also determine
-why a table has no rule: the primitive is linear, or it has no derivative.
+``declare`` puts each rule into the table of its interpreter. If a table gets no rule, ``transpose``, ``jvp`` and
+``derivative`` determine the reason that it states: the primitive is linear, or it has no derivative.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def declare(
     takes_keys: bool = False,
     sharding: str = "",
 ) -> Primitive:
-    """A primitive with its rules in every table.
+    """Make a primitive with its rules in every table.
 
     Args:
       primitive: its name, or the primitive if it exists already.
@@ -78,7 +78,7 @@ def declare(
       lower: ``(ctx, in_avals, out_avals, *names, **params)`` to the result's name.
       batch: ``(args, dims, **params)`` to the result and its batch axis; by default the axis stays in place.
       transpose: ``(ct, *args, **params)`` to the cotangents of the operands.
-      jvp: ``(primals, tangents, **params)`` to the pair of results; not needed if the primitive is linear in all.
+      jvp: ``(primals, tangents, **params)`` to the pair of results; not needed for a primitive that is linear in all.
       derivative: instead of ``jvp``, one operand's derivative or a list of them (see ``ops.nary``), ZERO or
         NO_DERIVATIVE.
       multiple_results: whether ``bind`` returns a list.
@@ -115,7 +115,7 @@ def declare(
 
 
 def lower_words(lower: Rule, words: Rule) -> Rule:
-    """The lowering on keys: ``lower`` with the parameters that ``words`` returns."""
+    """The lowering on keys: ``lower`` with the parameters that ``words(in_avals, out_avals, params)`` returns."""
 
     def words_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params: Any) -> Any:
         return lower(ctx, avals, out_avals, *names, **words(avals, out_avals, params))
@@ -124,7 +124,7 @@ def lower_words(lower: Rule, words: Rule) -> Rule:
 
 
 def trailing(dims: Ints, ndim: int, last: int) -> Axes:
-    """``dims`` extended to ``ndim`` entries by the trailing dimensions of words, which end before ``last``."""
+    """``dims`` extended to ``ndim`` entries by the dimensions of words, which are the last ones before ``last``."""
     return (*dims, *range(last - (ndim - len(dims)), last))
 
 

@@ -40,7 +40,7 @@ __all__ = [
     "dot_general_p",
 ]
 
-# ((lhs contracting, rhs contracting), (lhs batch, rhs batch))
+# ((lhs contracting, rhs contracting), (lhs batch, rhs batch)): the dimensions of both operands
 DotDimensionNumbers = tuple[tuple[Ints, Ints], tuple[Ints, Ints]]
 _Numbers = tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
 
@@ -48,7 +48,7 @@ _Numbers = tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
 class Precision(enum.Enum):
     """How exactly an accelerator multiplies float32 matrices; processors always compute in full precision.
 
-    Also made from strings: ``Precision("float32")`` is HIGHEST.
+    Strings name its members: ``Precision("float32")`` is HIGHEST.
     """
 
     DEFAULT = 0
@@ -80,9 +80,9 @@ _PRECISION_NAMES: dict[object, Precision] = {
 
 
 class DotAlgorithm(NamedTuple):
-    """How an accelerator is to form a product: in which types operands enter and are added up, in how many products.
+    """How an accelerator forms a product: the types of the operands and of the sums, and the number of products.
 
-    Processors take none but those that a ``DotAlgorithmPreset`` names.
+    CPUs support only the algorithms that a ``DotAlgorithmPreset`` names.
     """
 
     lhs_precision_type: Any
@@ -95,10 +95,10 @@ class DotAlgorithm(NamedTuple):
 
 
 class DotAlgorithmPreset(enum.Enum):
-    """Algorithms by name: the types of both operands, that of sums, and into how many products one is divided.
+    """Named algorithms: the type of the operands, the type of the sums, and the number of products that replace one.
 
-    Processors form those of F16, F32 and F64 in these types, and those of BF16 (also in 3 and 6 products) in float32;
-    they refuse the others with ValueError.
+    CPUs compute F16, F32 and F64 algorithms in these types, and BF16 algorithms (also with 3 and 6 products) in
+    float32. They refuse the other algorithms with ValueError.
     """
 
     DEFAULT = 1
@@ -126,14 +126,14 @@ class DotAlgorithmPreset(enum.Enum):
 
     @property
     def accumulation_type(self) -> Any:
-        """The accumulation type; None if it is left open."""
+        """The type in which sums are accumulated; None if the algorithm leaves it open."""
         parts = self.name.split("_")
         found = parts[-2] if parts[-1].startswith("X") else parts[-1] if "FAST" not in parts else parts[-3]
         return _NAMED_TYPES[found]() if found in _NAMED_TYPES else None
 
     @property
     def supported_lhs_types(self) -> tuple[Any, ...] | None:
-        """The types that the first operand may have; others are converted to the first of these."""
+        """The types that the first operand may have; an operand of another type is converted to the first of these."""
         part, many = self.name.split("_")[0], self.name[-2:]
         if part not in ("F16", "BF16", "TF32", "F32", "F64"):
             return None
@@ -143,7 +143,7 @@ class DotAlgorithmPreset(enum.Enum):
 
     @property
     def supported_rhs_types(self) -> tuple[Any, ...] | None:
-        """The types that the second operand may have."""
+        """The types that the second operand may have: those of the first."""
         return self.supported_lhs_types
 
 
@@ -153,7 +153,7 @@ _NAMED_TYPES: dict[str, Callable[[], Any]] = {
     "F32": lambda: np.float32,
     "F64": lambda: np.float64,
 }
-# The algorithms of processors, with the number of products, and whether the result may be bfloat16.
+# The algorithms of CPUs -> the number of products, and whether the result may be bfloat16.
 _ON_CPU: dict[DotAlgorithmPreset, tuple[int, bool]] = {
     DotAlgorithmPreset.F16_F16_F16: (1, False),
     DotAlgorithmPreset.F32_F32_F32: (1, False),
@@ -168,7 +168,7 @@ PrecisionLike = (
 
 
 def algorithm_of(precision: Any) -> DotAlgorithmPreset | None:
-    """The algorithm named by the parameter ``precision``, if it is not the default; ValueError for an unknown one."""
+    """The algorithm that the parameter ``precision`` names; None for the default. ValueError for an unknown one."""
     if precision is None or isinstance(precision, tuple) and not isinstance(precision, DotAlgorithm):
         return None
     if precision is DotAlgorithmPreset.DEFAULT:
@@ -182,12 +182,12 @@ def algorithm_of(precision: Any) -> DotAlgorithmPreset | None:
 
 
 def precision_names(precision: Any) -> tuple[Any, Any]:
-    """The attribute for both operands in StableHLO's operations."""
+    """The precisions of both operands, for StableHLO's attribute; the default unless ``precision`` is a pair."""
     return precision if isinstance(precision, tuple) and len(precision) == 2 else (Precision.DEFAULT,) * 2
 
 
 def canonical_precision(precision: Any) -> Any:
-    """``precision`` (None, a name, a ``Precision``, a pair) as a pair, None or an algorithm; ValueError otherwise."""
+    """``precision`` (None, a name, a ``Precision``, a pair) as a pair, None or an algorithm. ValueError if invalid."""
     if precision is None:
         default = matmul_precision()
         return None if default is None else canonical_precision(default)
@@ -274,7 +274,7 @@ def _dot_abstract(
 
 
 def _strength(dtype: np.dtype) -> tuple[Any, ...]:
-    """XLA's order of element types: complex first, then floats by exponent and mantissa, then width and sign."""
+    """A sort key for XLA's order of element types: complex first, then floats by exponent and mantissa, then width."""
     part = dtypes.real_dtype(dtype)
     floating = dtypes.is_float(part)
     info = dtypes.finfo(part) if floating else None
@@ -333,7 +333,7 @@ def _product(lhs: Any, rhs: Any, dimension_numbers: _Numbers) -> Rule:
 def _matmul(lhs: Any, rhs: Any) -> Any:
     """The products of two stacks of matrices."""
     if lhs.dtype.kind == "c":
-        # NumPy adds complex products that are not contiguous one by one, slowly and with large errors
+        # if they are not contiguous, NumPy adds complex products one by one: this is slow and inaccurate
         lhs, rhs = np.ascontiguousarray(lhs), np.ascontiguousarray(rhs)
     return np.matmul(lhs, rhs)
 
@@ -345,10 +345,10 @@ def _dot_numpy(
     dtype = wide = lhs.dtype
     if dtype != rhs.dtype or preferred_element_type is not None or dtype.itemsize < 4:
         dtype = _result_dtype(dtype, rhs.dtype, preferred_element_type)
-        # complex: the real part of the product, not of the operands
+        # for complex operands, take the real part of the product, not of the operands
         wide = accumulator(dtype) if lhs.dtype.kind != "c" else np.result_type(lhs.dtype, dtype)
         if lhs.dtype == rhs.dtype and dtypes.is_float(lhs.dtype) and dtypes.is_integer(dtype):
-            wide = accumulator(lhs.dtype)  # in floats, then rounded towards zero
+            wide = accumulator(lhs.dtype)  # compute in floats, then round towards zero
     product = _product(lhs, rhs, dimension_numbers)
     if precision is not None and (algorithm := algorithm_of(precision)) is not None:
         return _by_algorithm(algorithm, product, dtype)
@@ -363,13 +363,13 @@ def _dot_numpy(
 
 
 def _taken(algorithm: DotAlgorithmPreset, dtype: np.dtype) -> np.dtype:
-    """The dtype to which an operand is converted first."""
+    """The dtype to which an operand of ``dtype`` is converted first."""
     types = [np.dtype(t) for t in algorithm.supported_lhs_types or ()]
     return dtype if dtype in types else types[0]
 
 
 def _given(algorithm: DotAlgorithmPreset, lhs: np.dtype, dtype: np.dtype) -> np.dtype:
-    """The dtype in which the product is computed before it is converted to ``dtype``."""
+    """The dtype in which the product is rounded before it is converted to ``dtype``; ``lhs``: the operands' dtype."""
     small = _ON_CPU[algorithm][1] and dtype == lhs == dtypes.bfloat16
     return dtype if small else np.dtype(algorithm.accumulation_type)
 
@@ -386,12 +386,12 @@ def _by_algorithm(algorithm: DotAlgorithmPreset, product: Rule, dtype: np.dtype)
 def _dot_cotangent(
     ct: Any, x: Any, y: Any, swapped: bool, *, dimension_numbers: _Numbers, out_sharding: Any, **params: Any
 ) -> Any:
-    """The cotangent of ``x``, contracted with ``y``; ``swapped``: ``y`` was the left operand."""
+    """The cotangent of ``x``: ``ct`` contracted with ``y``. ``swapped``: ``y`` was the left operand."""
     (x_contract, y_contract), (x_batch, y_batch) = dimension_numbers
     aval = x.aval
     x_kept = _kept(aval.ndim, x_contract, x_batch)
     y_kept = _kept(get_aval(y).ndim, y_contract, y_batch)
-    # the positions in the result of the batch dimensions and of those from y
+    # the result's batch dimensions, and its dimensions that come from ``y``
     ans_batch = tuple(range(len(x_batch)))
     first = len(x_batch) + (0 if swapped else len(x_kept))
     ans_y = tuple(range(first, first + len(y_kept)))
@@ -423,7 +423,7 @@ def _bumped(dims: Ints, new: int) -> Axes:
 
 
 def _batch_part(args: Values, dims: Dims) -> Any:
-    """The mesh axes that shard the batch axis, by the operands' types."""
+    """The mesh axes that shard the batch axis according to the operands' types, or None."""
     parts = [sharded_part(get_aval(x), d) for x, d in zip(args, dims, strict=True) if d is not None]
     return next((part for part in parts if part is not None), None)
 
@@ -434,7 +434,7 @@ def _dot_batch(args: Values, dims: Dims, *, dimension_numbers: _Numbers, out_sha
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     lhs_ndim, rhs_ndim = get_aval(lhs).ndim, get_aval(rhs).ndim
     if lhs_dim is not None:
-        # the batch axis of a single batched operand is a kept dimension
+        # if only one operand is batched, its batch axis is one of its free dimensions
         kept = _kept(lhs_ndim - 1, lhs_contract, lhs_batch)
         out_dim = len(lhs_batch) + sum(d < lhs_dim for d in kept)
         lhs_batch, lhs_contract = _bumped(lhs_batch, lhs_dim), _bumped(lhs_contract, lhs_dim)
@@ -505,7 +505,7 @@ defbilinear(dot_general_p, _dot_left, _dot_right)
 
 
 def _dot_shown(eqn: JaxprEqn, printer: Any) -> Params:
-    """The parameters as printed: dimensions as lists, defaults omitted; the type shows the sharding."""
+    """The parameters as printed: dimensions as lists, defaults omitted. The type shows the sharding."""
     shown = {k: v for k, v in eqn.params.items() if v is not None and k != "out_sharding"}
     contracting, batch = shown["dimension_numbers"]
     shown["dimension_numbers"] = (tuple(map(list, contracting)), tuple(map(list, batch)))
@@ -520,7 +520,7 @@ def _dot_read(params: dict[str, Any], in_avals: Any, out_avals: Any) -> dict[str
 
 
 def read_precision(value: Any) -> Any:
-    """The parameter for a printed text, where names of algorithms have no quotes."""
+    """The parameter ``precision`` from printed text, where names of algorithms have no quotes."""
     return DotAlgorithmPreset[value] if isinstance(value, str) else value
 
 
@@ -537,15 +537,15 @@ def dot_general(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """Contract ``lhs`` with ``rhs``: sum products over the contracting dimensions, for each batch index.
+    """Contract ``lhs`` with ``rhs``: sum the products over the contracting dimensions, for each batch index.
 
     Args:
       lhs, rhs: numeric arrays; mixed dtypes are promoted. Paired dimensions have equal sizes.
       dimension_numbers: ``((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))``. The result has the
-        batch dimensions, then those left of ``lhs``, then those left of ``rhs``.
+        batch dimensions, then the remaining dimensions of ``lhs``, then those of ``rhs``.
       precision: a ``Precision``, its name, or one for each operand.
-      preferred_element_type: the result's dtype; by default the operands'.
-      out_sharding: how the result is to lie over a mesh with explicit axes.
+      preferred_element_type: the result's dtype; by default the operands' dtype.
+      out_sharding: the result's sharding over a mesh with explicit axes.
 
     Raises TypeError if the dimensions do not fit.
 
@@ -571,7 +571,7 @@ def _ints(dims: Ints) -> Axes:
     return tuple(map(operator.index, dims))
 
 
-# the last dimension of one with the first of the other
+# contract the last dimension of ``lhs`` with the first dimension of ``rhs``
 _OF_VECTOR: _Numbers = (((0,), (0,)), ((), ()))
 _OF_MATRIX: _Numbers = (((1,), (0,)), ((), ()))
 

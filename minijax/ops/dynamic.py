@@ -57,7 +57,7 @@ def _window(shape: Ints, starts: Values, sizes: Ints) -> tuple[builtins.slice, .
 
 
 def _index_vector(starts: Values, dims: Dims) -> tuple[Any, int | None]:
-    """Scalar starts, some of them batched, as one array of index vectors for ``gather``, and its batch axis."""
+    """Join scalar starts, of batch axes ``dims``, to index vectors for ``gather``; also return their batch axis."""
     if not starts:
         return np.array([], np.int32), None
     size = next((shape_of(x)[d] for x, d in zip(starts, dims, strict=True) if d is not None), None)
@@ -129,7 +129,7 @@ def _dynamic_slice_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, slic
 
 
 def _with_zeros(ctx: Any, avals: Any, names: Names, first: int) -> tuple[Any, Names]:
-    """The operands, with further starts, 0, for the dimensions of words; starts begin at ``first``."""
+    """Append zero starts for the dimensions of words; ``first``: the position of the first start."""
     count = avals[0].ndim - (len(names) - first)
     start = avals[first] if len(avals) > first else ShapedArray((), np.dtype(np.int32))
     zero = ctx.scalar(0, start.dtype)
@@ -193,7 +193,7 @@ def _dynamic_update_slice_jvp(primals: Values, tangents: Values) -> Any:
 def _dynamic_update_slice_transpose(ct: Any, x: Any, update: Any, *starts: Any) -> list[Any]:
     linear = [type(a) is UndefinedPrimal for a in (x, update)]
     sizes = update.aval.shape if linear[1] else shape_of(update)
-    # as in JAX, zeros whether or not the operand is linear, so that jaxprs agree
+    # as in JAX, make these zeros even if only ``update`` is linear, so that jaxprs agree
     sharding = sharding_of_type(update.aval if linear[1] else get_aval(update)) if types.sharded_types_made else None
     zeros = full_like(ct, 0, shape=sizes, sharding=sharding)
     ct_x = dynamic_update_slice_p.bind(ct, zeros, *starts) if linear[0] else None
@@ -250,7 +250,7 @@ def wrap_negative(index: Any, size: int) -> Any:
 
 
 def _starts(x: Any, start_indices: Any, allow_negative: bool | Flags) -> list[Any]:
-    """The start indices; negative ones count from the end where that is allowed."""
+    """The start indices. Negative ones count from the end, if this is allowed."""
     shape = shape_of(x)
     if is_array(start_indices) or isinstance(start_indices, np.ndarray):
         vector = start_indices if is_array(start_indices) else as_array(start_indices)
@@ -277,10 +277,10 @@ def _start(index: Any, size: int, allow_negative: bool) -> Any:
 def dynamic_slice(
     operand: Any, start_indices: Any, slice_sizes: Ints, *, allow_negative_indices: bool | Flags = True
 ) -> Any:
-    """The slice of ``operand`` of static ``slice_sizes`` that begins at ``start_indices``, moved inside if it must be.
+    """The slice of ``operand`` with static ``slice_sizes`` that begins at ``start_indices``, moved inside if necessary.
 
     The indices are integer scalars of one type, one for each dimension, or one 1-D array; they may be traced. Negative
-    ones count from the end, unless disallowed. The result has shape ``slice_sizes`` and the operand's dtype. Raises
+    indices count from the end, unless disallowed. The result has shape ``slice_sizes`` and the operand's dtype. Raises
     TypeError for other indices and for sizes above the operand's, ValueError for another number of indices.
 
     >>> lax.dynamic_slice(jnp.arange(5), (4,), (2,))
@@ -293,7 +293,7 @@ def dynamic_slice(
 def dynamic_update_slice(
     operand: Any, update: Any, start_indices: Any, *, allow_negative_indices: bool | Flags = True
 ) -> Any:
-    """``operand`` with ``update``, of its rank and dtype, put at ``start_indices``: see ``dynamic_slice``.
+    """``operand`` with ``update``, of the same rank and dtype, put at ``start_indices``: see ``dynamic_slice``.
 
     The result has the operand's shape. ``update`` is moved inside if it would pass the end. Raises TypeError for an
     ``update`` of another rank or dtype, or a larger size.
@@ -305,7 +305,7 @@ def dynamic_update_slice(
 
 
 def _along(x: Any, index: Any, axis: int, allow_negative: bool) -> tuple[list[Any], list[bool]]:
-    """The starts for a slice at ``index`` along ``axis``, 0 elsewhere, and where negative ones are allowed."""
+    """The starts of a slice: ``index`` along ``axis``, 0 elsewhere; and for each, whether a negative one is allowed."""
     ndim, axis = len(shape_of(x)), operator.index(axis)
     if not -ndim <= axis < ndim:
         raise IndexError(f"axis {axis} is out of bounds for array of dimension {ndim}")
@@ -319,7 +319,7 @@ def _along(x: Any, index: Any, axis: int, allow_negative: bool) -> tuple[list[An
 def dynamic_slice_in_dim(
     operand: Any, start_index: Any, slice_size: int, axis: int = 0, *, allow_negative_indices: bool = True
 ) -> Any:
-    """``dynamic_slice`` along one ``axis``, whole along the others."""
+    """``dynamic_slice`` along one ``axis``. The slice is whole along the other axes."""
     starts, allowed = _along(operand, start_index, axis, allow_negative_indices)
     sizes = list(shape_of(operand))
     sizes[axis] = operator.index(slice_size)
@@ -339,7 +339,7 @@ def dynamic_index_in_dim(
 def dynamic_update_slice_in_dim(
     operand: Any, update: Any, start_index: Any, axis: int, *, allow_negative_indices: bool = True
 ) -> Any:
-    """``dynamic_update_slice`` along one ``axis``, at the beginning of the others."""
+    """``dynamic_update_slice`` along one ``axis``. The update begins at 0 along the other axes."""
     starts, allowed = _along(operand, start_index, axis, allow_negative_indices)
     return dynamic_update_slice(operand, update, starts, allow_negative_indices=allowed)
 
@@ -347,7 +347,7 @@ def dynamic_update_slice_in_dim(
 def dynamic_update_index_in_dim(
     operand: Any, update: Any, index: Any, axis: int, *, allow_negative_indices: bool = True
 ) -> Any:
-    """``operand`` with ``update`` at ``index`` of ``axis``, which ``update`` may lack."""
+    """``operand`` with ``update`` at ``index`` of ``axis``; ``update`` may lack this axis."""
     if isinstance(index, int):
         check_int(index)
     if len(shape_of(update)) != len(shape_of(operand)):
