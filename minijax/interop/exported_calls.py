@@ -63,7 +63,7 @@ def export_sharding_constraint(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
 
 
 def _with_programs(*names: str) -> Any:
-    """The rule for a primitive that JAX has with the same params; the params ``names`` are programs."""
+    """The rule for a primitive that JAX also has, with the same params. The params ``names`` hold programs."""
 
     def rule(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
         params = dict(eqn.params)
@@ -133,7 +133,7 @@ def policy_for_jax(policy: Any) -> Any:
 
 
 class ExportedPolicy(Frozen):
-    """A minijax user's checkpoint policy; it sees minijax primitives and types."""
+    """A checkpoint policy for JAX, made of one for minijax, which gets minijax's primitives and types."""
 
     ours: Callable[..., Any]
 
@@ -160,7 +160,7 @@ def _nonzero(tangents: Sequence[Any], zeros: Sequence[bool]) -> list[Any]:
 
 
 def _closed_over(eqn: JaxprEqn, perturbed: Sequence[bool], kind: str) -> int:
-    """Count the closed-over operands. UnexpectedTracerError if one is differentiated: it has no rule."""
+    """Count the closed-over operands. UnexpectedTracerError if one is differentiated: the custom rule omits it."""
     n: int = eqn.params["num_consts"]
     if any(perturbed[:n]):
         raise UnexpectedTracerError(closed_over_message(eqn.params["call_jaxpr"].jaxpr.debug_name, kind))
@@ -168,7 +168,7 @@ def _closed_over(eqn: JaxprEqn, perturbed: Sequence[bool], kind: str) -> int:
 
 
 def _there(rule: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Name ``rule``, which JAX calls later, and bind it to the current devices."""
+    """Name ``rule``, which JAX calls later, and let it run inside the current ``shard_map``."""
     mesh, axes = current_mesh(), manual_axes()
     checked = is_checked(axes)
 
@@ -237,11 +237,11 @@ class _Side:
         self.side = side
 
     def __call__(self) -> None:
-        """A placeholder for a ``Partial``'s function; nothing calls it."""
+        """Make this object callable, as ``Partial`` needs; nothing calls it."""
 
 
 def _callback(ours: Any) -> tuple[Callable[..., Any], Any]:
-    """The function that JAX calls back, and JAX's tree of its arguments, or None if it takes leaves."""
+    """The function that JAX calls back, and JAX's tree of its arguments (None if it takes the leaves)."""
     if isinstance(ours, JaxCallback):
         theirs = ours.theirs
         return getattr(theirs, "callback_func", theirs), getattr(theirs, "in_tree", None)
@@ -289,7 +289,7 @@ def export_shard_map(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     params = eqn.params
     mesh = mesh_for_jax(params["mesh"])
     if mesh == jax_module("sharding").get_abstract_mesh() or current_mesh() is not None:
-        mesh = None  # JAX takes the current mesh by default; inside another shard_map that is the outer one's
+        mesh = None  # then JAX takes the current mesh, which is the outer one's inside another shard_map
 
     def of_part(*args: Any) -> tuple[Any, ...]:
         with on_each_device(params["mesh"], params["newly_manual_axes"], params["check_vma"]):

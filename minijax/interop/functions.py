@@ -33,7 +33,7 @@ from minijax.pytree import tree_structure
 
 
 class Slot:
-    """The position of value number ``index``."""
+    """A placeholder for value number ``index`` of a result of ``hoisted``."""
 
     __slots__ = ("index",)
 
@@ -63,7 +63,7 @@ def filled(x: Any, values: Sequence[Any]) -> Any:
 
 
 class _Copying:
-    """Copies functions and their trees with other values; objects without wanted values stay."""
+    """Copies functions and containers with some values replaced; objects without wanted values are not copied."""
 
     def __init__(self, is_wanted: Callable[[Any], bool], other: Callable[[Any], Any]) -> None:
         self.is_wanted, self.other = is_wanted, other
@@ -71,14 +71,14 @@ class _Copying:
         self._copies: dict[int, Any] = {}
 
     def holds(self, x: Any) -> bool:
-        """Whether ``x`` holds a wanted value; a recursive function is decided by its other values."""
+        """Whether ``x`` holds a wanted value. In a recursive function its own name does not count."""
         if self.is_wanted(x):
             return True
         if id(x) not in self._holds:
             inside = _inside(x)
             if not inside:
                 return False
-            self._holds[id(x)] = True  # for a recursive function: a copy of the outer one needs a copy here
+            self._holds[id(x)] = True  # while a recursive function is searched, assume that it is copied
             self._holds[id(x)] = any([self.holds(y) for y in inside])
         return self._holds[id(x)]
 
@@ -148,7 +148,7 @@ class TracedByJax(NamedTuple):
     """The result of JAX's tracing: the program, and how to assemble the function's results.
 
     ``statics``, for each leaf of the result: None if the program computes it, a ``ClosesOver`` for a function that
-    closes over traced values, or a 1-tuple of the leaf. ``warnings``: the function's, given again by each call.
+    closes over traced values, or a 1-tuple of the leaf. ``warnings``: the function's warnings; each call repeats them.
     """
 
     program: ClosedJaxpr
@@ -203,7 +203,7 @@ def imported_function(
         try:
             traced, positions = known.find(leaves, tree, kinds, settings(), trace)
         except Exception as error:
-            raise reported(error)  # noqa: B904  (it sets the cause)
+            raise reported(error)  # noqa: B904  (``reported`` sets the cause)
         if traced.warnings:
             warn(traced.warnings)
         values = [_value(leaves[i]) for i in positions]
@@ -219,7 +219,7 @@ def imported_function(
 
 def _announced(program: ClosedJaxpr, values: list[Any], names: list[str], positions: Sequence[int]) -> list[Any]:
     """Evaluate ``program``, and tell observers the names of its arguments and when it ends."""
-    # a tree that only JAX knows is one leaf here, without names
+    # to minijax, a tree that only JAX knows is one leaf, so its leaves have no names
     known = [names[i] for i in positions] if len(names) > max(positions, default=-1) else []
     observe.emit(observe.on_imported, known, values)
     try:
@@ -286,7 +286,7 @@ def _trace(fun: Any, leaves: list[Any], tree: Any, traced: list[int]) -> TracedB
 
 
 class ClosesOver:
-    """A function returned by a traced function; the traced values that it closes over become further results."""
+    """A function returned by a traced function; traced values that it closes over are additional results."""
 
     def __init__(self, skeleton: Any, count: int) -> None:
         self.count = count

@@ -32,12 +32,12 @@ from minijax.ir.evaluate import eval_jaxpr
 from minijax.pytree import core as pytree_core
 
 JAX = ("jax", "jaxlib")
-# Packages on JAX register names in these packages; a second copy of the former gets a second copy of the latter.
+# Packages on JAX register names in these packages, so a second copy of the former needs a second copy of the latter.
 _REGISTRIES = ("absl",)
-# minijax itself, and large packages that do not use JAX: not worth reading.
+# minijax itself, and large packages that do not use JAX. Their files are not searched for imports of JAX.
 _NEVER = frozenset({"minijax", "numpy", "scipy", "pytest", "_pytest", "IPython", "__main__"} | sys.stdlib_module_names)
 _NAMES_JAX = re.compile(rb"^[ \t]*(?:import|from)[ \t]+jax(?:lib)?\b|^[ \t]*import[ \t].*,[ \t]*jax\b", re.MULTILINE)
-# Statements outside of functions: a package needs the modules that they import.
+# Import statements outside of functions: a package needs these modules to be imported itself.
 _OUTER = re.compile(rb"^(?:from|import)[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
 _known: dict[str, bool] = {}
 
@@ -115,7 +115,7 @@ def _imports_jax(text: bytes) -> bool:
 
 
 _root = HigherModule("public_names")
-# minijax packages without a JAX package of that name, or with an unrelated one.
+# minijax's packages for which JAX has no package of that name, or an unrelated one.
 _INTERNAL = frozenset(
     {"api", "backend", "interop", "ipython_ext", "ir", "jacobians", "lowering", "pytree", "repl", "tools"}
 )
@@ -276,7 +276,7 @@ def twin(name: str) -> ModuleType | None:
 
 
 def exists(name: str) -> bool:
-    """Whether JAX has a module ``name``. Private modules exist as far as ``_VALUES`` lists their names."""
+    """Whether JAX has a module ``name``, public or private."""
     return bool(file_of(name))
 
 
@@ -295,7 +295,7 @@ def file_of(name: str) -> str:
 
 @functools.cache
 def jax_names(module: str) -> frozenset[str]:
-    """A JAX module's public names, read from its file: importing jax costs most of a second."""
+    """A JAX module's public names, read from its file, since importing jax takes most of a second."""
     file = file_of(module)
     if not file:
         return frozenset()
@@ -316,12 +316,12 @@ def _version_info() -> tuple[int, ...]:
 
 @functools.cache
 def registry(name: str) -> dict[type, Any]:
-    """A table in which packages register classes; minijax does not use it, and refuses such values."""
+    """A table in which packages register classes. minijax ignores it and refuses instances of these classes."""
     return {np.ndarray: None}
 
 
 def api_boundary(fun: Any, **options: Any) -> Any:
-    """Return ``fun``; minijax does not hide the frames above it."""
+    """Return ``fun`` unchanged: minijax does not hide frames at this boundary."""
     return fun
 
 
@@ -341,7 +341,7 @@ def unzip2(pairs: Iterable[tuple[Any, Any]]) -> tuple[tuple[Any, ...], tuple[Any
 
 
 def infer_argnums_and_argnames(signature: inspect.Signature, argnums: Any, argnames: Any) -> Any:
-    """Complete matching positions and names of arguments from one another."""
+    """Return ``argnums`` and ``argnames``. If one of them is None, it is inferred from the other."""
     positional = [name for name, p in signature.parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
     numbers = () if argnums is None else (argnums,) if isinstance(argnums, int) else tuple(argnums)
     names = () if argnames is None else (argnames,) if isinstance(argnames, str) else tuple(argnames)
@@ -352,7 +352,7 @@ def infer_argnums_and_argnames(signature: inspect.Signature, argnums: Any, argna
     return numbers, names
 
 
-# Names that minijax has in another module, or only for packages; of JAX's private names those that packages import.
+# Names that minijax has in another module or only for packages, and the private names that packages import from JAX.
 _VALUES: dict[str, Callable[[], Any]] = {
     "jax.__version__": _version,
     "jax.__version_info__": _version_info,

@@ -13,7 +13,7 @@ _LEVELS = {"LinearizeTrace": "linearize", "JVPTrace": "jvp", "BatchTrace": "vmap
 
 
 class Ended:
-    """Tells leaked JAX tracers from those of transformations active in this thread."""
+    """Distinguishes leaked JAX tracers from tracers of transformations that are active in this thread."""
 
     def __init__(self) -> None:
         core: Any = sys.modules.get("jax._src.core")

@@ -1,8 +1,8 @@
 """JAX and minijax as two libraries with the same names: describe each one's values in common terms.
 
-In: an object of a library. Out: a ``LibraryPart``: arrays converted to the other library; jitted, differentiated and
-batched functions, custom rules and authors' primitives taken apart, so that the other library can rebuild them with its
-transformation of the same name. The first use of JAX's library imports jax.
+In: an object of a library. Out: a ``LibraryPart``. Arrays are already converted to the other library. Transformed
+functions, custom rules and authors' primitives are described by their parts, so that the other library can rebuild them
+with its transformation of the same name. The first use of JAX's library imports jax.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ValuePart(LibraryPart):
 
 
 class CallPart(LibraryPart):
-    """The result of public function ``name`` for ``fun`` and ``options``: ``grad``, ``jit``, a custom rule."""
+    """A call of the public function ``name`` (``grad``, ``jit``, ...) with ``fun`` and ``options``."""
 
     name: str
     fun: Any
@@ -92,7 +92,7 @@ class Library:
     internal: tuple[str, ...] = ()
 
     def __init__(self) -> None:
-        # class in the other library's program -> its single copy, registered with this library for good
+        # class in the other library's program -> its only copy, which stays registered with this library
         self.copies: weakref.WeakKeyDictionary[type, Any] = weakref.WeakKeyDictionary()
         self._public: tuple[int, dict[int, list[tuple[str, str]]]] = (0, {})
 
@@ -141,11 +141,11 @@ class Library:
         raise NotImplementedError
 
     def part(self, x: Any) -> LibraryPart | None:
-        """Describe ``x``; None if it is no recognized object of this library."""
+        """Describe ``x``. Return None if this library does not know such objects."""
         raise NotImplementedError
 
     def node(self, cls: type) -> Node | None:
-        """How to flatten a class that is registered as a pytree with this library."""
+        """How to flatten a class that is registered as a pytree with this library; None if it is not registered."""
         raise NotImplementedError
 
 
@@ -214,7 +214,7 @@ class Minijax(Library):
         return None
 
     def _transformed(self, fun: types.FunctionType) -> LibraryPart | None:
-        # a transformed function has its function's name and module; the code shows the real module
+        # a transformed function has the name and module of the inner one; its code object names its real module
         name = fun.__code__.co_qualname.split(".")[0]
         public = getattr(sys.modules[self.package], name, None)
         if not callable(public):
@@ -249,7 +249,7 @@ def _shard_mapped(x: ShardMapped) -> CallPart:
 
 
 def check_authors(p: Primitive) -> None:
-    """Unmapped unless ``p`` is a user's primitive."""
+    """Raise Unmapped unless ``p`` is a user's primitive."""
     if p.borrowed_from:
         raise Unmapped(f"{p.name}: a primitive that is borrowed from {p.borrowed_from}")
     if not errors.is_user_file(p.defined_at.rpartition(":")[0]):
@@ -299,7 +299,7 @@ class Jax(Library):
         return None
 
     def _of_custom_gradient(self, x: Any) -> CallPart | None:
-        """Describe a ``custom_gradient`` function, which JAX makes a ``custom_vjp`` with rules of its own."""
+        """Describe a ``custom_gradient`` function. JAX makes it a ``custom_vjp`` function whose rules are JAX's."""
         if not getattr(x.fun, "__qualname__", "").startswith("custom_gradient.<locals>"):
             return None
         return CallPart("custom_gradient", inspect.getclosurevars(x.fun).nonlocals["fun"], {})
@@ -320,7 +320,7 @@ class Jax(Library):
         if getattr(inspect.unwrap(public), "__globals__", None) is not fun.__globals__:
             return None
         held = inspect.getclosurevars(fun).nonlocals
-        if name == "grad":  # it holds the function that also returns the value
+        if name == "grad":  # it closes over the function that also returns the value
             held = inspect.getclosurevars(_within(held["value_and_grad_f"])).nonlocals
         inner, options = _remembered(public, held)
         if inner is None:
@@ -344,7 +344,7 @@ def _within(fun: types.FunctionType) -> types.FunctionType:
 
 
 def _is_default(value: Any, default: Any) -> bool:
-    """Whether an option has its default, or JAX's value for an unnamed axis."""
+    """Whether an option has its default, or is the object by which JAX marks an unnamed axis."""
     if value is default or type(value) is object:
         return True
     return type(value) is type(default) and isinstance(value, (bool, int, str, tuple, frozenset)) and value == default

@@ -20,7 +20,7 @@ from minijax import errors
 from minijax.core.names import NameStack
 from minijax.interop.values import jax_module
 
-# The text of a JAX name stack is read first: nearly all are empty.
+# The name stack of equations outside all named scopes.
 _NO_NAMES: NameStack = ()
 
 
@@ -32,7 +32,7 @@ class TransformedSource(tuple[Any, ...]):
 
 @functools.cache
 def foreign_folders() -> tuple[str, ...]:
-    """The folders of Python's library and of installed packages: no user code."""
+    """The folders of Python's library and of installed packages, which hold no user code."""
     folders = {*site.getsitepackages(), site.getusersitepackages(), *sysconfig.get_paths().values()}
     return tuple(sorted(folder.rstrip(os.sep) + os.sep for folder in folders if folder and folder != sys.prefix))
 
@@ -65,13 +65,13 @@ def source_of(eqn: Any) -> Any:
     made = [each.name for each in stack.stack if type(each).__name__ == "Transform"]
     if not made:
         return (*place, names) if names else place
-    # the line does not ask for an equation that a JAX transformation made
+    # JAX keeps no names of the transposed primitives
     unknown = ("",) * made.count("transpose")
     return TransformedSource((*place, names, unknown) if unknown else (*place, names) if names else place)
 
 
 def jax_traceback(source: Any) -> Any:
-    """JAX's traceback for the source of a minijax equation, from a call at that place; None for no source."""
+    """A JAX traceback of a call at ``source``, the source of a minijax equation; None if ``source`` is None."""
     if source is None:
         return None
     get = sys.modules["jaxlib"]._jax.Traceback.get_traceback
@@ -103,7 +103,7 @@ def place_of(traceback: Any) -> Any:
 
 
 def _names(stack: Any) -> NameStack:
-    """Convert JAX's name stack; as in minijax, transformations without a named scope are dropped."""
+    """Convert JAX's name stack. Without a named scope it is empty, as in minijax, even if it has transformations."""
     elements = stack.stack
     if not any(type(each).__name__ == "Scope" for each in elements):
         return _NO_NAMES

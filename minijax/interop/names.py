@@ -26,7 +26,7 @@ from minijax.pytree import register_pytree_node_class
 
 # Objects that are indexed, not called, to make arrays; ``s_`` and ``index_exp`` are NumPy's own.
 _INDEXERS = frozenset(("mgrid", "ogrid", "r_", "c_"))
-# Functions of these modules handle no arrays: they are JAX's own.
+# Functions of these modules handle no arrays, so JAX's own are used.
 _AS_THEY_ARE = ("extend.linear_util", "api_util")
 # Methods that stay JAX's: they make and describe instances, and compute nothing.
 _KEPT = frozenset(
@@ -40,10 +40,10 @@ def borrowed_name(module: str, name: str) -> Any:
     if name == "geqrf_p":  # JAX has no public name for it
         return borrowed_primitive("geqrf")
     home = jax_module(module.removeprefix(f"{PACKAGE}."))
-    if name.startswith("ndarray."):  # a method of arrays: JAX's class only names it
+    if name.startswith("ndarray."):  # a method of arrays, which JAX's class only declares
         method = name.removeprefix("ndarray.")
         return borrowed_function(lambda a, *args: getattr(a, method)(*args), module, name)
-    theirs = operator.attrgetter(name)(home)  # also a method: ``add.reduce``
+    theirs = operator.attrgetter(name)(home)  # ``name`` may be that of a method: ``add.reduce``
     if module.removeprefix(f"{PACKAGE}.") in _AS_THEY_ARE:
         return theirs
     if isinstance(theirs, type):
@@ -68,12 +68,12 @@ def borrowed_primitive(name: str) -> Any:
 
 
 def _holds_arrays(theirs: type) -> bool:
-    """Whether a class has computing methods of its own."""
+    """Whether a class has methods that compute on arrays."""
     if issubclass(theirs, (enum.Enum, BaseException, np.generic, jax_module("core").Tracer)):
         return False
     if getattr(theirs, "_is_protocol", False) or isinstance(getattr(theirs, "dtype", None), np.dtype):
         return False
-    if inspect.isabstract(theirs):  # the subclasses have the instances
+    if inspect.isabstract(theirs):  # only its subclasses have instances
         return False
     return any(isinstance(x, (types.FunctionType, property)) for x in _members(theirs).values())
 
@@ -89,7 +89,7 @@ def _members(theirs: type) -> dict[str, Any]:
 
 
 def borrowed_class(theirs: type, module: str, name: str) -> type:
-    """The subclass of JAX's class whose methods run here; the same class each time."""
+    """The subclass of JAX's class whose methods run on minijax; the same class each time."""
     if theirs in classes:
         return classes[theirs]
 

@@ -163,7 +163,7 @@ def policy_of(theirs: Any) -> Any:
 
 
 class ImportedPolicy(Frozen):
-    """A JAX user's checkpoint policy; it sees JAX's primitives and types."""
+    """A checkpoint policy for minijax, made of one for JAX, which gets JAX's primitives and types."""
 
     theirs: Callable[..., Any]
 

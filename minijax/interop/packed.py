@@ -28,7 +28,7 @@ class Fields(NamedTuple):
 
 
 class Packed:
-    """A packed node: its children, and its ``Fields`` or the tree definition of the one node."""
+    """A packed node: ``children``, and ``home``, which is its ``Fields`` or the tree definition of this node alone."""
 
     __slots__ = ("children", "home")
 

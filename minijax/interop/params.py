@@ -1,7 +1,7 @@
 """Convert equation params between JAX's classes and minijax's.
 
 In: the params of a JAX equation, and minijax's primitive of that name. Out: the same in minijax's classes, without
-defaults; None if the primitive does not know one of them: then the equation is borrowed.
+defaults. The result is None if the primitive does not take one of the params; then the equation is borrowed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Unknown(Exception):
 
 @functools.cache
 def known_params(primitive: Primitive) -> frozenset[str]:
-    """The params that a rule of ``primitive`` names; ``**params`` does not count: it would hide unused params."""
+    """The params that rules of ``primitive`` name. ``**params`` does not count, since it accepts unused params too."""
     names: set[str] = {primitive.sharding_param} if primitive.sharding_param else set()
     for table in _TABLES:
         rule = table.get(primitive)
@@ -60,8 +60,8 @@ def known_params(primitive: Primitive) -> frozenset[str]:
 def translated(
     primitive: Primitive, params: dict[str, Any], import_jaxpr: Callable[[Any], Any]
 ) -> dict[str, Any] | None:
-    """Convert a JAX equation's ``params`` for minijax's ``primitive``; None if it does not know one."""
-    if params.get("out_dtype", ...) is None:  # a product's params that minijax's lacks
+    """Convert a JAX equation's ``params`` for minijax's ``primitive``; None if it does not take one of them."""
+    if params.get("out_dtype", ...) is None:  # minijax's products have no such param
         params = {name: value for name, value in params.items() if name != "out_dtype"}
     known = known_params(primitive)
     if any(name not in known and not _says_nothing(value) for name, value in params.items()):
@@ -123,7 +123,7 @@ def _param(value: Any, import_jaxpr: Callable[[Any], Any]) -> Any:
 
 
 _OF_ACCURACY = "cbrt cos exp exp2 expm1 log log1p logistic rsqrt sin sqrt tan tanh".split()
-# Further params of JAX's primitives, by name, that have no effect.
+# JAX's primitive -> params without effect, which only JAX's primitive has.
 JAX_ONLY: dict[str, dict[str, Any]] = {
     **{name: {"accuracy": None} for name in _OF_ACCURACY},
     "mul": {"out_dtype": None},

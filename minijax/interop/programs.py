@@ -31,7 +31,7 @@ _borrowing = HigherModule("borrowed_primitives")
 
 
 class Site:
-    """The target of one JAX equation: ``invars``, ``outvars``, the user's line, the enclosing program."""
+    """The import of one JAX equation: its ``invars`` and ``outvars`` here, the user's line, the enclosing program."""
 
     def __init__(self, program: Importing, invars: list[Any], outvars: list[Var], source: Any) -> None:
         self.program = program
@@ -50,20 +50,20 @@ class Site:
         return NotImplementedError(f"{what}{where}")
 
 
-# rule(eqn, site) -> equations, where converted params are not enough; None: the general path. See ``all_import_rules``.
+# rule(eqn, site) -> equations, for primitives whose params cannot just be converted; or None: then they are converted.
 ImportRule = Callable[[Any, Site], "list[JaxprEqn] | None"]
 import_rules: dict[str, ImportRule] = {}
 
 
 @functools.cache
 def all_import_rules() -> dict[str, ImportRule]:
-    """``import_rules``, complete."""
+    """Import the modules that add rules; return ``import_rules``."""
     _rules.load()
     return import_rules
 
 
 class Importing:
-    """A program under construction from a JAX program: its variables by JAX's, its constants so far."""
+    """A program under construction. It maps JAX's variables to minijax's, and collects the constants."""
 
     def __init__(self) -> None:
         self.variables: dict[Any, Var] = {}
@@ -86,13 +86,13 @@ class Importing:
         return var
 
     def atom(self, v: Any) -> Var | Literal:
-        """The variable or literal for JAX's; a non-scalar literal becomes a constant."""
+        """The variable or literal for JAX's ``v``; a literal that is not a scalar becomes a constant."""
         if not hasattr(v, "val"):
             return self.variable(v)
         aval = aval_of(v.aval)
         if aval.shape:
             return self.constant(from_jax_value(v.val))
-        # a weak literal is a Python number: each bind derives its type again
+        # a weakly typed literal becomes a Python number, from which each bind derives the type again
         return Literal(np.asarray(v.val).item() if aval.weak_type else np.asarray(v.val, aval.dtype)[()], aval)
 
     def equations(self, eqn: Any) -> list[JaxprEqn]:
@@ -119,7 +119,7 @@ def import_closed(theirs: Any, name: str = "") -> ClosedJaxpr:
 
 
 def import_eqn(eqn: Any, site: Site) -> list[JaxprEqn]:
-    """Import an equation: with minijax's primitive of that name if it takes the params, else a borrowed one."""
+    """Import an equation. It gets minijax's primitive of that name if this takes the params, else a borrowed one."""
     name = eqn.primitive.name
     _jax_primitives.setdefault(name, eqn.primitive)
     rule = all_import_rules().get(name)
@@ -134,7 +134,7 @@ def import_eqn(eqn: Any, site: Site) -> list[JaxprEqn]:
         )
     ours = our_primitives().get(name)
     if name in _PARTITIONABLE and not jax_module().config.jax_threefry_partitionable:
-        ours = None  # minijax generates JAX's default bits
+        ours = None  # minijax generates only the bits of JAX's default setting
     if ours is not None:
         params = translated(ours, eqn.params, _opened)
         if params is not None and _fits(ours, params, site):
@@ -171,12 +171,12 @@ def _fits(ours: Primitive, params: dict[str, Any], site: Site) -> bool:
 
 
 def jax_primitive(ours: Primitive) -> Any:
-    """The JAX primitive that ``p`` was imported from, or its namesake; None if JAX has none."""
+    """The JAX primitive that ``ours`` was imported from, or its namesake; None if JAX has none."""
     return getattr(ours, "theirs", None) or jax_primitive_named(ours.name)
 
 
 def jax_primitive_named(name: str) -> Any:
-    """JAX's primitive called ``name``, from a program or one of JAX's modules; None if there is none."""
+    """JAX's primitive called ``name``, found in imported programs or JAX's modules; None if there is none."""
     if name in _jax_primitives:
         return _jax_primitives[name]
     attribute = _OTHER_ATTRIBUTES.get(name, f"{name.replace('-', '_').removesuffix('_p')}_p")
@@ -186,7 +186,7 @@ def jax_primitive_named(name: str) -> Any:
     return None
 
 
-# Names that JAX uses for primitives with another name.
+# name of a primitive -> its attribute in JAX's modules, if this is not the name with ``_p`` appended
 _OTHER_ATTRIBUTES = {"add_any": "add_jaxvals_p", "remat2": "remat_p"}
 # JAX's modules with primitives; private ones come last.
 _HOMES = (
@@ -202,7 +202,7 @@ _imported: weakref.WeakValueDictionary[int, ClosedJaxpr] = weakref.WeakValueDict
 
 
 def import_once(theirs: Any, name: str = "") -> ClosedJaxpr:
-    """Import a JAX program once: derived data is kept with the single result."""
+    """Import a JAX program, or return its earlier import, on which derived programs are cached."""
     found = _imported.get(id(theirs))
     if found is None:
         found = import_closed(theirs, name)

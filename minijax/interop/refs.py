@@ -1,8 +1,8 @@
 """Import and export of equations on mutable array references.
 
-In JAX an equation's index is a tree parameter whose leaves are operands. Here it is static, with the same operands in
-the same order (``ops.refs.index``). A program may make references and pass them to inner programs. A program
-that closes over a JAX reference is refused.
+In JAX an equation's index is a tree parameter whose leaves are operands. In minijax the index is a static parameter, in
+which placeholders stand for the operands (``ops.refs.index``). A program may make references and pass them to inner
+programs. A program that closes over a JAX reference is refused.
 """
 
 from __future__ import annotations

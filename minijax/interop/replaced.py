@@ -1,10 +1,10 @@
 """``replacing_jax``, and the packages that it loaded: ``minijax.interop.replaced.optax`` is Optax on minijax.
 
-Below this name Python's own import system finds packages written on JAX, in their installed files, and ``jax`` itself
-(``jax_modules``). So Python handles reloading, pickling by module name and circular imports, and
+Python's own import system finds packages written on JAX, in their installed files, and ``jax`` itself (``jax_modules``)
+as submodules of this module. So Python handles reloading, pickling by module name and circular imports, and
 ``sys.modules["optax"]`` does not change. Each module gets its own builtins, in which ``__import__`` maps ``jax`` and
-``optax`` to the modules below this name, for every import statement, whenever it runs. The code is compiled from
-the original file, so tracebacks and ``inspect`` work.
+``optax`` to submodules of this module, in every import statement, whenever it runs. The code is compiled from the
+original file, so tracebacks and ``inspect`` work.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Loader(SourceFileLoader):
         super().exec_module(module)
 
     def get_code(self, fullname: str) -> CodeType | None:
-        """Python's own code object, with the module's name replaced by its name here."""
+        """The module's code object, in which a constant with the module's name becomes its full name here."""
         code, name = super().get_code(fullname), fullname.removeprefix(PREFIX)
         return code if code is None or "." not in name else _renamed(code, name, fullname)
 
@@ -64,18 +64,18 @@ def _renamed(code: CodeType, name: str, fullname: str) -> CodeType:
 
 
 class _Folder(FileFinder):
-    """Finds the contents of a package's folder."""
+    """Finds the modules in a package's folder."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, (ExtensionFileLoader, EXTENSION_SUFFIXES), (_Loader, SOURCE_SUFFIXES))
 
     def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Like Python's own, with minijax's path entries for subpackages."""
+        """Find as Python's ``FileFinder`` does, but give subpackages minijax's path entries."""
         return _placed(super().find_spec(fullname, target))
 
 
 class _Top:
-    """Finds the top-level packages."""
+    """Finds top-level packages that are written on JAX."""
 
     def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
         """Find the package of this name, if it is written on JAX."""
@@ -152,11 +152,11 @@ def replaced_import(
     level: int = 0,
     python: Any = None,
 ) -> Any:
-    """``builtins.__import__`` with minijax for JAX; ``python`` imports everything else."""
+    """``builtins.__import__`` that imports minijax in place of JAX; ``python`` imports everything else."""
     python = python or builtins.__import__
     top = name.partition(".")[0]
     if not level and top == "importlib":
-        module = python(name, globals, locals, fromlist, 0)  # also for modules below it
+        module = python(name, globals, locals, fromlist, 0)  # ``name`` may be a module below ``importlib``
         return module if fromlist and name != top else _importlib
     if level or not written_on_jax(top):
         return python(name, globals, locals, fromlist, level)
@@ -181,7 +181,7 @@ def _not_found(error: ModuleNotFoundError) -> ModuleNotFoundError:
 
 
 def replaced_module(name: str, package: str | None = None, python: Any = None) -> ModuleType:
-    """``importlib.import_module`` with minijax for JAX; ``python`` imports everything else."""
+    """``importlib.import_module`` that imports minijax in place of JAX; ``python`` imports everything else."""
     python = python or importlib.import_module
     if name.startswith(".") or not written_on_jax(name.partition(".")[0]):
         module: ModuleType = python(name, package)
@@ -218,7 +218,7 @@ _hooks: list[_Hook] = []
 
 
 class _Hook:
-    """A replaced function of a module; it keeps the original and, if another wrapper covers it, defers to that."""
+    """Replaces a function of a module by ``made(original)`` until ``remove``."""
 
     def __init__(self, module: Any, name: str, made: Callable[[Any], Any]) -> None:
         self._module, self._name, self._original = module, name, getattr(module, name)
@@ -226,7 +226,7 @@ class _Hook:
         setattr(module, name, self._function)
 
     def remove(self) -> None:
-        """Put the original back, unless the function was replaced again meanwhile."""
+        """Put the original back, unless someone else has replaced the function in the meantime."""
         if getattr(self._module, self._name) is self._function:
             setattr(self._module, self._name, self._original)
 

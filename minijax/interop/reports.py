@@ -44,7 +44,7 @@ _filters: Any = None
 
 @contextlib.contextmanager
 def caught_warnings() -> Iterator[list[Warned]]:
-    """Collects this thread's warnings; a nested one leaves them to the outer one."""
+    """Collect this thread's warnings. A nested block collects none: they go to the outermost block."""
     if _catching.found is not None:
         yield []
         return
@@ -71,7 +71,7 @@ def _change_filters(change: int) -> None:
 
 
 def _catch(show: Any) -> Any:
-    """Replace Python's ``show``; threads that catch no warnings still use it."""
+    """A ``warnings.showwarning`` that collects; on threads that do not catch warnings it calls ``show``, Python's."""
 
     def showwarning(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **others: Any) -> None:
         if _catching.found is None:
@@ -84,7 +84,7 @@ def _catch(show: Any) -> Any:
 
 
 def warn(found: list[Warned]) -> None:
-    """Give these warnings again; those from JAX's code at the user's line."""
+    """Issue these warnings again. Those from JAX's code are reported at the user's line."""
     frame = errors.user_frame()
     for each in found:
         if each.filename is not None or frame is None:
@@ -103,13 +103,13 @@ def unknown_value_errors() -> tuple[type[Exception], ...]:
     return theirs.JAXTypeError, theirs.JAXIndexError
 
 
-# The text after JAX's own sentence: where JAX traced, a link, ``from_jax``'s addition.
+# JAX's own sentence ends here: the place where JAX traced, a link, or text that ``from_jax`` adds follows.
 _MORE = re.compile("The error occurred while tracing|\nSee https|\nfrom_jax traced")
 _WHY = re.compile(r"because it depends on (.+?)\.\s", re.DOTALL)
 
 
 def at_users_line(error: Exception, name: str) -> Exception:
-    """Report ``error``, raised while JAX traced function ``name``, at the user's line, as minijax's class if any."""
+    """Make ``error``, raised while JAX traced ``name``, minijax's class if there is one, without JAX's frames."""
     if isinstance(error, unknown_value_errors()) and hasattr(errors, type(error).__name__):
         error = _unknown_value(error, name)
     return without_frames_of_jax(error)

@@ -31,11 +31,11 @@ from minijax.ops.sort import sort_p
 def result_types(
     primitive: Primitive, avals: Sequence[ShapedArray], params: dict[str, Any], mesh: AbstractMesh | None
 ) -> list[ShapedArray]:
-    """The types of an operation's results; operands are sharded over ``mesh`` if their types name none.
+    """The types of an operation's results. Operands whose types name no mesh are sharded over ``mesh``.
 
     Raises JAX's error for an ambiguous sharding: ShardingTypeError, ValueError, TypeError or NotImplementedError.
     """
-    theirs = jax_primitive(add_p if primitive is add_any_p else primitive)  # a zero cotangent may be replicated
+    theirs = jax_primitive(add_p if primitive is add_any_p else primitive)  # ``add`` also accepts a replicated zero
     if theirs is None:
         raise ShardingTypeError(
             f"sharding rule for {primitive.name} is not implemented. Let the compiler shard its result: "
@@ -61,7 +61,7 @@ def _refusals() -> tuple[type[Exception], ...]:
 
 
 def _constants(primitive: Primitive, avals: Sequence[ShapedArray]) -> Sequence[int]:
-    """Operands of ``sort`` and ``select_n`` that may be constants: without a mesh in JAX, replicated in minijax."""
+    """The operands of ``sort`` and ``select_n`` that may be constants, whose types name no mesh in JAX."""
     if primitive is sort_p or primitive is select_n_p and not any(any(spec_of(aval)) for aval in avals):
         return range(len(avals))
     return (0,) if primitive is select_n_p else ()

@@ -27,8 +27,8 @@ class JaxCall:
       specs: the operand types, as JAX's ``ShapeDtypeStruct``.
       axes: the mapped axes that the call may name.
       x64: whether JAX computes with 64 bits here.
-      evaluated: like ``fun``, by the primitive's evaluation, which JAX may be able to trace.
-      memo: derived data: programs of rules by (rule, transformation of the operands), the lowering.
+      evaluated: like ``fun``, but by the primitive's evaluation rule, which JAX can trace if it computes with JAX.
+      memo: cache of the lowering, and of the rules' programs by (rule, transformation of the operands).
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class JaxCall:
         self.evaluated = evaluated or fun
         self.specs = list(specs)
         self.axes = list(axes)
-        # a 64-bit operand may date from when they were enabled; JAX would narrow it
+        # a 64-bit operand may be older than the setting; JAX would narrow it
         self.x64 = x64_enabled() or any(is_wide(spec.dtype) for spec in self.specs)
         self.memo: dict[Any, Any] = {}
 
@@ -80,7 +80,7 @@ class JaxCall:
 
     @property
     def out_specs(self) -> list[Any]:
-        """The result types, as JAX's."""
+        """The result types, as JAX's ``ShapeDtypeStruct``."""
         return list(map(spec_of, self.out_avals))
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""Cache traces of functions that one library calls and the other wrote, by signature, while the function lives.
+"""Cache the traces of a function that is written for one library and called by the other, one for each signature.
 
 In: a function, and the leaves and tree of a call. Out: its trace, and the positions of its array arguments. A signature
-has the types of arrays, and other leaves by value. A number is a constant of the program, as in eager calls.
+has the types of arrays and the values of other leaves. A number is a constant of the program, as in eager calls.
 A float that keeps changing from call to call is traced, if the function works without its value; otherwise a loop over
 learning rates would retrace every time. Integers and booleans stay constants: they are sizes, counts and flags that
 Python code branches on.
@@ -22,7 +22,7 @@ from minijax.core.avals import ShapedArray
 
 # Beyond this many signatures of one function, all are dropped.
 MAX_SIGNATURES = 1024
-# A position with more different numbers than this is traced.
+# After this many different numbers at one position, the number there is traced.
 MAX_NUMBERS = 4
 
 _NUMBERS = (bool, int, float, complex)
@@ -72,7 +72,7 @@ class Traces:
     __slots__ = ("found", "numbers", "traced_numbers", "__weakref__")
 
     def __init__(self) -> None:
-        # signature -> the trace, and the positions of its leaves
+        # signature -> the trace, and the positions of its array leaves
         self.found: dict[Any, tuple[Any, list[int]]] = {}
         # (tree, position, type) -> the numbers seen there; None where tracing failed
         self.numbers: dict[Any, set[Any] | None] = {}
@@ -84,7 +84,7 @@ class Traces:
     ) -> tuple[Any, list[int]]:
         """Find or make the trace of a call: its result, and the positions of its array leaves.
 
-        ``kinds``: the type of each array leaf, a ``Static`` for others. ``settings``: other inputs of tracing.
+        ``kinds``: for each leaf the type of the array, or a ``Static``. ``settings``: what else tracing depends on.
         """
         if self.traced_numbers:
             for i, x in enumerate(leaves):
@@ -110,7 +110,7 @@ class Traces:
         arrays = [i for i, kind in enumerate(kinds) if isinstance(kind, ShapedArray) and not is_number(leaves[i])]
         varying = self._varying(leaves, tree)
         if varying:
-            # try all numbers, then each one
+            # first trace all varying numbers, then each alone
             for wanted in [varying, *[[i] for i in varying if len(varying) > 1]]:
                 positions = sorted({*arrays, *wanted})
                 try:
@@ -126,7 +126,7 @@ class Traces:
         return trace(arrays), arrays
 
     def _varying(self, leaves: list[Any], tree: Any) -> list[int]:
-        """The positions of numbers that vary, with this call or earlier."""
+        """The positions of floats that had more than ``MAX_NUMBERS`` different values, this call included."""
         varying = []
         for i, x in enumerate(leaves):
             if is_number(x) and not isinstance(x, (int, np.integer, np.bool_)):
@@ -143,7 +143,7 @@ _known: dict[int, tuple[weakref.ref[Any], dict[Any, Traces]]] = {}
 
 
 def traces_of(fun: Any, use: str) -> Traces:
-    """The traces of ``fun`` for a ``use``; dropped when ``fun`` dies, and not cached without weak references."""
+    """The traces of ``fun`` for one ``use``. They die with ``fun``; without weak references there is no cache."""
     owner, part = (fun.__self__, fun.__func__) if type(fun) is types.MethodType else (fun, None)
     found = _known.get(id(owner))
     if found is None:

@@ -40,7 +40,7 @@ def jax_use(fun: Callable[..., Any], *values: Any) -> str:
 
 
 def _parts(values: Any) -> Iterator[Any]:
-    """List the contents of containers and the user's objects, each once; they may be no trees, or recursive."""
+    """List the contents of containers and of the user's objects, each once. Containers may be recursive."""
     seen: set[int] = set()
     todo = [values]
     while todo and len(seen) < _MOST_FUNCTIONS:
@@ -164,7 +164,7 @@ def _is_read(value: Any) -> bool:
         own = file is not None and errors.is_user_file(file)
         return own and value.__name__.partition(".")[0] not in (*JAX_LIBRARIES, *NEUTRAL)
     kind = value if isinstance(value, type) else type(value)
-    if kind.__module__ == "builtins":  # so is a class made where there is no module
+    if kind.__module__ == "builtins":  # as for a class statement outside of modules
         return is_of_a_statement(kind)
     return kind.__module__.partition(".")[0] not in ("builtins", "minijax", *JAX_LIBRARIES, *NEUTRAL)
 

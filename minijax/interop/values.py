@@ -78,7 +78,7 @@ def aval_of(theirs: Any) -> Any:
 
 
 def abstract_of_jax(theirs: Any) -> AbstractMesh:
-    """Convert JAX's mesh for types: around a per-device program, its axes count as explicit."""
+    """Convert JAX's abstract mesh. Inside a ``shard_map`` over that mesh, manual axes get minijax's axis types."""
     types = {name: AxisType[each.name] for name, each in zip(theirs.axis_names, theirs.axis_types, strict=True)}
     around = current_mesh()
     if around is not None and around.shape_tuple == theirs.shape_tuple:  # the mesh of the enclosing shard_map
@@ -90,7 +90,7 @@ def abstract_of_jax(theirs: Any) -> AbstractMesh:
 
 
 def mesh_of_jax(theirs: Any) -> AbstractMesh:
-    """Convert JAX's mesh, over minijax devices of the same numbers."""
+    """Convert JAX's mesh to one over the minijax devices with the same ids."""
     if isinstance(theirs, jax_module("sharding").AbstractMesh):
         around = current_mesh()
         if around is not None and around.shape_tuple == theirs.shape_tuple:  # the mesh of the enclosing shard_map
@@ -111,7 +111,7 @@ def mesh_of_jax(theirs: Any) -> AbstractMesh:
 
 @contextmanager
 def mesh_now() -> Iterator[None]:
-    """A context in which JAX traces for minijax's current mesh, inside ``shard_map`` for that mesh and its checks."""
+    """A context in which JAX traces for minijax's current mesh; inside ``shard_map`` with its axes and checks."""
     mesh = current_mesh()
     if mesh is None:
         of = jax_module("sharding")
@@ -140,13 +140,13 @@ def mesh_of_jax_now() -> Iterator[None]:
 
 
 def _manual_mesh(mesh: AbstractMesh) -> Any:
-    """JAX's mesh for a per-device program."""
+    """JAX's abstract mesh for a per-device program: the current manual axes are Manual."""
     manual = jax_module("sharding").AxisType.Manual
     return abstract_for_jax(mesh).update_axis_types(dict.fromkeys(manual_axes(), manual))
 
 
 def abstract_for_jax(ours: AbstractMesh) -> Any:
-    """Convert minijax's mesh to JAX's for types."""
+    """Convert minijax's mesh to JAX's abstract mesh, which types name."""
     of = jax_module("sharding")
     ours = ours.abstract_mesh
     device = None if ours.device_kind is None else of.AbstractDevice(ours.device_kind, None, ours.platform)
@@ -168,7 +168,7 @@ def mesh_for_jax(ours: AbstractMesh) -> Any:
 
 
 def sharding_of_jax(theirs: Any) -> Any:
-    """Convert JAX's sharding, over devices of the same numbers; None if minijax cannot express it."""
+    """Convert JAX's sharding to one over the devices with the same ids; None if minijax cannot express it."""
     of = jax_module("sharding")
     if isinstance(theirs, of.SingleDeviceSharding):
         (device,) = theirs.device_set
@@ -213,7 +213,7 @@ def specs_of(avals: Sequence[Any]) -> list[Any]:
 
 
 def spec_of(aval: Any, mesh: AbstractMesh | None = None) -> Any:
-    """JAX's ``ShapeDtypeStruct`` (a reference for a reference) for a type; over ``mesh`` if the type names none."""
+    """JAX's ``ShapeDtypeStruct`` for a type, or JAX's type of a reference; over ``mesh`` if the type names no mesh."""
     if type(aval) is AbstractRef:
         with jax_module().ensure_compile_time_eval():
             return jax_module().new_ref(jax_module("numpy").zeros(aval.shape, dtype_of_jax(aval.dtype)))
@@ -230,7 +230,7 @@ def type_for_jax(aval: ShapedArray, mesh: AbstractMesh | None) -> Any:
 
 
 def _over_mesh(ours: ShapedArray, mesh: AbstractMesh | None) -> dict[str, Any]:
-    """The mesh part of JAX's type, besides shape and dtype, over the type's own mesh or ``mesh``."""
+    """The arguments about the mesh for JAX's type; the mesh is that of the type, or ``mesh``."""
     of, around = jax_module("sharding"), current_mesh()
     mesh = mesh_of_type(ours) or mesh
     if mesh is None and around is None:
