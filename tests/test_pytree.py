@@ -37,7 +37,7 @@ from tests.pytree_cases import ALL, IDS, Box, Color, Layer, OtherPoint, Point, S
 
 
 def outcome(f):
-    """The result of a call, or its exception."""
+    """The result of ``f()``, or the exception that it raises."""
     try:
         return f()
     except Exception as error:
@@ -49,7 +49,7 @@ def outcome(f):
 
 @pytest.mark.parametrize("value", ALL, ids=IDS)
 def test_structure_is_jaxs(value):
-    for _ in range(2):  # the second result comes from the caches
+    for _ in range(2):  # the second time, the caches give the result
         leaves, treedef = tree_flatten(value)
         expected_leaves, expected = jtu.tree_flatten(value)
         assert len(leaves) == len(expected_leaves)
@@ -162,7 +162,7 @@ def test_equal_structures_of_builtin_nodes_are_one_object():
 
 
 def test_equal_keys_of_different_types_are_restored():
-    # 1 == True and "red" == Color.RED: a cache that confused them would return the wrong keys.
+    # 1 == True and "red" == Color.RED: if a cache took these for the same key, it would return wrong keys.
     pairs = [({"red": 1}, {Color.RED: 1}), ({1: 1}, {True: 1}), ({1: 1}, {1.0: 1})]
     for n in range(6):
         more = dict.fromkeys("abcdef"[:n], 0)
@@ -244,9 +244,10 @@ def test_results_and_errors_are_jaxs(name):
     if not isinstance(theirs, Exception):
         assert same(ours, theirs)
     elif isinstance(theirs, ValueError):
-        # JAX's first line, except for the final full stop and a number that JAX leaves out
+        # minijax's message begins like JAX's first line, without its final full stop and a number that only minijax
+        # gives
         first = str(theirs).splitlines()[0].rstrip(".")
-        # where JAX prints a set of field names, their order differs between runs
+        # JAX prints the missing field names as a set, in an order that differs between runs
         first = first.split(" Missing fields")[0]
         assert str(ours).startswith(first)
 
@@ -332,7 +333,7 @@ def test_partial():
     assert str(treedef) == str(jtu.tree_structure(jtu.Partial(max, 1, default=2)))
     again = treedef.unflatten([5, 6])
     assert type(again) is Partial and again.args == (5,) and again.keywords == {"default": 6}
-    # The arguments of an inner partial stay with it, as in JAX.
+    # As in JAX, an inner functools.partial keeps its own arguments: they are no leaves.
     outer = Partial(functools.partial(max, 10), 3)
     assert pytree.tree_leaves(outer) == jtu.tree_leaves(jtu.Partial(functools.partial(max, 10), 3)) == [3]
     assert outer() == 10
@@ -406,8 +407,8 @@ def test_prefix_explanations_are_jaxs(prefix, full):
     theirs = str(prefix_errors(prefix, full)[0]("in_axes"))
     ours = explain_prefix_mismatch(prefix, full, "in_axes")
     assert ours is not None
-    # equal except for the order of a set of keys, JAX's line-by-line comparison of metadata, and
-    # minijax's additions
+    # the same words, except that JAX orders keys differently and compares metadata line by line, and minijax adds a
+    # line about None
     theirs = theirs.split("\nso the diff in the metadata")[0]
     assert sorted(theirs.split()) == sorted(ours.split("\nNone is a node")[0].split())
 
@@ -419,7 +420,7 @@ def test_differences_are_jaxs(a, b):
     theirs = [(jtu.keystr(path), *rest) for path, *rest in equality_errors(a, b)]
     ours = [(keystr(path), *rest) for path, *rest in tree_diff(a, b)]
     assert [sorted(" ".join(row).split()) for row in ours] == [sorted(" ".join(row).split()) for row in theirs] or (
-        # JAX lists the differing keys in set order
+        # JAX lists the differing keys in the order of a set
         [row[:3] for row in ours] == [row[:3] for row in theirs]
     )
     assert ours
@@ -461,7 +462,7 @@ def test_public_names_are_jaxs():
 
 @pytest.mark.parametrize("wrap", [lambda t: [t], lambda t: (t, None), lambda t: {"a": t}])
 def test_deep_trees(wrap):
-    """900 levels, as in JAX; a container that holds itself is a RecursionError."""
+    """A tree may have 900 levels, as in JAX. A container that holds itself raises a RecursionError."""
     tree = 1.0
     for _ in range(900):
         tree = wrap(tree)

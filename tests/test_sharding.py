@@ -1,6 +1,6 @@
 """Descriptions of shardings, and programs on arrays over several devices, compared with JAX.
 
-Several devices need a process of their own.
+Programs on several devices run in a separate process.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def test_programs_on_sharded_arrays_match_jax() -> None:
     assert len(theirs) > 60 and len(raised) > 15
     for name, what in theirs.items():
         if name.startswith("text: ") and "GSPMDSharding" in what[2]:
-            # if XLA chose an argument's sharding, JAX shows XLA's description, minijax one in terms of the mesh
+            # if XLA chose an argument's sharding, JAX prints XLA's description, and minijax one in terms of the mesh
             what[2] = ours[name][2]
     assert ours == theirs
 
@@ -146,7 +146,7 @@ def test_descriptions_of_shardings_match_jax() -> None:
 
 @dataclass(frozen=True)
 class NamedDevice:
-    """The attributes of a device that a picture uses."""
+    """A device with only the attributes that a picture shows."""
 
     id: int
     platform: str = "cpu"

@@ -4,14 +4,14 @@ import pytest
 
 from tests.size import Size, groups, size_of_file
 
-# Lines, tokens; ``python -m tests.size`` prints the current sizes. Lower a bound after deleting, never raise one.
+# Maximum lines and tokens. ``python -m tests.size`` prints the sizes. Lower bounds after deleting, never raise them.
 BOUNDS = {
     "minijax without tools": Size(60_000, 424_000),
     "tools, repl, ipython_ext": Size(47_000, 351_000),
     "tests": Size(51_500, 435_000),
     "docs": Size(900, 5_600),
 }
-# Denser lines are no way to have fewer: at most this many tokens a line.
+# The maximum number of tokens per line, so that nobody saves lines by making them denser.
 DENSITY = {"minijax without tools": 7.2, "tools, repl, ipython_ext": 7.6, "tests": 8.75, "docs": 6.4}
 
 

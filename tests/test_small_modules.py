@@ -44,7 +44,7 @@ def test_a_tree_as_a_vector_and_back(tree):
 
 
 def named(trip):
-    """``trip`` without functions among its results."""
+    """``trip``, which makes a round trip, but without the function that it may return as its last result."""
     return lambda x: found[0] if isinstance(found := trip(x), tuple) and callable(found[-1]) else found
 
 
@@ -87,7 +87,9 @@ def test_devices_have_a_class_and_libraries_a_version(library):
 
 @pytest.mark.parametrize("ns", BOTH, ids=["minijax", "jax"])
 def test_the_state_of_traces(ns):
-    """Equal while no transformation begins or ends; neural network libraries store it with their modules."""
+    """The state stays equal until a transformation begins or ends. Neural network libraries store it in their
+    modules.
+    """
     state = importlib.import_module(f"{ns.__name__}.extend.core").get_opaque_trace_state
     outside = state(convention="of a library")
     seen = []
@@ -123,7 +125,7 @@ def test_the_state_of_traces(ns):
 
 
 def test_types_without_a_sharding():
-    """As JAX's; a ShapeDtypeStruct keeps its sharding, a ShapedArray only explicit axes of a mesh."""
+    """As in JAX, a ShapeDtypeStruct keeps its sharding, and a ShapedArray keeps only one over explicit mesh axes."""
     assert minijax.ShapeDtypeStruct((2,), "float32", sharding=None).sharding is None
     assert jax.ShapeDtypeStruct((2,), "float32", sharding=None).sharding is None
     aval = minijax.core.ShapedArray((2,), np.dtype("float32"), sharding=None)
@@ -138,7 +140,7 @@ def test_types_without_a_sharding():
 
 @pytest.mark.parametrize("subscripts", ["ij,jk->ik", "ij,jk,kl->il", "i...,i...->..."])
 def test_einsum_with_a_custom_dot_general(subscripts):
-    """minijax calls ``_dot_general``, which Flax's layers pass, as JAX does."""
+    """As in JAX, einsum calls its argument ``_dot_general``, which Flax's layers pass."""
     shapes = {"ij": (2, 3), "jk": (3, 4), "kj": (4, 3), "kl": (4, 2), "i...": (2, 3)}
     arrays = [
         np.sin(np.arange(np.prod(shapes[term]), dtype="f4")).reshape(shapes[term])

@@ -14,7 +14,7 @@ from minijax.core.trace import stack_depth
 from minijax.test_util import check_grads, check_jvp, check_vjp
 
 X = np.array([0.3, -1.2, 0.7])
-WIDE = {"eps": 1e-2}  # float32: rounding hides a step of 1e-4
+WIDE = {"eps": 1e-2}  # in float32, a step of 1e-4 would be lost in rounding
 
 
 def tree(x, y):
@@ -34,7 +34,7 @@ def test_right_derivatives_pass():
 
 @custom_jvp
 def wrong_forwards(x):
-    """x^2 with a wrong rule: slope 3x."""
+    """x^2 with a wrong rule: it gives the slope 3x."""
     return x * x
 
 
@@ -58,7 +58,7 @@ def wrong_second(x):
 
 @custom_jvp
 def cosine(x):
-    """cos with a wrong rule: its slope is sin."""
+    """cos with a wrong rule: it gives the slope sin."""
     return jnp.cos(x)
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 def at_once(*works, turn=None):
-    """The results of ``works``, each on its own thread, all started together; re-raises their exceptions.
+    """Run each of ``works`` on its own thread, all started together. Return their results; re-raise an exception.
 
     ``turn`` is the thread switch interval in seconds: a short one interleaves the threads in many places.
     """

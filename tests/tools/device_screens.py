@@ -1,6 +1,6 @@
 """The stepper's devices pane for programs that run on every device of a mesh, with JAX's values per device.
 
-``python -m tests.tools.device_screens`` prints it as JSON; it needs eight devices.
+``python -m tests.tools.device_screens`` prints the panes and the differences as JSON. It needs eight devices.
 """
 
 import json
@@ -61,7 +61,7 @@ X = np.arange(128.0, dtype=np.float32).reshape(16, 8) / 7
 
 
 def mapped(m, program):
-    """``program`` on every device; its results get a leading axis of devices."""
+    """``program``, mapped over the devices. Each result gets a new first axis, of the devices."""
     spec = m.sharding.PartitionSpec
 
     def every(x):
@@ -73,7 +73,7 @@ def mapped(m, program):
 
 
 def differences(recording, wanted):
-    """The largest difference between the values shown per device and JAX's, for each variable of the program."""
+    """Variable -> the largest difference between its values per device in the pane and in JAX."""
     known = ledger(recording)
     out = {}
     for life in recording.lives:
@@ -112,8 +112,8 @@ def begins(recording):
 
 
 def changed_in_files(recording):
-    """The moments at which the pane changes when the recording is loaded from a file of either format, for the first
-    device and another one. And whether the pane says that only first iterations are there.
+    """Load the recording from a file of each format. Return (the moments at which the pane differs from that of the
+    recording itself, on the first device or on another; whether the pane says that it has only first iterations).
     """
     kept = with_devices(recording)
     text = json.dumps(storage.to_json(kept))

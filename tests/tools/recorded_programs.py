@@ -1,4 +1,4 @@
-"""Programs to record, of varied transformations, and a recording as text that is equal in every run.
+"""Programs to record, with many transformations, and a recording as text that is the same in every run.
 
 Line numbers of this file are part of the golden texts: put new programs at its end.
 """
@@ -115,7 +115,7 @@ FAILING = {"error_inside_a_rule"}
 
 @functools.cache
 def recording_of(name):
-    """The full recording of a program, with its error if it fails: made once, since later traces are cached."""
+    """The full recording of a program, and of its error if it fails. Kept, since later runs would use cached traces."""
     recorder = Recorder("full", name)
     try:
         with recorder:
@@ -128,7 +128,7 @@ def recording_of(name):
 def without_places(text):
     """``text`` without times, folders and addresses."""
     text = text.replace(HERE, "")
-    # a recording may cut the path in a message
+    # in a message of a recording, the path may be cut
     text = re.sub(r"The rule is (\w+) at \S+", r"The rule is \1 at ...", text)
     text = re.sub(r"took [\d.]+ .?s", "took ...", text)
     return re.sub(r"0x[0-9a-f]+", "0x...", text) + "\n"

@@ -1,4 +1,4 @@
-"""Chunked recording files: they show the same as the recording, and of a long one only the parts on screen load."""
+"""Chunked recording files show the same as the recording itself, and only the parts on screen are loaded."""
 
 import functools
 import json
@@ -28,7 +28,7 @@ def through(recording):
 
 @pytest.fixture(autouse=True)
 def values_left_out(monkeypatch):
-    """Without values, which stay in the recording process; the file has everything else."""
+    """Show no values: they stay in the process that recorded, and the file has everything else."""
     monkeypatch.setattr(Ledger, "glance", lambda *about: None)
     monkeypatch.setattr(Ledger, "loops", lambda *about: ())
     monkeypatch.setattr(Ledger, "_staged", lambda *about: ELSEWHERE)
@@ -50,7 +50,7 @@ def screen(cursor):
 
 @functools.cache
 def long():
-    """5,000 events of a gradient that makes infinities."""
+    """A recording of 5,000 events: a gradient that makes infinities."""
 
     def chain(x):
         for _ in range(160):
@@ -65,7 +65,7 @@ def test_a_chunked_file_shows_the_same_as_a_json_file_at_every_moment(name):
     recording = recording_of(name)
     loaded = through(recording)
     assert storage.to_json(loaded) == storage.to_json(recording) and as_text(loaded) == as_text(recording)
-    # a loaded recording has no values
+    # compare with a copy from JSON, because a loaded recording has no values
     mine, theirs = Cursor(storage.from_json(storage.to_json(recording))), Cursor(loaded)
     assert len(mine.moments) == len(theirs.moments)
     for position in range(len(mine.moments)):
@@ -75,7 +75,7 @@ def test_a_chunked_file_shows_the_same_as_a_json_file_at_every_moment(name):
 
 
 def test_a_long_recording_loads_only_a_few_chunks(tmp_path, monkeypatch):
-    # the tree compares no longer runs of siblings
+    # with this bound, the tree does not search long lists of siblings for repeats
     monkeypatch.setattr(repeats, "MOST_SIBLINGS", 100)
     recording = storage.from_json(storage.to_json(long()))
     storage.save(recording, tmp_path / "it.rec")
@@ -83,7 +83,7 @@ def test_a_long_recording_loads_only_a_few_chunks(tmp_path, monkeypatch):
     assert recording.events > 4_500 and size < 40 * recording.events
     cursor = Cursor(storage.load(tmp_path / "it.rec"))
     store = cursor.moments.nodes
-    assert (store.unpacked, store.records_made) == (1, 1)  # the root record
+    assert (store.unpacked, store.records_made) == (1, 1)  # only the root record is made
     first = screen(cursor)
     assert store.unpacked <= 10 and store.records_made < 400
     for position in random.Random(0).sample(range(len(cursor.moments)), 10):
@@ -125,7 +125,7 @@ def test_opening_refuses_truncated_or_damaged_files(tmp_path):
 
 
 def opened(data):
-    """The unpacked parts of a file, its directory, and the directory's address entries."""
+    """The uncompressed parts of a file, its directory, and the addresses of the parts in the directory."""
     begin, length, *_ = chunks._END.unpack_from(data, len(data) - chunks._END.size - 4)
     directory = json.loads(zlib.decompress(data[begin : begin + length]))
     addresses = [*directory["chunks"], *[directory[name] for name in ("documents", "names", "signs")]]
@@ -134,7 +134,7 @@ def opened(data):
 
 
 def rebuilt(parts, directory, addresses, size=-1):
-    """A file with these parts, as an attacker could write it; its first part claims the given ``size``."""
+    """A file with these parts, as an attacker could write it. It claims that its first part has ``size`` bytes."""
     out = bytearray(chunks.MAGIC)
     for part, address in zip(parts, addresses, strict=True):
         packed = zlib.compress(part)

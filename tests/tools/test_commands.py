@@ -42,14 +42,14 @@ def in_batch():
 
     def run(line):
         outcome = session.run_line(line)
-        assert batch.Page(colour=True).shown(outcome, 80) is not None  # in colour as well
+        assert batch.Page(colour=True).shown(outcome, 80) is not None  # the output in colour is made too
         return batch.Page().shown(outcome, 200)
 
     yield run
 
 
 def in_prompt():
-    """Lines go through prompt_toolkit's pipe instead of a keyboard."""
+    """The prompt, which gets the lines through prompt_toolkit's pipe instead of from a keyboard."""
     session = Session(find, {})
     for line in SETUP:
         session.run_line(line)
@@ -70,7 +70,7 @@ def in_ipython():
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance()
     shell.run_line_magic("load_ext", "minijax")
-    shell.run_cell("%panels on")  # record every cell, as the other front ends record every line
+    shell.run_cell("%panels on")  # record every cell, as other front ends record every line
     for line in SETUP:
         assert shell.run_cell(line).success
 
@@ -85,9 +85,9 @@ def in_ipython():
         if result.result is not None:
             shown = result.result._repr_mimebundle_()
             html = shown.get("text/html", "")
-            # a graph's only form is a picture
+            # a graph is shown only as a picture
             assert html.startswith('<div class="minijax ') or shown["image/svg+xml"].startswith("<?xml ")
-            # only steppers, linked programs and stages have scripts
+            # of the rest, only steppers, linked programs and stages have scripts
             assert "<script" not in html or 'data-mjw="' in html
             assert "<script" not in shown.get("image/svg+xml", "")
             return repr(result.result)
@@ -99,7 +99,7 @@ def in_ipython():
     InteractiveShell.clear_instance()
 
 
-# IPython's own messages, before it calls one of our magics.
+# For these lines IPython shows its own output and calls none of our magics.
 IPYTHONS_OWN_WORDS = {
     "%gard f(3.0)": "not found",
     "%%vmap x=1.0\nx": "not found",
@@ -112,7 +112,7 @@ FRONT_ENDS = {"session": in_session, "batch": in_batch, "prompt": in_prompt, "ip
 
 @pytest.fixture(autouse=True, scope="module")
 def editor():
-    """An editor that writes a line."""
+    """Set an editor that writes one line into its file."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VISUAL", """sh -c 'echo "\\"from the editor\\"" > "$0"'""")
         yield
@@ -120,24 +120,24 @@ def editor():
 
 @pytest.fixture(autouse=True, scope="module")
 def few_programs():
-    """%passes uses XLA's profiler, which is slow in a process with many programs."""
+    """Clear JAX's caches: %passes uses XLA's profiler, which is slow in a process with many programs."""
     jax.clear_caches()
 
 
 @pytest.fixture
 def run(request):
-    """A front end with its own session."""
+    """Run lines in a front end whose session is new for each test."""
     yield from FRONT_ENDS[request.param]()
 
 
 @pytest.fixture(scope="module")
 def mistyped(request):
-    """A front end with one session for all bad lines: it must survive each."""
+    """Run bad lines in a front end, all in one session, which must survive each of them."""
     for run in FRONT_ENDS[request.param]():
         yield request.param, run
 
 
-# All areas run in a session and in IPython, every fourth in the other front ends.
+# A session and IPython run the lines of all areas; each other front end runs every fourth area.
 RUNS = [(name, area) for name in FRONT_ENDS for area in list(STORIES)[:: 1 if name in ("session", "ipython") else 4]]
 
 
@@ -148,17 +148,17 @@ def test_commands(run, area, capsys):
         name = line.split()[0].lstrip("%")
         if run.__qualname__.startswith("in_ipython") and name in COMMANDS and COMMANDS[name].prompt:
             assert COMMANDS[name] not in MAGICS
-            continue  # IPython's own magic
+            continue  # in IPython this line calls IPython's own magic
         shown = run(line)
         wrong += [(line, each, shown) for each in expected if each not in shown]
         wrong += [(line, "no error", shown)] if "Error" in shown and not any("Error" in e for e in expected) else []
     assert not wrong, "\n\n".join(f"{line}\nshould say {each!r} and said\n{shown}" for line, each, shown in wrong)
     assert stack_depth() == 0
     if run.__qualname__.startswith("in_session"):
-        assert capsys.readouterr().out == ""  # commands return their output to the front end and never print
+        assert capsys.readouterr().out == ""  # commands never print: they return their output to the front end
 
 
-# All bad lines run in a session, every sixth in the other front ends.
+# A session runs all bad lines; each other front end runs every sixth.
 MISTAKES = [(name, *row) for name in FRONT_ENDS for row in (BAD if name == "session" else BAD[::6])]
 
 
@@ -169,7 +169,7 @@ def test_bad_arguments(mistyped, line, expected):
         expected = IPYTHONS_OWN_WORDS.get(line, expected)
         name = line.split()[0].lstrip("%")
         if name in COMMANDS and COMMANDS[name].prompt:
-            assert COMMANDS[name] not in MAGICS  # IPython has its own message
+            assert COMMANDS[name] not in MAGICS  # here IPython shows its own message
             return
     shown = run(line)
     assert expected in " ".join(shown.split()), shown
@@ -217,7 +217,7 @@ def test_values_of_commands_can_be_used():
 
 @pytest.mark.parametrize("size", [1e9, 1.0, 1e-9])
 def test_the_check_can_fail(size):
-    """floor has derivative 0; with a step this small, finite differences see a slope at any size of the result."""
+    """The derivative of floor is 0, but finite differences with this small step see a slope at any size."""
     session = batch.new_session({"size": size})
     session.run_line("def steps(x): return jnp.floor(x * 1e7) * size")
     shown = plain(session.run_line("%grad steps(0.5) --check").shown, 200)

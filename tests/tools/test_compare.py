@@ -1,4 +1,4 @@
-"""``%time`` and ``%compare``: programs carried over to real JAX, and messages for those that cannot be."""
+"""``%time`` and ``%compare``: programs are converted to real JAX; if that is impossible, a message says why."""
 
 import jax
 import numpy as np
@@ -132,7 +132,7 @@ def test_figures(session):
     names = {"trace", "compile", "jit", "eager"}
     assert set(outcome.value) >= {*names, *(f"jax {name}" for name in names)}
     assert all(0 < seconds < 60 for name, seconds in outcome.value.items() if name != "transfer")
-    assert outcome.value["transfer"] == 0  # it was copied to the device once
+    assert outcome.value["transfer"] == 0  # the argument was copied to the device before
     for width in (40, 80, 200):
         shown = plain(outcome.shown, width)
         assert max(map(len, shown.split("\n"))) <= width and "█" in shown

@@ -79,7 +79,7 @@ def texts(session, before):
 
 def test_completion_runs_no_user_code(session):
     assert {"trap", "method", "kind", "slot", "own"} <= set(texts(session, "h."))
-    assert texts(session, "h.trap.up") == []  # only running the property would give its value
+    assert texts(session, "h.trap.up") == []  # to know the attributes of the property's value, it would have to run
     assert "upper" in texts(session, "h.slot.up") and "upper" in texts(session, "h.own.up")
     assert "inner" in texts(session, "Watched.in")
     assert texts(session, "Watched.inner.bit_l") == ["bit_length"]

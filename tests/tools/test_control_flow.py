@@ -1,4 +1,4 @@
-"""The tools on programs with every kind of equation: loops, branches, custom rules, callbacks, named scopes."""
+"""The tools on programs with every kind of equation: loops, branches, custom rules, callbacks and named scopes."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def session():
 
 
 def shown(session, line):
-    """Everything that the session shows for an input, on lines that never wrap."""
+    """Everything that the session shows for an input, on lines that are long enough never to wrap."""
     outcome = session.run_line(line)
     assert stack_depth() == 0
     return plain(outcome.shown, 400) + "\n" + plain(outcome.summary, 400)
@@ -40,15 +40,15 @@ def shown(session, line):
 
 # (line, texts that it shows, texts that it must not show)
 LINES = [
-    # an argument that cannot be traced becomes part of the function
+    # if an argument cannot be traced, the function closes over it
     ("%jaxpr lax.scan(step, 1.0, xs)", ("lambda ; a:f32[] b:f32[4].", "= scan[", "length=4"), ()),
     ("%jaxpr lax.cond(y > 0, sin, cos, f32[])", ("branches=(", "] 1:i32[] a"), ()),
-    # %grad differentiates by the first float argument
+    # %grad differentiates with respect to the first float argument
     ("%grad fo(3, y)", ("gradient x", "33."), ()),
     ("%grad fo(3, 2)", ("%grad needs an argument to differentiate by",), ("value_and_grad",)),
     # named scopes
     ("%jaxpr scoped(y) --scopes", ("# [outer]",), ()),
-    # short, and with the user's names
+    # names in the log are short, and the user's own
     (
         "%log --verbose jvp(sq, (3.0,), (1.0,))",
         ("fun=sq jvp=sq_rule", "by jvp rule", "  sq_rule"),
@@ -94,7 +94,7 @@ def test_the_outermost_programs_are_shown_first(session, monkeypatch):
     titles = [row.split("·")[0].strip() for row in text.splitlines() if row.startswith(" jaxpr ")]
     assert len(titles) == 2 and "jaxpr    <lambda> staged" in titles, titles
     assert "more (%panels --all)" in text and "reverse=True" in shown(session, "%panels --all")
-    # all jaxprs are kept even if the panel drops some
+    # the panel drops some jaxprs, but all are kept
     monkeypatch.setattr("minijax.tools.recording.summary.MOST_JAXPRS", 2)
     session.run_line(line.format("sinh"))
     assert "reverse=True" in shown(session, "%panels --all")

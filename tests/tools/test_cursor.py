@@ -11,7 +11,7 @@ from minijax.tools.recording.records import BindRecord, ErrorRecord, RuleRecord
 
 def f(x):
     y = jnp.sin(x)
-    return y * 2.0 - x  # line of the product
+    return y * 2.0 - x  # LINE_OF_PRODUCT
 
 
 LINE_OF_PRODUCT = f.__code__.co_firstlineno + 2
@@ -44,13 +44,13 @@ def test_into_over_out_and_back():
     assert cursor.into() and at(cursor) == (ENTER, "linearize:1")
     assert cursor.into() and at(cursor) == (ENTER, "sin")
     assert cursor.over() and at(cursor) == (LEAVE, "sin")
-    assert cursor.over() and at(cursor) == (ENTER, "mul")  # nothing is inside: "over" goes to the next moment
+    assert cursor.over() and at(cursor) == (ENTER, "mul")  # after sin, "over" goes to the next moment
     assert cursor.into() and cursor.moment.depth == 2
     assert cursor.out() and at(cursor) == (LEAVE, "mul") and cursor.moment.depth == 1
     assert cursor.back_over() and at(cursor) == (ENTER, "mul")
     assert cursor.back() and at(cursor) == (LEAVE, "sin")
     assert cursor.back_out() and at(cursor) == (ENTER, "linearize:1")
-    assert cursor.out() and cursor.moment.kind == END  # "out" leaves the scope around the operation just entered
+    assert cursor.out() and cursor.moment.kind == END  # "out" leaves the scope around linearize:1
     assert not cursor.into() and not cursor.over() and not cursor.out()
     assert cursor.first() and cursor.position == 0
     assert cursor.go(10_000) and cursor.moment.kind == END
@@ -92,7 +92,7 @@ def test_to_an_error_and_back_out_of_it():
 
 def test_search_both_ways():
     cursor = Cursor(gradient())
-    assert cursor.search("LINEARIZE:1 COS") is False  # search reads a record's texts and its line with names
+    assert cursor.search("LINEARIZE:1 COS") is False  # no single text of a record has both words
     assert cursor.search("COS(") and cursor.first()
     assert cursor.search("Cos")
     assert cursor.moment.node.primitive == "cos"

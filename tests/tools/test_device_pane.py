@@ -1,4 +1,4 @@
-"""The stepper in a ``shard_map`` over eight devices, in its own process: values beside JAX's, and the devices pane."""
+"""The stepper in a ``shard_map`` over eight devices, in a separate process: values against JAX's, the devices pane."""
 
 import functools
 
@@ -11,7 +11,7 @@ VARIABLES = {"sent": {"a", "b", "c", "d", "e"}, "turns": {"z"}, "chosen": {"r", 
 
 @functools.cache
 def shown_there():
-    """The output of ``device_screens``."""
+    """The output of ``device_screens``, from a process with eight devices."""
     found = printed("-m", "tests.tools.device_screens", quickly=True)
     return found
 
@@ -20,20 +20,20 @@ def shown_there():
 def test_values_per_device_match_jax(program):
     differences = shown_there()[program]
     assert differences.keys() == VARIABLES[program]
-    # sums of eight floats, added in another order
+    # the libraries add the eight floats of a sum in different orders
     assert max(differences.values()) < 1e-4
 
 
 @pytest.mark.parametrize("program, primitive", [("sent", "all_to_all"), ("turns", "ppermute")])
 def test_devices_side_by_side(program, primitive, golden):
-    # in a derivative, the last one is in the backward pass
+    # if the program is a derivative, the primitive's last operation is in the backward pass
     lines = [lines for name, lines in shown_there()[f"screens of {program}"] if name == primitive][-1]
     golden(f"stepper/devices_{program}_{primitive}.txt", "\n".join(lines))
 
 
 @pytest.mark.parametrize("program", VARIABLES)
 def test_a_loaded_recording_shows_values_per_device(program):
-    # a file has only the first iteration of a loop; the pane says so for "turns"
+    # a file has only the first iteration of each loop; the pane says so for "turns", which has a loop
     assert shown_there()[f"changed {program}"] == [[], program == "turns"]
 
 

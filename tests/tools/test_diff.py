@@ -20,7 +20,7 @@ def session():
 
 
 def marks(session, command, indented=False):
-    """(mark, left, right) of each row, without indentation if it is not asked for."""
+    """(mark, left, right) of each row; ``indented``: with the indentation of the texts."""
     (columns,) = [block for block in session.run_line(command).shown.blocks if isinstance(block, Columns)]
     texts = [["".join(piece for _, piece in side).rstrip() for side in (p.left, p.right)] for p in columns.rows(60)]
     texts = [[each if indented else each.lstrip() for each in both] for both in texts]
@@ -32,13 +32,13 @@ def test_a_gradient_beside_its_function_at_120_columns_and_at_40(session, golden
     golden("diff.txt", "\n".join(plain(outcome.shown, width) for width in (120, 40)))
 
 
-# The first and the last argument get other names: the other program uses theirs.
+# The call with g(v) uses the names of the first and the last argument, so these get other names.
 UNEQUAL = "%diff (lambda u, v, w: g(w) * u.sum())(v, v, v) --with g(v)"
 
 
 @pytest.mark.parametrize("line", ["%diff g(v) --by vmap", "%compare grad(g)(v)", "%compare g(v)", UNEQUAL])
 def test_every_name_in_one_column_is_bound(session, line):
-    """Read with the common lines, each side binds each name once and before its use."""
+    """If one reads a column with the lines common to both, each name is bound once, before its use."""
     session.run_line("from minijax import *")
     session.run_line("def g(x): return jnp.linalg.norm(jnp.tanh(x) * x) + jnp.insert(x, 1, 2.0).sum()")
     (columns,) = [block for block in session.run_line(line).shown.blocks if isinstance(block, Columns)]
@@ -76,7 +76,7 @@ def test_diff_ignores_renaming_and_marks_rewiring(session):
     session.run_line("def left(x, y): return sin(x) - cos(y)")
     session.run_line("def right(x, y): return sin(y) - cos(x)")
     found = marks(session, "%diff left(1.0, 2.0) --with right(1.0, 2.0)")
-    # both read 'c = sin ...' and 'd = cos ...', of other variables
+    # both programs print 'c = sin ...' and 'd = cos ...', but the operands are other variables
     assert [mark for mark, left, _ in found if "sin" in left or "cos" in left] == ["~", "~"]
     assert ("the same" in plain(session.run_line("%diff f(3.0) --with f(4.0)").shown)) is True
 
@@ -97,7 +97,7 @@ def test_the_passes_of_a_gradient():
     found = made(lambda x, y: jnp.sum(jnp.sin(x) * y), jnp.ones(5), jnp.ones(5))
     assert [eqn.primitive.name for eqn in found.forward] == ["sin", "cos", "mul", "reduce_sum"]
     assert [eqn.primitive.name for eqn in found.backward] == ["broadcast_in_dim", "mul", "mul"]
-    # cos(x) and y, of 5 float32 each
+    # the residuals are cos(x) and y, each of 5 float32
     assert len(found.residuals) == 2 and found.bytes == 40 and len(found.arguments) == 1
     both = made(lambda x, y: jnp.sum(jnp.sin(x) * y), jnp.ones(5), jnp.ones(5), argnums=(0, 1))
     assert len(both.residuals) == 3 and both.bytes == 60

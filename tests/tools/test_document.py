@@ -52,7 +52,7 @@ def test_the_last_column_of_a_table_wraps_below_its_start():
     rows = ((("", "panels"), ("", "stack tracers jaxpr hlo".replace(" ", "\xa0")), ("", "those shown after a line")),)
     lines = plain(document(Table(("name", "value", ""), rows)), 50).split("\n")
     assert lines[1:] == ["panels  stack tracers jaxpr hlo  those shown after", " " * 33 + "a line"]
-    # too narrow for words beside the other columns
+    # at this width the last column has no room beside the others, so its words go below
     assert plain(document(Table(("name", "value", ""), rows)), 40).split("\n")[2] == "    shown after a line"
 
 

@@ -1,4 +1,4 @@
-"""``no_recompile``, ``explain_cache_miss`` and ``%why``."""
+"""``no_recompile``, ``explain_cache_miss`` and ``%why`` explain cache misses."""
 
 import re
 import threading
@@ -50,7 +50,7 @@ def test_the_first_compilation_of_a_transformed_program_is_no_recompile():
     grad(square)(jnp.ones(3).sum())
     found = recompiles(miss_log.since(first))
     assert found is not None and found.title.startswith("1 recompile, ")
-    assert float(found.title.split()[2]) > 1.0 and found.title.endswith(" ms")  # the compilation, not only the trace
+    assert float(found.title.split()[2]) > 1.0 and found.title.endswith(" ms")  # includes the compilation time
     assert len(found.reasons) == 1 and "weak_type" in found.reasons[0]
 
 
@@ -64,7 +64,7 @@ def test_a_retrace_raises_with_the_explanation():
     assert lines[-1].startswith("Pad x to one shape")
     (difference,) = raised.value.reason.differences
     assert difference == ("shape", "x", "f32[3]", "f32[4]")
-    # the guard prevented the trace: the shape is still new
+    # no_recompile prevented the trace, so this shape still misses
     assert not explain_cache_miss(F, np.ones(4, np.float32), 2.0)
 
 
@@ -98,7 +98,7 @@ def test_blocks_nest_and_are_reentrant():
     with block, block:
         with pytest.raises(RecompilationError):
             jit(lambda x: x)(1.0)
-        with pytest.raises(RecompilationError), no_recompile(allow=5):  # the outer block raises
+        with pytest.raises(RecompilationError), no_recompile(allow=5):  # this block allows it: the outer one raises
             jit(lambda x: x)(1.0)
         assert len(guards) == 2
     jit(lambda x: x).trace(1.0)
@@ -185,7 +185,7 @@ def test_why_shows_repeated_misses_once(session):
 
 
 def recompiled(number):
-    """A recording with ``number`` misses, each with another shape, dtype or function."""
+    """A recording with this many cache misses, each with its own combination of shape, dtype and function."""
     reasons = [(f"f{i % 7}", f"x: f32[{i}] became {'f32' if i % 3 else 'i32'}[{i + 1}]") for i in range(number)]
     misses = [CacheRecord(i, "staging", name, False, reason, "Pad x.") for i, (name, reason) in enumerate(reasons)]
     return Recording("summary", caches=tuple(misses))
@@ -205,13 +205,13 @@ def test_why_shows_every_miss_up_to_a_bound():
 def test_why_shows_misses_from_before_the_session(session):
     fresh = Session(find, session.namespace)
     assert "no cache of minijax missed in it. %why f(3.0) tells" in shown(fresh, "%why")
-    fresh.namespace["g"](session.namespace["p"], 2.0)  # before the session's first line
+    fresh.namespace["g"](session.namespace["p"], 2.0)  # this call is made before the session runs its first line
     text = shown(fresh, "%why")
     assert "nothing has been recorded yet" in text and "f was traced" in text and "why      first call" in text
     assert f"at       {__file__}:" in text and re.search(r"cost +trace .* lower .* compile", text)
     g = fresh.namespace["g"]
     assert [(each.name, str(each.reason)) for each in explain_misses(g)][-1] == ("f", "first call")
-    F(np.ones(11, np.float32), 2.0)  # the engine keeps the latest misses of all functions
+    F(np.ones(11, np.float32), 2.0)  # the engine keeps the latest misses, also of functions called outside sessions
     assert explain_misses(scaled)[-1].subject == f"scaled at {__file__}:{scaled.__code__.co_firstlineno}"
     text = shown(fresh, "1 + 1", "%why --history")
     assert "f was traced" in text
@@ -240,7 +240,7 @@ def test_why_explains_a_trace_of_real_jax(caplog):
     assert "whether JAX would trace this call of f" in text and "f32[3] became f32[4]" in text
     session.run_line("g = jax.jit(lambda x: x)")
     assert "JAX has not traced g while it was watched" in shown(session, "%why g(2.0)")
-    # %why ignores traces of commands, and leaves JAX's own log switched off
+    # %why does not count traces by commands, and leaves JAX's own log switched off
     assert "JAX" not in shown(session, "%log jit(jnp.cos)(1.0)", "%why") and not caplog.records
     jax = session.namespace["jax"]
     with jax.explain_cache_misses(True):

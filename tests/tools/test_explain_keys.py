@@ -61,7 +61,9 @@ def checkpointed(key):
 
 
 def rows_in_while(key):
-    """Finished elements of a batched loop still run with keys that they have used; this is not a reuse."""
+    """Elements that have finished still run, with keys they have used, until the batched loop ends: that is no
+    reuse.
+    """
 
     def turn(carry):
         i, key = carry
@@ -71,7 +73,7 @@ def rows_in_while(key):
     return vmap(lambda n, k: lax.while_loop(lambda c: c[0] < n, turn, (0, k)))(jnp.arange(1, 4), random.split(key, 3))
 
 
-# function of a key: (number of keys, for each reused key the functions that use it)
+# function of a key -> (number of keys that it uses; for each reused key, the functions that use it)
 CASES = {
     twice: (1, [["normal", "uniform"]]),
     jit(twice): (1, [["normal", "uniform"]]),
@@ -107,7 +109,7 @@ def test_each_element_of_a_batch_is_a_key():
 
 
 def test_a_split_and_a_fold_in_that_give_the_same_key():
-    """JAX makes the same key for ``split(key)[1]`` and ``fold_in(key, 1)``."""
+    """In JAX ``split(key)[1]`` and ``fold_in(key, 1)`` are the same key."""
     search = find_reused(
         lambda key: random.normal(random.split(key)[1]) + random.normal(random.fold_in(key, 1)), (random.key(0),), {}
     )
@@ -142,5 +144,5 @@ def test_output():
 def test_keys_past_the_bound_are_counted(monkeypatch):
     monkeypatch.setattr(keys, "MOST_KEYS", 2)
     search = find_reused(lambda key: vmap(random.normal)(random.split(key, 3)), (random.key(4),), {})
-    assert search.unseen == 2  # the first two keys are the one that is split and its first child
+    assert search.unseen == 2  # only the key that is split, and its first child, are seen
     assert "that is of the first 2 keys: 2 uses of later keys were not seen" in plain(keys_document(search, "it"), 100)

@@ -1,4 +1,4 @@
-"""``%leaks``: live tracers of ended transformations, with their referrers."""
+"""``%leaks`` finds live tracers of transformations that have ended, and what refers to them."""
 
 import jax
 import pytest
@@ -38,7 +38,7 @@ def leaks(session, *lines, command="%leaks"):
 
 NONE = ["no tracer outlived its transformation"]
 
-# name -> (lines, reference path, place of the operation)
+# name -> (lines to run, the path of references to the tracer, the place of the operation)
 HELD = {
     "a list": (
         ("def f(x):\n    y = jnp.sin(x)\n    kept.append(y)\n    return y", "jit(f).trace(1.0);"),
@@ -116,7 +116,7 @@ def test_the_last_exception(session):
         "held by only the prompt: the last exception. It goes when that does."
     }
     del outcome
-    session.run_line("1 / 0")  # replaces the exception that %debug keeps
+    session.run_line("1 / 0")  # a new exception replaces the one that %debug keeps
     assert leaks(session) == NONE
 
 

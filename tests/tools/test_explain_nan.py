@@ -64,7 +64,7 @@ A = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 class Case(NamedTuple):
-    """A call, and the operation in it that makes the first NaN (or infinity, if ``what`` says so)."""
+    """A call, and the operation in it that makes the first NaN; with ``what='inf'``, the first infinity."""
 
     function: Callable[..., Any]
     argument: Any
@@ -126,7 +126,7 @@ def test_the_first_nonfinite_operation(name):
     found = search.nan if case.what == "nan" else search.inf
     assert isinstance(found, Found), search
     assert (found.what, found.primitive, found.inside) == (case.what, case.primitive, case.inside)
-    # the function is staged at level 1, so its own interpreters begin at 2
+    # staging the function takes level 1, so the interpreters of the function itself begin at level 2
     assert (found.level, found.batch) == (case.level, case.batch)
     made = next(out for out in found.outputs if out.bad)
     assert made.index == case.index or made.size == 1
@@ -155,7 +155,7 @@ def test_the_infinity_before_the_nan_is_shown_too():
 
 @pytest.mark.parametrize("run", [lambda f: f, jit, lambda f: lambda x: f(x) if bool(x[0] < 9) else x])
 def test_a_nan_literal_that_no_operation_made(run):
-    """The NaN is a literal: in a staged program, inside a call, and in Python that branches on values."""
+    """The NaN is a literal: in a staged program, inside a call, or in Python code that branches on values."""
     search = find_nonfinite(run(lambda x: jnp.sin(x) * np.float32("nan") + 1.0), (XS,), {})
     assert search.nan is None and search.bad_result and search.read is not None and search.read.primitive == "mul"
     text = " ".join(plain(search_document(search, "f(x)", False), 120).split())
@@ -163,7 +163,7 @@ def test_a_nan_literal_that_no_operation_made(run):
     assert text.endswith("result not finite")
     infinite = find_nonfinite(run(lambda x: jnp.sin(x) + np.float32("inf")), (XS,), {})
     assert infinite.inf is None and infinite.read is not None and infinite.read.what == "inf"
-    # a NaN that `where` drops is mentioned, with the line of the call if the inner program has none
+    # a NaN that ``where`` drops is mentioned, too; if the inner program has no line, with the line of the call
     chosen = find_nonfinite(run(lambda x: jnp.where(x < -100.0, np.float32("nan"), x)), (XS,), {})
     text = " ".join(plain(search_document(chosen, "f(x)", False), 200).split())
     assert "first NaN" not in text and "result finite: the NaN did not reach it the NaN is written in the" in text
@@ -178,13 +178,13 @@ def test_nonfinite_arguments():
     assert search.nan is None and search.bad_result
     text = plain(search_document(search, "f(x)", False), 120)
     assert "tree['k'] f32[3]  is not finite to begin with:  min 1  max inf  at [1]: nan" in text
-    # an operation that makes another NaN is found too
+    # in spite of the NaN in x, an operation that makes a new NaN is found
     again = find_nonfinite(lambda x, y: jnp.log(y) + x, (x, np.float32(-1.0)), {}).nan
     assert again is not None and again.primitive == "log"
 
 
 def test_an_infinity_beside_a_nan_is_not_the_first_problem():
-    """The operation reads a NaN and makes an infinity in another element: the NaN came first."""
+    """The operation reads a NaN in one element and makes an infinity in another. The NaN was there first."""
     search = find_nonfinite(lambda x: 1.0 / x, (np.array([np.nan, 0.0], np.float32),), {})
     assert search.nan is None and search.inf is None and search.bad_result
     (given,) = search.given

@@ -1,11 +1,11 @@
-"""Recorded trees of programs against golden texts; storing them; the names of operations beside their lines."""
+"""Recorded programs against golden texts: their trees, stored recordings, and names of operations beside lines."""
 
 import json
 
 import pytest
 
 import minijax
-import minijax.random  # noqa: F401  # it replaces rules of comparison, which no recording must show
+import minijax.random  # noqa: F401  # noqa: F401  # importing it changes comparison rules, which no recording must show
 from minijax import make_jaxpr
 from minijax.core.trace import stack_depth
 from minijax.extend.core import parse_jaxpr
@@ -32,7 +32,7 @@ def test_recorded_tree(name, golden):
 
 
 def shown_at(cursor):
-    """The text of the panes; of the source pane only the marked line."""
+    """The texts of the panes; of the source pane, only the marked line."""
     source = [line for line in plain(PANES["source"](cursor), 100).split("\n") if line.startswith("▶")]
     rule = plain(PANES["rule"](cursor), 100).partition("\nminijax/")[0]
     return [plain(PANES[name](cursor), 100) for name in ("tree", "stack", "jaxpr", "values")] + [*source, rule]
@@ -64,7 +64,7 @@ def test_variables_of_jaxprs_have_user_names(name, golden):
     assert len(set(names.values())) == len(names) > 0
     printed = format_jaxpr(closed, names=names)
     golden(f"names/jaxpr_{name.replace(' ', '_')}.txt", printed)
-    # without names the letters are the usual ones; with names the jaxpr parses to the same program
+    # without ``names``, variables are letters; with them, the text parses to the same program
     assert format_jaxpr(closed) == str(closed) and str(parse_jaxpr(printed)) == str(closed.jaxpr)
 
 

@@ -47,7 +47,7 @@ def test_the_svg_has_the_edges_of_the_jaxpr():
     assert len(paths) == len(made.edges) == 5
     boxes = [(float(r.get("x")), float(r.get("y")), float(r.get("width"))) for r in root.iter(f"{SVG}rect")]
     assert len(boxes) == len(made.nodes) == 5
-    # nodes of one layer do not overlap, and arrows lead downwards
+    # nodes in one row do not overlap, and rows follow each other downwards
     for i, (x, y, width) in enumerate(boxes):
         for other_x, other_y, other_width in boxes[i + 1 :]:
             assert y != other_y or x + width < other_x or other_x + other_width < x
@@ -80,7 +80,7 @@ def test_a_file_is_written_but_not_overwritten(tmp_path):
     session.run_line("def f(x): return jnp.sin(x) * 2.0 - x")
     path = tmp_path / "a picture.svg"
     command = f"%graph f(3.0) --file {str(path)!r}"
-    # a name with a space needs quotes, as in Python
+    # the path has a space, so the command gets it in quotes, as in Python
     assert "written" in plain(session.run_line(command).shown)
     assert ET.parse(path).getroot().tag == f"{SVG}svg"
     path.write_text("mine")

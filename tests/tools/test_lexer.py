@@ -1,4 +1,4 @@
-"""The lexers: jaxprs get the printer's roles, no character is lost, and StableHLO has its own roles."""
+"""The lexers: a jaxpr's text gets the same roles as in the printer, no character is lost; StableHLO has own roles."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The live stack: %push and %pop of every transformation, in any order, compared with transformed functions."""
+"""The live stack: %push and %pop of every transformation, in any order, match the transformed functions."""
 
 import gc
 import threading
@@ -28,7 +28,7 @@ def session():
 
 
 def run(session, *lines):
-    """Run lines that must succeed; the outcome of the last."""
+    """Run lines, none of which may fail; return the outcome of the last."""
     for each in lines:
         outcome = session.run_line(each)
         assert outcome.error is None, f"{each}\n{plain(outcome.shown)}"
@@ -66,7 +66,7 @@ def test_jvp_carries_tangents(session):
     )
     two = minijax.jvp(lambda x, y: {"a": x * y, "b": x}, (3.0, 4.0), (1.0, 0.5))
     same(closed(session, "%push jvp dy=0.5 x=3. y=4.", "{'a': x * y, 'b': x}"), two)
-    # a tangent for a whole array, a pytree as a primal, an integer
+    # one number as the tangent of a whole array; a pytree as a primal; an integer as a primal
     same(closed(session, "%push jvp x=jnp.ones(3) dx=2.")[1], 2.0 * (jnp.cos(1.0) + jnp.sin(1.0)) * jnp.ones(3))
     value, tangent = closed(session, "%push jvp p=(1., {'w': jnp.ones(2)}) n=3", "p[0] * p[1]['w'] * n")
     same((value, tangent), (3.0 * jnp.ones(2), 6.0 * jnp.ones(2)))
@@ -82,7 +82,7 @@ def test_vmap_maps_axes(session):
     dot = minijax.vmap(jnp.dot, in_axes=(0, None))(rows, rows[0])
     same(closed(session, "%push vmap r=rows w=rows[0] --axis 0,None", "jnp.dot(r, w)"), dot)
     same(closed(session, "%push vmap r=rows w=rows[0] --axis w=None", "jnp.dot(r, w)"), dot)
-    # a value that does not depend on a mapped name is broadcast
+    # a result that does not depend on a mapped name is broadcast
     same(closed(session, "%push vmap r=rows", "jnp.float32(1.0)"), jnp.ones(2))
 
 
@@ -103,7 +103,7 @@ def test_jaxpr_records_line_by_line(session):
     shown = text(run(session, "v = w + k"))
     assert "4 equations, 2 new" in shown and shown.count("new\n") == 2
     shown = text(run(session, "3 + 4"))
-    assert "jaxpr" not in shown  # Python's arithmetic adds no equations
+    assert "jaxpr" not in shown  # arithmetic of Python numbers adds no equations
     assert "z is a tracer, and only an array lies somewhere" in str(session.run_line("%shards z").error)
     value = run(session, "%pop (v, w)").value
     assert isinstance(value, ClosedJaxpr)
@@ -123,7 +123,7 @@ def test_everything_is_recorded_at_a_recording_level(session):
         "d = c * 2.",
     )
     assert isinstance(session.namespace["d"], Tracer)
-    # showing existing arrays records nothing
+    # equations are not added when existing arrays are shown
     before = len(session.levels[0].program().jaxpr.eqns)
     run(session, "made", "compiled", "repr(made), str(made), f'{compiled:.2f}', float(compiled), made.tolist()")
     run(session, "%stack", "%tracers", "%tracers --all", "%help push", "%history")
@@ -151,7 +151,7 @@ def test_grad_in_tutorial_mode_pushes_two_levels(session):
         shown = text(run(session, "y = sin(x)"))
         assert "grad:2 so far · 1 equation, 1 new · tangent of x is a" in shown and "# tangent of y, new" in shown
         assert "unknown a" in text(run(session, "%tracers")) and "partial_eval:1  " in text(run(session, "%stack"))
-    # a level closes in the mode in which it opened
+    # the level closes in the mode in which it was opened, although the mode has changed
     assert float(run(session, "%pop y").value) == pytest.approx(np.cos(3.0))
 
 
@@ -169,7 +169,7 @@ def test_push_jit_and_checkpoint(session, kind):
     same(closed(session, f"%push {kind} x=[3., 1.]"), STAGED[kind](jnp.array([3.0, 1.0])))
 
 
-# transformation -> (%push arguments, %pop expression that continues from _, the same as a function transformation)
+# transformation -> (arguments of %push, expression to give %pop where _ is its result, the same on functions)
 NEST = {
     "jvp": ("{inner}={outer} d{inner}=one", "_[1]", lambda g: lambda x: minijax.jvp(g, (x,), (jnp.float32(1.0),))[1]),
     "vmap": (
@@ -191,7 +191,7 @@ def evaluated(closed, x):
 
 
 def nested(session, kinds):
-    """Push ``kinds`` in turn, each on the previous name; pop all; compare with nested functions."""
+    """Push each of ``kinds``, each time on the name before; pop them all; compare with nested functions."""
     run(session, "x0 = jnp.float32(0.7); one = jnp.float32(1.0)")
     session.namespace["evaluated"] = evaluated
     for i, kind in enumerate(kinds):
@@ -240,7 +240,7 @@ def test_pop_restores_shadowed_names_and_gives_the_others_values(session):
     assert names["x"] == "mine" and float(names["y"]) == 6.0 and float(names["new"]) == 1.0
     assert float(names["t"][0]) == float(names["t"][1]["k"]) == 6.0 and names["t"][2] == 5
     assert names["both"] is names["keep"] and float(names["keep"][1]) == 6.0
-    assert float(session.outputs[6]) == 6.0  # the shown value
+    assert float(session.outputs[6]) == 6.0  # the value that was shown as out[6]
     assert "new, y  now the primal" in shown
     assert "x  what it was before %push" in shown and "now with the primal inside" in shown
     assert not isinstance(names["__"], Tracer)
@@ -251,7 +251,7 @@ def test_closing_a_jaxpr_level_removes_its_variables(session):
     shown = text(run(session, "%pop w"))
     assert "w, z  gone: worth nothing outside jaxpr:1" in shown or "z, w  gone" in shown
     assert "w" not in session.namespace and "z" not in session.namespace
-    # in a container, the variable stays as a dead tracer with a clear error
+    # the tracer in the list stays, dead, and its use raises a clear error
     error = session.run_line("box[0] + 1.").error
     assert isinstance(error, minijax.errors.UnexpectedTracerError) and "%push jaxpr z" in str(error)
 
@@ -264,7 +264,7 @@ def test_bare_pop_returns_the_last_assigned_or_shown_value(session):
     assert float(run(session, "%pop").value[0]) == 12.0
     run(session, "%push jvp x=3.", "y = 1.", "y += x;")
     assert float(run(session, "%pop").value[0]) == 4.0
-    # bare %pop after an inner vmap and an inner jaxpr: the vmap's result, since a jaxpr is not a value of this level
+    # %pop without arguments returns the vmap's result: the later result of the inner jaxpr level is only a jaxpr
     run(session, "%push jvp x=3.", "%push vmap v=[1., 2.]", "w = v * x", "%pop", "%push jaxpr z=x", "%pop z")
     same(run(session, "%pop").value, (jnp.array([3.0, 6.0]), jnp.array([1.0, 2.0])))
     run(session, "%push jvp x=3.", "y = x * 7.", "%push jvp z=x", "%pop --drop")
@@ -314,7 +314,7 @@ def test_levels_survive_errors(session, line):
     assert state.stack == mains and stack_depth() == depth == 3 and all(main.alive for main in mains)
     assert state.dynamic is mains[3].trace and state.source is None and dict(state.axis_env) == {"i": 2}
     assert all(session.namespace[name] is names[name] for name in "xyvuzw")
-    # the three levels still work
+    # all three levels still work
     program = run(session, "%pop w").value
     assert "mul" in str(program)
     pair = run(session, "%pop u", "%pop _").value
@@ -335,7 +335,7 @@ def test_commands_under_levels(session):
     run(session, "def f(x): return sin(x) * x", "%push jvp x=3.", "%push jaxpr z=f32[]")
     program = text(run(session, "%jaxpr f(z)"))
     assert "sin a" in program and "mul" in program
-    assert not session.levels[-1].program().jaxpr.eqns  # %jaxpr uses a temporary level of its own
+    assert not session.levels[-1].program().jaxpr.eqns  # %jaxpr records on its own temporary level
     run(session, "%grad f(z)", "%jvp f(x)", "%log f(x)", "%vmap f(jnp.ones(2))")
     for line in ("%jit f(z)", "%jit f(1.)"):
         error = session.run_line(line).error

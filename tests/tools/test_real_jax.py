@@ -195,7 +195,7 @@ def test_modules_and_objects_are_carried_over(session, monkeypatch, tmp_path, fu
     assert session.run_line(f"use = {fun}").error is None
     text = shown(session, "%nan use(-1.0)")
     assert "first NaN made by log" in text and text.endswith("carried over from JAX"), text
-    # names in the module that the function does not use are not read
+    # of a module, only the names that a function uses are searched for JAX
     session.run_line("library.mine = mine")
     assert jax_use(session.namespace["mine"]) == ""
     assert session.run_line("own = lambda x: library.mine(x)").error is None

@@ -1,4 +1,4 @@
-"""What the recorder keeps alive, what it must release, and its cost."""
+"""What the recorder keeps alive, what it releases, and what it costs."""
 
 import gc
 import threading
@@ -44,7 +44,7 @@ def watched(fun, level="summary"):
 
 @pytest.mark.parametrize("level", ["summary", "full"])
 def test_user_objects_are_not_kept_alive(level):
-    """A recording keeps no tracers, arrays or functions alive. A full recording keeps the constants of programs."""
+    """A recording keeps no tracers, arrays or functions alive, except that full ones keep the constants of programs."""
     seen = []
 
     def run():
@@ -148,7 +148,7 @@ def binds(recording):
 
 
 def cached_and_not(recording):
-    """The functions with cached traces, and the number of staging scopes."""
+    """(the functions whose trace came from a cache, the number of jaxprs that were staged)."""
     cached = [bind.cached for bind in binds(recording) if bind.cached]
     staged = sum(record.kind == "staged" for record in recording.jaxprs)
     return cached, staged
@@ -169,7 +169,7 @@ def test_a_cached_trace_is_marked_and_can_be_retraced():
         g(1.0)
         g(1.0)
     assert len(traced) == 2
-    assert cached_and_not(recorder.recording) == (["g"], 1)  # the second call in the block hits the cache of the first
+    assert cached_and_not(recorder.recording) == (["g"], 1)  # the second call uses the first's trace
     miss, hit = recorder.recording.caches
     assert not miss.hit and miss.reason == "traced anew for the recording" and hit.hit
     g(1.0)
@@ -218,7 +218,7 @@ on_two = minijax.pmap(halved)
 
 
 def test_nesting_is_right_when_recording_stops_inside(monkeypatch):
-    """Operations past the bound, inside operations before it, do not close the outer ones."""
+    """The outer operations began before the bound, and are not closed by inner ones that come after it."""
     for most in (1, 2, 3, 5, 8, 13, 21, 34):
         monkeypatch.setattr(recorder_summary, "MOST_EVENTS", most)
         recording = watched(lambda: minijax.vmap(minijax.grad(minijax.grad(jnp.sin)))(jnp.ones(2)), "full")
@@ -266,7 +266,7 @@ def test_commands_report_dropped_names(monkeypatch):
         assert expressions in " ".join(plain(session.run_line(line).shown).split()), line
     monkeypatch.setattr(lives, "MOST_NAMED", 4)
     kept = "4 or more names past event 0 were not kept; " + expressions
-    for line in (commands[0], commands[1], commands[3]):  # %origin numbers the arguments first
+    for line in (commands[0], commands[1], commands[3]):  # not %origin, which numbers the arguments first
         assert kept in " ".join(plain(session.run_line(line).shown).split()), line
     assert Stepper(Step(session.recording)).message == ("warning", kept)
 
@@ -286,7 +286,7 @@ def test_constants_of_programs_count_once_and_have_a_bound(monkeypatch):
 
 
 def test_a_thousand_values_sharing_a_tangent_are_compared_fast():
-    """Comparing all pairs would take half a minute."""
+    """This must not compare all pairs of values, which would take half a minute."""
 
     def shifted(x):
         y = x * 3.0
@@ -298,12 +298,12 @@ def test_a_thousand_values_sharing_a_tangent_are_compared_fast():
     rows = rows_at(known, known.recording.events, -1).shown
     assert len(rows) == MOST_ROWS and {row.shared for row in rows if row.named.name == "x"} == {"x"}
     first = named_values(known)[0].number
-    # the cotangents of all the values reach the first, which has one more use
+    # the first value is used once more than the others, so its cotangent is the sum of theirs and one more
     assert len(known.naming.sharing(first)) == 1001 and shared_with(known, first) == ""
 
 
 class Forced(observe.Observer):
-    """The result of ``forced_by`` for each operation."""
+    """Records for each operation its primitive's name and the result of ``forced_by``."""
 
     def __init__(self):
         self.seen = []

@@ -46,7 +46,7 @@ def test_the_rule_matrix_fits_the_width_and_matches_the_tables(session, width):
     rows = {each.split()[0]: "".join(each.split()[1:]) for each in text.split("\n") if each[:1].isalpha()}
     matrix = rule_matrix()
     names = [p.name for p in matrix.rows]
-    for primitive in (p for p in ours() if names.count(p.name) == 1):  # other tests make primitives with these names
+    for primitive in (p for p in ours() if names.count(p.name) == 1):  # other tests may reuse a name
         row = matrix.rows[primitive]
         marks = "".join({"yes": "●", "default": "·", "none": "–", "missing": "✗"}[c.status] for c in row.values())
         assert rows[primitive.name] == marks, primitive
@@ -77,7 +77,7 @@ def test_primitives_made_at_the_prompt_are_shown(author):
     assert "    def cube_jvp(primals, tangents):\n        (x,), (t,) = primals, tangents" in text
     assert "✗ transpose  missing (unless it is linear, it needs none); add: minijax.interpreters.ad" in text
     assert "✗ vmap  missing; add: minijax.interpreters.batching.primitive_batchers[primitive] = rule" in text
-    # a primitive without rules is found by its variable's name
+    # %rules also finds a primitive without rules, by the name of a variable that holds it
     author.run_line("bare_p = Primitive('bare')")
     assert "✗ evaluate" in shown(author, "%rules bare_p")
 

@@ -44,7 +44,7 @@ def test_results_are_kept_up_to_a_bound_of_bytes(session, monkeypatch, made):
     monkeypatch.setattr(outputs, "MOST_BYTES", 1_000_000)
     for _ in range(10):
         session.run_line(made)
-    session.run_line("[Out[10], Out[10], 1]")  # counted once
+    session.run_line("[Out[10], Out[10], 1]")  # the same array twice counts only once
     assert sorted(session.outputs) == [8, 9, 10, 11] and session.outputs.dropped == 7
     error = str(session.run_line("Out[2]").error)
     assert "Out[2] is not kept: the prompt keeps at most 1,000 results" in error and "Give a result" in error
@@ -89,7 +89,7 @@ def test_errors_show_user_frames_and_the_message(session):
 def test_unknown_names_are_searched_in_the_last_recordings(session, line, expected):
     session.run_line("def outer(x): inner = jnp.sin(x) * 2.0; return inner + x")
     session.run_line("%log outer(2.0)")
-    session.run_line("%log outer()")  # fails before the engine runs, so it leaves no recording
+    session.run_line("%log outer()")  # this fails before the engine runs, so there is no recording of it
     before = list(session.recordings)
     outcome = session.run_line(line)
     assert expected in shown(outcome) and session.recordings == before and stack_depth() == 0

@@ -1,4 +1,4 @@
-"""Settings: accepted values, their file, and that no content of that file stops a session."""
+"""Settings: the values they accept, their file, and that no content of the file can stop a session."""
 
 import os
 import stat
@@ -32,7 +32,7 @@ def test_a_setting_takes(name, written, value):
     settings = Settings()
     settings.set(name, written)
     assert getattr(settings, name) == value
-    settings.set(name, shown(value))  # set accepts the text that %config shows
+    settings.set(name, shown(value))  # ``set`` accepts the text in which %config shows the value
     assert getattr(settings, name) == value
 
 
@@ -93,7 +93,7 @@ def test_saving_keeps_other_content_of_the_file(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert os.listdir(path.parent) == ["config.toml"]
     again = Settings()
-    assert len(load(again, path)) == 2  # the two unknown names
+    assert len(load(again, path)) == 2  # for each of the two unknown names there is a message
     assert again.changed() == settings.changed()
 
 

@@ -166,7 +166,7 @@ def test_old_sources_are_dropped(monkeypatch):
 
     monkeypatch.setattr(source, "MOST_REGISTERED", 3)
     monkeypatch.setattr(source, "_registered", {})
-    for i in (0, 1, 2, 0, 3, 4):  # another session of the process registers 0 again
+    for i in (0, 1, 2, 0, 3, 4):  # the second 0 stands for another session of the process, with its own input 0
         source.register(f"<bounded-{i}>", "x")
     assert [f"<bounded-{i}>" in linecache.cache for i in range(5)] == [True, False, False, True, True]
 

@@ -59,7 +59,7 @@ def lines(document):
 
 
 def at(recording, kind, primitive, level):
-    """A cursor at the start or the end of the first such operation on primals."""
+    """A cursor at the start or at the end of the first operation of ``primitive`` at ``level`` without tangents."""
     cursor = Cursor(recording)
     assert cursor.to_bind(primitive=primitive, level=level)
     while "tangent" in "".join(cursor.moment.node.args):
@@ -87,12 +87,12 @@ def test_equal_steps_are_one_row_that_opens_at_the_cursor():
         return [each.partition("  +")[0] for each in shown]
 
     assert rows() == [" begin", f"{MARK}for _ in range(steps) ×6", " exp(w)", " end"]
-    # at the first step: it unfolds, and the later steps are one row
+    # inside the first step, this step is unfolded, and all later steps are one row
     cursor.into()
     opened = rows()
     assert opened[1].startswith(" linearize:1 begins") and opened[-3] == " for _ in range(steps) ×5"
     assert any(each.startswith(" w = sub(w, ") for each in opened)
-    # in the third step: the earlier steps are one row, too
+    # inside the third step, the two earlier steps are one row, and the three later ones too
     starts = repeats_of(cursor.recording, cursor.moments).under(-1)[1][0].starts
     cursor.go(starts[2] + 3)
     shown = rows()
@@ -165,7 +165,7 @@ def test_a_failed_line_runs_again_and_opens_at_its_exception(session):
     older = session.recordings[-1]
     for line in ("y = grad(bad)(3.0)", "%grad bad(3.0)"):
         assert isinstance(session.run_line(line).error, AttributeError)
-        session.run_line("%history")  # records nothing
+        session.run_line("%history")  # this command makes no recording
         session.namespace["ran"].clear()
         outcome = session.run_line("%step")
         assert outcome.step is not None and isinstance(outcome.error, AttributeError)
@@ -174,7 +174,7 @@ def test_a_failed_line_runs_again_and_opens_at_its_exception(session):
         cursor = Cursor(*place(outcome.step))
         text = stepping.moment_line(cursor.moment, naming_of(cursor.recording))
         assert "AttributeError" in plain(document(Text((text,))))
-        # it is now the last full recording: the line does not run a third time
+        # the run is now the last full recording, so %step opens it and does not run the line a third time
         again = session.run_line("%step")
         assert again.step is not None and again.step.recording is outcome.step.recording
         assert again.step.position == outcome.step.position and len(session.namespace["ran"]) == 1
@@ -183,7 +183,7 @@ def test_a_failed_line_runs_again_and_opens_at_its_exception(session):
     after = session.run_line("%step").step
     assert after is not None and after.recording is not older and after.position == 2
     assert after.recording.source == "grad(f)(3.0)" and "failed before the engine did anything" in after.note
-    # a failure that does not happen again is reported
+    # if the line does not fail when it is run again, the note says so
     session.run_line("def once(x): ran.append(1); return jnp.sin(x).nothing if len(ran) == 1 else jnp.cos(x)")
     session.namespace["ran"].clear()
     session.run_line("grad(once)(3.0)")
@@ -250,7 +250,7 @@ def test_linked_programs_mark_the_equation_of_a_moment_or_line():
         assert any(word in each for each in marked), shown
         assert not any(other in each for each in marked), marked
         assert any(other in each for each in shown)
-    # and from a line of the StableHLO back
+    # choosing a line of the StableHLO marks the equation
     pane = stepping_programs.pane_index(programs, "stablehlo", selection)
     line = next(i for i, each in enumerate(programs.panes[pane].lines) if "subtract" in each)
     chosen = stepping_programs.at_line(programs, pane, line)

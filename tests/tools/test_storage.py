@@ -1,4 +1,4 @@
-"""Recordings as files: a loaded recording equals the saved one, and hostile files are refused."""
+"""Recordings in files: a loaded recording equals the saved one, and hostile files are rejected."""
 
 import functools
 import json

@@ -1,8 +1,8 @@
-"""A command's target: an expression as a function with arguments, with static ones fixed, and its staging."""
+"""The target of a command: an expression as a function with arguments, some of them static, and its staging."""
 
 import ast
 
-import jax  # noqa: F401  (with jax imported, targets look through arguments for its libraries' models)
+import jax  # noqa: F401  (only with jax imported, targets search arguments for models of JAX's libraries)
 import pytest
 
 from minijax.pytree import tree_leaves
@@ -58,7 +58,7 @@ def staged(session, text, static=None):
     ],
 )
 def test_static_arguments_are_not_inputs(session, call, names):
-    """Otherwise an argument would get the name of the one before it."""
+    """If a static argument counted as an input, the next argument would get its name."""
     target = targets.from_expression(session, "passes", call)
     assert targets.input_names(target) == names
     leaves = tree_leaves((target.args, target.kwargs))
@@ -104,7 +104,7 @@ def test_bool_is_a_type_only_with_a_subscript(session):
     node = ast.parse("(bool[2], bool(1), (lambda bool: bool[0])([5]))", mode="eval").body
     kind, flag, item = session.evaluate(node, {})
     assert (kind.shape, kind.dtype.name, flag, item) == ((2,), "bool", True, 5)
-    assert ast.unparse(node).startswith("(bool[2]")  # the caller's node is unchanged
+    assert ast.unparse(node).startswith("(bool[2]")  # evaluation has not changed the caller's node
     assert session.run_line("bool is type(True)").value is True
     session.run_line("bool = {2: 7.0}")
     assert session.evaluate(ast.parse("bool[2]", mode="eval").body, {}) == 7.0
@@ -112,7 +112,7 @@ def test_bool_is_a_type_only_with_a_subscript(session):
 
 
 def test_values_that_contain_themselves_are_not_trees(session):
-    """``Out`` contains itself after it was shown; a container in two places does not contain itself."""
+    """``Out`` contains itself once it has been shown. A container that occurs twice does not contain itself."""
     for line in ("d = {}; d['d'] = d", "l = [[1.0]]; l.append((l,))", "Out", "twice = [v, v, [v, (v,)]] * 3"):
         assert session.run_line(line).error is None
     names = session.namespace

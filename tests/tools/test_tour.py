@@ -12,7 +12,7 @@ from minijax.repl import batch
 from minijax.tools.commands.tour_parts import PARTS
 from minijax.tools.documents.document import plain
 
-# The values of lines in 64 bits: figures of the published tutorial, as in the project's acceptance list.
+# line -> its value in 64-bit mode, from the published tutorial.
 FIGURES = {
     "jvp(f, (3.,), (1.,))": (2.7177599838802657, 2.979984993200891),
     "d1 = derivative(sin)": [-0.9899924966004454, -0.1411200080598672, 0.9899924966004454, 0.1411200080598672],
@@ -58,7 +58,7 @@ def shown_text(outcome):
 
 @pytest.fixture(scope="module")
 def walk():
-    """The whole tour in 64 bits: each stop's line, value and page."""
+    """Run the whole tour in 64-bit mode; keep each stop's line, value and page."""
     session = batch.new_session({})
     pages = {}
     with minijax.enable_x64(True):
@@ -97,7 +97,7 @@ def assert_close(value, expected):
         np.testing.assert_allclose(value, expected, atol=1e-8)
         return
     wanted, like = minijax.tree_util.tree_flatten(expected)
-    if len(wanted) != len(leaves):  # one array where the expected value is a list of elements
+    if len(wanted) != len(leaves):  # the value is one array, and the expected value a list of its elements
         wanted = [np.asarray(each) for each in expected]
     else:
         assert tree == like
@@ -115,7 +115,7 @@ def test_stopping_the_tour_restores_user_names():
     before = namespace_of(session)
     page = shown_text(session.run_line("%tour"))
     assert "The tour uses the name sin from here on; yours comes back when the part ends." in " ".join(page.split())
-    # the user's name stays until a stop needs it
+    # the tour takes over a user's name only at the stop that needs it
     assert session.namespace["f"] == "mine" and session.namespace["x"] is before["x"]
     pages = [page]
     while session.tour.stop < 4:
@@ -143,7 +143,7 @@ def test_moving_between_stops():
         return shown_text(session.run_line(line))
 
     straight = [page("%tour") if i == 0 else page("%tour next") for i in range(7)]
-    # going to a stop runs the stops before it
+    # going to a stop directly runs the stops before it
     assert page("%tour 1.7") == straight[6]
     assert page("%tour back") == straight[5] and page("%tour again") == straight[5]
     assert page("%tour") == straight[6]

@@ -1,4 +1,4 @@
-"""Views depend only on the recording."""
+"""Views show only what is in the recording, not the current state of the program."""
 
 import minijax
 import minijax.numpy as jnp

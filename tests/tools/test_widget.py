@@ -1,4 +1,4 @@
-"""The widget's markup and data; tests/browser tests its behaviour in a browser."""
+"""The widget's markup and data. In a browser, its behaviour is tested by tests/browser."""
 
 import json
 import re
@@ -30,7 +30,7 @@ def short(x):
 
 
 class _Elements(HTMLParser):
-    """Counts elements and checks their nesting; like a browser, it ignores markup in scripts and styles."""
+    """Counts elements and checks their nesting. Like a browser, it ignores markup inside scripts and styles."""
 
     def __init__(self):
         super().__init__()
@@ -63,7 +63,7 @@ def test_a_saved_recording_shows_the_same(monkeypatch):
     _, recording = record(vmap(grad(short)), jnp.ones((2, 3)))
     loaded = storage.from_json(json.loads(json.dumps(storage.to_json(recording))))
     here = strings(payload(recording, highlight))
-    # the same without values, which stay in the recording process
+    # now the same without values, since a file has none
     monkeypatch.setattr(page_part, "at_hand", lambda recording: None)
     without_values = payload(recording, highlight)
     assert payload(loaded, highlight) == without_values

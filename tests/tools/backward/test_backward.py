@@ -39,7 +39,7 @@ def test_cotangents_match_jax(name):
             before = sums.get(part.variable)
             if before is None:
                 assert total.number == part.number
-            else:  # the sum before this step, plus the new part
+            else:  # this sum is the sum before this step plus the new part
                 close(array(total.number), np.asarray(array(before.number)) + np.asarray(array(part.number)))
             sums[total.variable] = total
     compared = 0
@@ -75,7 +75,7 @@ def rnn_of_jax(w, xs, added_a, added_h):
 
 
 def last_sums(backward):
-    """The number of the last sum for each name."""
+    """Name -> the number of the last sum of its cotangents."""
     record = backward.record
     found = {total.variable: total.number for total in record.begins}
     found |= {total.variable: total.number for step in record.steps for total in step.sums}
@@ -89,7 +89,7 @@ def worth(recording, number):
 
 
 def test_cotangents_in_a_scan_match_jax_in_each_iteration():
-    """JAX's cotangents are gradients by zeros that the reference adds to ``a`` and ``h`` in each iteration."""
+    """JAX's cotangents of ``a`` and ``h`` are gradients with respect to zeros that the reference adds to them."""
     xs = np.linspace(-0.4, 0.8, 4, dtype=np.float32)
     _, recording = record(minijax.grad(rnn), 0.3, xs)
     body = passes_of(recording)[1]

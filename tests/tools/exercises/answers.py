@@ -1,4 +1,4 @@
-"""Wrong answers to each exercise, each with words of the hint that its mistake must get."""
+"""Wrong answers to each exercise, with words of the hint that each mistake must get."""
 
 _JVP = "def sinmul_jvp(primals, tangents):\n    x, y = primals\n    dx, dy = map(ad.instantiate_zeros, tangents)\n"
 _JVP_RETURN = _JVP + "    return sinmul(x, y), "
@@ -9,7 +9,7 @@ _STEP = "@jit\ndef step(w, total, rate):\n    return w - rate * 2 * w, total + j
 _TRAIN = "def train(w):\n    total = {}\n    for epoch in range({}):\n        w, total = {}\n    return w, total\n"
 _BWD = "def softplus_bwd(x, ct):\n    return "
 
-# name of an exercise -> (code, words of the hint)
+# name of an exercise -> (code of the answer, words of the hint)
 WRONG = {
     "predict-the-jaxpr": (
         ("answer = 9", "two integers"),

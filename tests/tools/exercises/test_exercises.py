@@ -23,7 +23,7 @@ BY_NAME = {each.name: each for each in EXERCISES}
 
 @pytest.fixture(autouse=True)
 def no_primitives_left():
-    """Exercises define primitives, and other tests look at all primitives."""
+    """Remove the primitives that exercises define, because other tests look at all primitives."""
     before = known_primitives()
     yield
     left = [each for each in known_primitives() if each not in before]
@@ -32,7 +32,7 @@ def no_primitives_left():
 
 
 def begun(exercise, *codes):
-    """The namespace after the start code and ``codes``, as at a prompt."""
+    """The names after the exercise's start code and ``codes`` have run, as at a prompt."""
     names = {**batch.new_session({}).namespace, **given_names(exercise)}
     for code in (exercise.start, *codes):
         exec(compile(code, f"<{exercise.name}>", "exec"), names)
@@ -102,7 +102,7 @@ def test_user_names_are_restored_and_answers_are_kept():
     assert page(session, "grow(1)") == "'mine'"
     assert "What you had written is back" in page(session, "%tour ex 2")
     assert "2 ✓ right." in page(session, "%tour check")
-    # opening the open exercise shows it again and keeps the answer
+    # opening the exercise again shows it and keeps the answer
     assert "Exercise 2 of 11: A loop that is one equation ✓" in page(session, "%tour ex 2")
     assert "2 ✓ right." in page(session, "%tour check")
     page(session, "%tour again")
@@ -125,12 +125,12 @@ def test_an_exception_in_an_answer_keeps_its_traceback():
     assert outcome.error is not None and "raised an exception when it was tried" in text
     assert "in sinmul_jvp" in text and "jnp.ones(3) + jnp.ones(2)" in text
     assert stack_depth() == 0 and session.run_line("%tour check").error is not None
-    # a message that names the mistake, with a traceback into the answer
+    # here the answer itself raises: the message names the mistake, and the traceback leads into the answer
     page(session, "%tour ex 5")
     session.run_line("def overlap_batch(args, dims): return jnp.sum(args[0] * args[1], axis=1), len(dims[7:9]) / 0")
     text = page(session, "%tour check")
     assert "For in_axes (0, 0), with f32[2,3] and f32[2,3], overlap_batch raised" in text and "ZeroDivision" in text
-    # closing the exercises removes their primitives
+    # leaving the exercises removes their primitives
     assert known_primitives() != before
     page(session, "%tour stop")
     assert known_primitives() == before
@@ -158,7 +158,7 @@ def test_tour_edit_puts_the_current_answer_on_the_prompt():
     )  # fmt: skip
     assert [each for each in typed.inputs if "suspect" in each] == ['suspect = "cash"', 'suspect = "cache"']
     assert "Did you mean cache?" in typed.printed and "8  ✓ right." in typed.printed
-    # Enter alone continues only the tour
+    # only in the tour, Enter alone goes on
     assert "%tour next" not in typed.inputs
 
 

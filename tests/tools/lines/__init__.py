@@ -1,12 +1,12 @@
-"""Command lines for every row of the table, good and bad, with texts that each must show in every front end.
+"""Command lines for every row of the table of commands, good and bad, with texts that every front end must show.
 
-Each area's lines are in the file named after the area's module of commands. The lines of ``rules`` and ``compare`` are
-in ``programs``, those of ``panels`` in ``recording``. Programs of the real JAX are an area of their own.
+The module of each area has the same name as the module of its commands. But the lines of ``rules`` and ``compare`` are
+in ``programs``, those of ``panels`` are in ``recording``, and programs of the real JAX are an area of their own.
 """
 
 from importlib import import_module
 
-# Every session runs these lines first; they define the names below.
+# Every session runs these lines first. They define the names that the other lines use.
 SETUP = (
     "import minijax",
     "import minijax.numpy as jnp",
@@ -21,10 +21,10 @@ NAMES = (
 )
 AREAS = {name: import_module(f"{__name__}.{name}") for name in NAMES.split()}
 
-# area -> (line, texts that the output must hold), in the order in which one session runs them
+# area -> rows (line, texts that the output must hold), in the order in which one session runs them
 STORIES = {name: area.GOOD for name, area in AREAS.items()}
 
 GOOD = tuple(row for area in AREAS.values() for row in area.GOOD)
 
-# (line, text of the usage error)
+# rows (line, text of the usage error)
 BAD = tuple(row for area in AREAS.values() for row in area.BAD)

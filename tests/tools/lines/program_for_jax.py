@@ -18,7 +18,7 @@ def cube(x: jax.Array) -> jax.Array:
 
 
 class Kept:
-    """Pickled by name afterwards."""
+    """A class whose instance is pickled, with the name of the class."""
 
 
 if __name__ == "__main__":

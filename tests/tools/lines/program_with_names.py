@@ -1,4 +1,4 @@
-"""A program that uses names of the session it is run in."""
+"""A program that uses names of the session that runs it."""
 
 import pathlib
 import sys

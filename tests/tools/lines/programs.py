@@ -2,7 +2,7 @@ GOOD = (
     ("%diff f(3.0) --by grad", ("grad(f)", "# backward pass", "5 new", "residual", "4 B kept")),
     ("%diff f(v) --by vmap,jvp --axis-size 2", ("vmap(jvp(f))", "f32[2,3]")),
     ("%diff f(3.0) --by grad --most 2", ("of the first 2 equations of each",)),
-    # both runs ignore jit's caches, or the second would do less than the first
+    # neither run uses jit's cache; otherwise the second would do less than the first
     (
         "%diff jit(f)(3.0) --by grad --tutorial --most 5",
         ("linearize:1 ▸ jaxpr:2 ▸ linearize:3", "jvp:2 ▸ jaxpr:3 ▸ jvp:4", "first 5 records of each (--most"),

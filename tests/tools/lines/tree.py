@@ -13,7 +13,7 @@ GOOD = (
         "minijax.P('i')))",
         ("2 devices · 2 parts", "P('i',) over a mesh of i=2", "16 B on each device, 32 B in all", "CPU 1"),
     ),
-    # resharded from one device, and read again
+    # an array is resharded from one device, and then read on the host
     (
         "%shards minijax.sharding.reshard(jnp.ones((4, 2)), minijax.NamedSharding(minijax.make_mesh((2,), ('i',)), "
         "minijax.P(unreduced={'i'})))",
@@ -25,7 +25,7 @@ GOOD = (
         "for spec in [minijax.P(unreduced={'i'})]] --leaf [0]",
         ("f32[3]", "[0., 1., 2.]"),
     ),
-    # an array of JAX's stays where JAX has put it
+    # an array of JAX stays on the device where JAX has put it
     (
         "%shards __import__('jax').device_put(__import__('jax').numpy.ones((2, 3)), __import__('jax').devices()[1])",
         ("f32[2,3] on 1 device", "24 B on each device", "│  CPU 1  │"),

@@ -1,4 +1,4 @@
-"""``%hlo --partitioned``: every spelling of replica groups is parsed, and the collectives are those of the program."""
+"""``%hlo --partitioned``: every form of replica groups is parsed, and the collectives are those of the program."""
 
 import re
 
@@ -30,7 +30,7 @@ def test_replica_groups_are_parsed_in_every_spelling(written, axes):
 
 
 def test_replica_groups_along_part_of_a_permuted_axis():
-    """XLA's spelling of the all-to-all that reshards a value from P('x', 'y') to P('y', 'x') on 4 by 2 devices."""
+    """XLA writes this for an all-to-all that reshards a value from P('x', 'y') to P('y', 'x') on 4 by 2 devices."""
     mesh = "mesh['axis_0'=2,'axis_1'=4], device_ids=([2,2,2]T(0,2,1)) {'axis_1':(2)2}"
     assert _groups(f"all-to-all(%a, %b), replica_groups={mesh}") == [[0, 2], [1, 3], [4, 6], [5, 7]]
 
@@ -174,7 +174,7 @@ def test_collectives_are_ascribed_to_equations_with_a_reason():
     ((kind, size, axes, count, primitive, reason),) = found["product"]
     assert (kind, size, axes, count, primitive) == ("all-reduce", 2, ["y"], 2 * 8 * 4, "dot_general")
     assert "along y" in reason
-    # a branch is not a loop; a collective within a loop runs once per iteration
+    # a branch is not counted as a loop; in a loop, a collective runs once per iteration
     text, inside, _ = found["chosen"]
     assert {"branch"} <= {*inside} <= {"branch", ""} and text.endswith(" a call, and all branches")
     text, inside, times = found["turned"]

@@ -1,4 +1,4 @@
-"""``%passes`` against the texts that XLA dumps for the same programs; three of the programs are written for JAX."""
+"""``%passes`` against the texts that XLA dumps for the same programs. Three of the programs are written for JAX."""
 
 import itertools
 import os
@@ -71,7 +71,7 @@ PROGRAMS = {
 
 
 def written(lowered):
-    """XLA's dump of one more compilation: the first text, the texts after each pass, the last text."""
+    """XLA's dump of a new compilation: the first text, the texts after each pass, the last text."""
     with tempfile.TemporaryDirectory() as folder:
         flags = (("xla_dump_to", folder), ("xla_dump_hlo_pass_re", ".*"))
         lowered.compile().program.made(lowered.jaxpr, flags=flags)
@@ -90,19 +90,19 @@ def written(lowered):
 def test_passes_match_xlas_dump(name, tmp_path, monkeypatch):
     fun, args = PROGRAMS[name]
     lowered = minijax.jit(fun).lower(*args)
-    # a temporary folder to which no other process writes
+    # a temporary folder in which no other process writes
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     found = pipeline.descent(lowered)
     assert not os.listdir(tmp_path)
 
-    # the texts of the passes are XLA's, each once, from the first to the last
+    # the texts of the passes are XLA's, in order; a text that a pass left unchanged occurs once
     first, texts, last = written(lowered)
     chain = [found.before.strip(), *(each.after.strip() for each in found.passes)]
     assert chain == [text for text, _ in itertools.groupby((first, *texts, last))]
     assert [each.before.strip() for each in found.passes] == chain[:-1]
     assert chain[-1] == lowered.compile().raw_text().strip()
 
-    # a pass's counts agree with its texts
+    # each pass's counts agree with the texts before and after it
     for each in found.passes:
         before, after = (
             sum(one.opcode != "parameter" for one in hlo.instructions(text.split("\n")).values())
@@ -117,7 +117,7 @@ def test_passes_match_xlas_dump(name, tmp_path, monkeypatch):
 
     stages_agree(stages.stages(found))
 
-    # memory as XLA reports it: by kind, and at the peak
+    # memory by kind, and at the peak, is as XLA reports it
     stats = lowered.compile().memory_analysis()
     assert found.memory.reported == stats.peak_memory_in_bytes
     assert found.memory.total("temporary") == stats.temp_size_in_bytes
@@ -134,8 +134,8 @@ def test_passes_match_xlas_dump(name, tmp_path, monkeypatch):
 
 
 def stages_agree(found):
-    """Every instruction of every stage belongs to an existing line of Python or has a note. A line of Python has the
-    same equations in every stage.
+    """Each instruction in each stage belongs to an existing line of Python or has a note, and a line of Python belongs
+    to the same equations in every stage.
     """
     kinds = [each.kind for each in found.all]
     assert kinds == sorted(kinds, key=stages.KINDS.index)
@@ -147,7 +147,7 @@ def stages_agree(found):
         texts = [each.text for each in stage.lines]
         instructions = set(hlo.instructions(texts)) if stage.language == "hlo" else set()
         for i, each in enumerate(stage.lines):
-            # a line belongs to the Python lines of its equations, and to no others
+            # a line belongs to exactly the Python lines of its equations
             assert set(each.places) == {spot for spot in found.spots if of_spot[spot] & {*each.equations}}
             assert set(each.places) <= existing and (not each.equations or each.places)
             work = i in instructions or stage.kind == "machine" or "stablehlo." in each.text or "  %" in each.text
@@ -158,7 +158,7 @@ def stages_agree(found):
             chosen = {n for i in found.belonging(stage, [spot]) for n in stage.lines[i].equations}
             assert bool(chosen & of_spot[spot]) == bool(found.belonging(stage, [spot]))
             assert stage.kind not in ("python", "jaxpr") or stage.kind == "python" or of_spot[spot] <= chosen
-    # a pass's stage is compared with the text before the pass
+    # the text of a pass is compared with the text before the pass
     for each, one in zip([s for s in found.all if s.kind == "pass"], found.descent.passes, strict=True):
         assert len(found.all[each.previous].lines) == len(found.descent.panes(one.before)[0].lines)
 
@@ -191,10 +191,10 @@ def test_a_line_has_one_colour_in_every_text():
     for i, pane in enumerate(linked.panes):
         shown = coloured(programs.linked_pane(linked, i, programs.Selection()))
         named = {(role, str(number)) for number, role in roles.items()}
-        # a line for several Python lines has the colour of the first
+        # a line that comes from several Python lines has the colour of the first
         wanted = named if pane.language == "python" else short | {(role, f"{mark}+") for role, mark in short}
         assert shown and shown <= wanted
-    # a fusion lists its equations by name, at the end of the program and where it is selected
+    # the equations of a fusion are named at the end of the program, and at the fusion when it is selected
     (fusion,) = (i for i, each in enumerate(linked.hlo.lines) if " fusion(" in each)
     held = [linked.equation(number).primitive for number in linked.hlo.links[fusion]]
     listed = plain(Document(tuple(link_views.fused_rows(linked))))
@@ -224,13 +224,13 @@ def test_roofline_matches_xlas_counts_and_times_the_call(name):
     assert len(calls) == 1 + found.calls + found.traced
     assert {each.name for each in found.rows} <= {one.name for one in known.values()}
     assert all(each.seconds > 0 and each.runs == int(each.runs) >= 1 for each in found.rows)
-    # the profiler's clock and the calls' clock agree, within the noise of a busy machine
+    # the time by the profiler's clock is in agreement with the other clock, within the noise of a busy machine
     assert 0 < found.inside < 50 * found.seconds
     assert found.limits.flops > 1e8 and found.limits.bytes > 1e7
 
 
 def test_instructions_without_counts_show_none():
-    # a small loop is one piece of machine code: XLA's analysis counts its body once, the run executes it many times
+    # a small loop is one piece of machine code: XLA's analysis counts its body once, but it runs many times
     jitted = minijax.jit(lambda x: lax.fori_loop(0, 100, lambda i, c: c * 1.5 + 2.0, x))
     counted = miss_log.total()
     roofline.limits.cache_clear()
@@ -240,7 +240,7 @@ def test_instructions_without_counts_show_none():
     assert all(each.flops == each.moved == 0.0 for each in loops)
     shown = plain(Document(tuple(roofline_view.blocks(found, 5))), 100)
     assert "a loop's body counted once" in shown and re.search(rf"{loops[0].name} +\d.* – +– +–", shown)
-    # the misses of the machine's benchmark do not count as the user's
+    # the benchmark of the machine also misses caches, and these misses do not count as the user's
     kept = miss_log.since(counted)
     assert kept and all(__file__ in each.subject for each in kept)
 
@@ -251,7 +251,7 @@ def test_instructions_without_counts_show_none():
         (5e8, 1e6, 1.0, "compute 50%"),
         (1e3, 5e7, 1.0, "memory 50%"),
         (1e3, 2e7, 1e3, "memory 20%"),
-        # data that fits the caches, and data that does not
+        # the same amount of data per call, in many runs (which fits the caches) and in one run (which does not)
         (1e3, 3e8, 1e3, "cache 300%"),
         (1e3, 3e8, 1.0, "memory 300%"),
         (0.0, 0.0, 1.0, "–"),

@@ -53,11 +53,11 @@ def test_a_stages_page_is_bounded_and_reports_cuts():
             assert cut.startswith(f"{len(stage.lines) - count} more line") and "--kernel" in cut
         elif stage is not None:
             assert cut == "" and count == len(stage.lines)
-    # a short program is complete
+    # of a short program, the page has all lines
     short = of(lambda x: jnp.sin(x) * 2, V)
     listed = data(stages_html(short))["stages"]
     assert not any(cut for *_, cut, _ in listed)
-    # each pass shows its time, if known
+    # each pass has its time, if the time is known
     passes = [detail for _, _, kind, detail, *_ in listed if kind == "pass"]
     assert [detail.partition(" · ")[2] for detail in passes] == [each.time for each in short.descent.passes]
     assert any(each.time for each in short.descent.passes)

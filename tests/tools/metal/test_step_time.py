@@ -1,4 +1,4 @@
-"""The parts of a call's time: they sum to the whole, agree with plain timing, and belong to the lines that ran."""
+"""The parts of a call's time sum to the whole, agree with plain timing, and belong to the lines that ran."""
 
 import contextlib
 import importlib
@@ -43,7 +43,7 @@ def seconds(call):
 
 
 def step_of(fun, *args, about=1e-3):
-    """The timed parts of a call, and the seconds that each profiled call took by Python's clock."""
+    """The timed parts of a call, and the time in seconds of each profiled call by Python's clock."""
     jitted = minijax.jit(fun)
     took = []
 
@@ -56,7 +56,7 @@ def step_of(fun, *args, about=1e-3):
 
 
 def whole(step):
-    """The stretches of a call are contiguous from its start to its end."""
+    """Check that the stretches of a call are contiguous from its start to its end."""
     at = 0.0
     for each in step.stretches:
         assert each.begin == pytest.approx(at, abs=1e-9) and each.end > each.begin
@@ -74,7 +74,7 @@ def test_parts_sum_to_the_time_of_plain_timing(run):
         whole(step)
         assert len(took) == step.calls
         ratios.append(step.seconds / min(took))
-    # two clocks time the same calls, so load on the machine affects both; XLA's starts first and ends last
+    # both clocks time the same calls, so load affects both; XLA's starts before Python's and ends after it
     assert 0.98 < statistics.median(ratios) < 1.3
     assert step.calls == 25 and step.parts["compute"] > 0.3 * step.seconds
     assert step.parts["dispatch"] > 0 and step.parts["transfer"] > 0
@@ -97,7 +97,7 @@ def traced(instructions, transfers=(), executions=()):
         (traced([]), {"python": 1000}),
         (traced([], [(100, 300)], [(400, 700)]), {"python": 200, "transfer": 200, "runtime": 300, "after": 300}),
         (
-            # a transfer overlaps an instruction, two instructions overlap, and one ends after the call
+            # here a transfer overlaps an instruction, two instructions overlap, and one ends after the call
             traced([("a", 200, 400), ("b", 300, 500), ("c", 600, 1200)], [(100, 250)], [(50, 150)]),
             {"python": 50, "runtime": 50, "transfer": 100, "compute": 700, "between": 100},
         ),
@@ -215,7 +215,7 @@ class Event:
 
 @contextlib.contextmanager
 def at_work():
-    """Another profiler session; only one can be active."""
+    """Another profiler session, since only one can be active."""
     session = importlib.import_module("jaxlib._profiler").ProfilerSession()
     try:
         yield

@@ -1,7 +1,7 @@
-"""Programs whose operations have names: one program for each way to assign a value to a variable, and one for each
-construct of the engine.
+"""Programs whose operations have names: a program for each way to assign a value to a variable, and one for each kind
+of construct in the engine.
 
-Their golden texts are in tests/golden/names, without line numbers: read the names against the source beside them.
+Their golden texts are in tests/golden/names, without line numbers. Read the names beside the source in this file.
 """
 
 # ruff: noqa: F841 - variables that no code reads have names too
@@ -229,7 +229,7 @@ PROGRAMS = {name: each for name, each in vars().items() if isfunction(each) and 
 
 
 def named_operations(program):
-    """The operations of each line of ``program``, with their names, below the line."""
+    """The source lines of ``program``, each followed by its operations with their names."""
     recorder = Recorder("full", program.__name__, True)
     error = ""
     try:
@@ -243,7 +243,7 @@ def named_operations(program):
     last = ""
     for bind, _ in operations(recording):
         if not bind.expression:
-            continue  # the engine's own, from an equation
+            continue  # an operation of the engine, which comes from an equation
         if bind.place != last:
             last = bind.place
             file, line, function = place_parts(last)

@@ -1,4 +1,4 @@
-"""Linked views: each equation is linked to its Python line, its StableHLO and its instructions, and back."""
+"""Linked views: each equation is linked to its Python line, its StableHLO and its instructions, and back again."""
 
 import re
 
@@ -65,10 +65,10 @@ PROGRAMS = {
     "loop": (loop, (VECTOR,)),
 }
 
-# Text that a Python line must have if an equation of the primitive comes from it.
+# primitive -> pattern for the Python line from which an equation of the primitive comes.
 WORDS = {
     "sin": "sin",
-    "cos": "cos|sin",  # cos is the derivative of sin, and is on its line
+    "cos": "cos|sin",  # the derivative of sin is cos, on the line of sin
     "exp": "exp",
     "tanh": "tanh",
     "scan": "lax.scan",
@@ -119,18 +119,18 @@ def test_equations_are_numbered_as_printed(linked, name):
     programs = linked(name)
     fun, args = PROGRAMS[name]
     closed = minijax.jit(fun).trace(*args).jaxpr
-    distinct = count_eqns(closed.jaxpr) - (name == "twice")  # a function that is called twice is printed once
+    distinct = count_eqns(closed.jaxpr) - (name == "twice")  # the function that "twice" calls twice is printed once
     assert [number for _, number in firsts(programs)] == list(range(1, distinct + 1))
     assert len(programs.equations) == distinct
     for (text, _), each in zip(firsts(programs), programs.equations, strict=True):
         assert re.search(rf"(?:^|= ){each.primitive}[\[ ]", text.strip()), text
-    # one equation per line; otherwise the text is the usual one
+    # a line has at most one equation; apart from line breaks, the text is that of ``str(closed)``
     assert all(len(numbers) <= 1 for numbers in programs.jaxpr.links)
     assert re.sub(r"[\s;]", "", "".join(programs.jaxpr.lines)) == re.sub(r"[\s;]", "", str(closed))
 
 
 def firsts(programs):
-    """The first line of each equation in the printed jaxpr, in printed order."""
+    """(first line, number) of each equation in the printed jaxpr, in printed order."""
     seen = {}
     for text, numbers in zip(programs.jaxpr.lines, programs.jaxpr.links, strict=True):
         for number in numbers:
@@ -171,7 +171,7 @@ def test_a_function_called_twice_is_inside_both_calls(linked):
     calls = tuple(each.number for each in programs.equations if each.primitive == "jit")
     (tanh,) = [each for each in programs.equations if each.primitive == "tanh"]
     assert len(calls) == 2 and tanh.inside == calls
-    assert tanh.number == 1  # a shared jaxpr is printed before the program
+    assert tanh.number == 1  # a shared jaxpr is printed before the program that uses it
     head = next(i for i, text in enumerate(programs.stablehlo.lines) if "private @inner" in text)
     assert programs.stablehlo.links[head] == calls
     assert [programs.equation(number).hlo_note for number in calls] == [INLINED, INLINED]
@@ -185,7 +185,7 @@ def test_a_partly_lowered_equation_links_to_its_lowered_part():
             minijax.debug.print("{}", a)
             return (c[0] + jnp.sin(a), c[1] * jnp.cos(a)), jnp.exp(a)
 
-        lax.scan(lambda c, a: (minijax.debug.print("{}", a), c)[::-1], 0.0, x)  # its results are unused
+        lax.scan(lambda c, a: (minijax.debug.print("{}", a), c)[::-1], 0.0, x)  # nothing uses the results of this scan
         return lax.scan(body, (jnp.float32(0.0), jnp.float32(1.0)), x)[0][0]
 
     programs = links.linked_programs(program, VECTOR, optimized=False)
@@ -272,7 +272,7 @@ def test_descriptions_of_equations(linked):
     assert link_views.comment(programs, (1,), 32) == f"// eqn 1 · test_links.py:{line}"
     assert link_views.comment(programs, (1,), 5) == "// eqn 1"
     assert link_views.short_file("/home/me/model.py") == "model.py"
-    cell = "/tmp/ipykernel_12/345.py"  # a notebook shows the name of the cell instead
+    cell = "/tmp/ipykernel_12/345.py"  # the file of a notebook's cell, which the notebook shows by another name
     assert link_views.short_file(cell) == cell
 
 

@@ -1,4 +1,4 @@
-"""After an error or Ctrl-C: a bare %step opens at the line that raised, the recording stays, %debug has the frame."""
+"""After an error or Ctrl-C, %step alone opens at the line that raised, the recording stays, %debug has the frame."""
 
 import signal
 
@@ -64,7 +64,7 @@ def session():
 
 
 def marked(session):
-    """The line that the source pane marks when a bare %step opens."""
+    """The line that the source pane marks when %step without arguments opens."""
     step = session.run_line("%step").step
     assert step is not None
     source = plain(panes.source_pane(Cursor(step.recording, step.position)))
@@ -121,7 +121,7 @@ def test_an_interrupt_keeps_the_recording(session, code):
     counts = {name: count for name, count in recording.binds}
     assert max(counts.values()) >= 13
     text = plain(outcome.shown, 100)
-    # the line of the loop that was running
+    # both texts name line 9, that of the loop that was running
     assert ":9; recorded until then" in text and "\ninterrupted at <minijax-9>:9" in text
     assert outcome.step is None or "interrupted at <minijax-9>:9" in outcome.step.note
     assert marked(session) == "signal.raise_signal(signal.SIGINT)"
@@ -131,7 +131,7 @@ def test_an_interrupt_keeps_the_recording(session, code):
 
 
 def test_a_second_interrupt_does_not_drop_the_recording(session, monkeypatch):
-    """An interrupt is deferred while the recorder finishes the recording, or runs its own code."""
+    """Interrupts are deferred while the recorder finishes the recording, or runs other code of its own."""
     session.run_line(STOPS)
     finish = full.Full.finish
 
@@ -142,7 +142,7 @@ def test_a_second_interrupt_does_not_drop_the_recording(session, monkeypatch):
     monkeypatch.setattr(full.Full, "finish", interrupted)
     outcome = session.run_line("%step grad(stops)(1.)")
     assert outcome.recording is not None and outcome.recording.tree and outcome.step is not None
-    # an interrupt while the recorder finishes a complete call is raised afterwards
+    # if the call is complete, an interrupt is raised after the recorder has finished
     recorder = Recorder("full")
     with pytest.raises(KeyboardInterrupt), recorder:
         pass

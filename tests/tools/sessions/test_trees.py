@@ -1,4 +1,4 @@
-"""Key trees: which values become one, the numbers at a leaf, folding, hostile keys, and printing beside JAX's."""
+"""Key trees: which values are shown as trees, the numbers at a leaf, folding, hostile keys; printing as in JAX."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Config:
 
 
 class Boxed:
-    """A registered pytree node whose children have no names."""
+    """A registered pytree node whose children have no key names."""
 
     def __init__(self, *parts):
         self.parts = parts
@@ -66,8 +66,8 @@ PARAMS = {f"l{i}": {"w": jnp.ones((4, 8)) * i, "b": jnp.zeros(8)} for i in range
     [
         ({"a": jnp.array(1.0)}, False),
         ((jnp.ones(3), 2.0), False),
-        (jnp.ones((40, 40)), False),  # NumPy prints an array
-        ([list(range(20))] * 20, False),  # no arrays inside
+        (jnp.ones((40, 40)), False),  # a single array: NumPy prints it
+        ([list(range(20))] * 20, False),  # a tree without arrays
         (PARAMS, True),
         ([jnp.array(1.0)] * 200, True),
         (Moments(jnp.array(3), PARAMS), True),
@@ -130,7 +130,7 @@ def test_folding_counts_hidden_arrays_and_names_the_command():
     assert len(lines) <= MOST_LINES + 2
     assert lines[0] == "dict of 3 · 42 arrays, 300 elements, 1.2 kB"
     assert "  ['b']  list of 30 · 30 arrays, 60 elements" in lines
-    assert any(line.startswith("  ['c']['d']['e']") for line in lines)  # a chain without branches is one step
+    assert any(line.startswith("  ['c']['d']['e']") for line in lines)  # a chain of keys without branches is one line
     assert lines[-1].endswith("folded: %tree _ shows them")
     assert "folded" not in shown(tree, most=100)
     wide = shown([jnp.ones(2)] * 1000, name="_").split("\n")
@@ -163,11 +163,11 @@ def test_folded_branches_count_their_nonfinite_elements():
 def test_a_page_folds_every_branch_and_escapes_keys():
     hostile = {"<script>alert(1)</script>": PARAMS, "\x1b[2J\u202e": PARAMS, "k" * 5000: PARAMS}
     page = to_html(document(key_tree(Tree(taken_apart(hostile)))))
-    # the root, each branch, and each array of some size, behind its line
+    # the page can unfold the root, each branch, and behind its line each array of more than one element
     assert page.count("<details") == 1 + 3 * 4 + 3 * 6 and "<script" not in page
     assert "[2., 2., 2., 2., 2., 2., 2., 2.]" in page
     large = to_html(document(key_tree(Tree(taken_apart({"a": jnp.ones(2000), "b": jnp.ones(2000)})))))
-    assert large.count("<details") == 2 and "[1., 1., 1., ..., 1., 1., 1.]" in large  # no longer than the space allows
+    assert large.count("<details") == 2 and "[1., 1., 1., ..., 1., 1., 1.]" in large  # shortened to fit
     assert "\x1b" not in page and "\u202e" not in page and "k" * 60 not in page
     text = shown(hostile)
     assert "\\x1b[2J\\u202e" in text and max(map(len, text.split("\n"))) <= 80
@@ -184,7 +184,7 @@ def test_paths_find_subtrees():
 
 
 def test_large_arrays_are_sampled_and_marked_as_such():
-    large = np.broadcast_to(np.float32(2.0), (10_000, 10_000))  # a broadcast view: it takes no memory unless copied
+    large = np.broadcast_to(np.float32(2.0), (10_000, 10_000))  # this view takes no memory unless it is copied
     begin = time.process_time()
     text = shown({"large": large, "other": jnp.ones(8)})
     assert time.process_time() - begin < 1.0
@@ -239,7 +239,7 @@ def test_arrays_are_printed_as_jax_prints_them(options):
         for text in ARRAYS:
             ours, theirs = eval(f"jnp.{text}"), eval(f"jax.numpy.{text}")
             assert repr(ours) == repr(theirs) and str(ours) == str(theirs), text
-            # in a narrow terminal the dtype is on the next line
+            # in a narrow terminal, the dtype comes on the next line
             with np.printoptions(linewidth=min(50, np.get_printoptions()["linewidth"])):
                 narrow = repr(theirs).replace(",      dtype=", ",\n      dtype=")
             assert printed(ours, 50) == narrow, text

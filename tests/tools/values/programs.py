@@ -1,6 +1,6 @@
-"""Programs to replay, written for a namespace ``m`` that is minijax or JAX, each with its arguments.
+"""Programs to replay, with their arguments. Each is written for a namespace ``m``, which is minijax or JAX.
 
-The cotangents of outputs are ones; ``reverse`` is False for a program that reverse mode refuses.
+The cotangents of outputs are ones. ``reverse`` is False if the program has no reverse mode.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 
 class Replayed(NamedTuple):
-    """A program, its arguments, and whether it can be differentiated in reverse."""
+    """A program ``build(m)``, its arguments, and whether reverse mode can differentiate it."""
 
     build: Callable[[Any], Callable[..., Any]]
     args: tuple[Any, ...]
@@ -128,7 +128,7 @@ def checkpoint(m):
 
 
 def derivative(m):
-    """The replayed program is a backward pass."""
+    """The program to replay is a backward pass."""
 
     def loss(w, x):
         def body(h, a):
@@ -141,7 +141,7 @@ def derivative(m):
 
 
 def backward_rules(m):
-    """Staged calls of users' derivative rules."""
+    """The program calls derivative rules of users while it is staged."""
     f, g = custom_vjp(m), custom_jvp(m)
     return lambda x, y: (m.grad(f, (0, 1))(x, y), m.jvp(g, (x, y), (y, x)))
 

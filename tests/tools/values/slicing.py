@@ -13,14 +13,14 @@ from minijax.tools.values.origins import Origins
 
 
 def recorded(found):
-    """The primitives of a slice, without calls and loops."""
+    """The primitives of the operations in a slice; in place of a call or loop, those inside."""
     for use in found.uses:
         for each in use.innermost():
             yield each.primitive if isinstance(each, BindRecord) else each.primitive.name
 
 
 def equations(jaxpr):
-    """The primitives of a jaxpr, without calls and loops."""
+    """The primitives of a jaxpr's equations; in place of a call or loop, those inside."""
     for eqn in jaxpr.eqns:
         params = [p if isinstance(p, tuple) else (p,) for p in eqn.params.values()]
         inner = [each.jaxpr for param in params for each in param if isinstance(each, ClosedJaxpr)]
@@ -32,11 +32,11 @@ def equations(jaxpr):
 
 
 def check_slices(fun, staged, args):
-    """Check that each result of ``fun`` reaches the arguments and operations that it needs in the jaxpr of ``staged``;
-    return the number of results.
+    """For each result of ``fun``, check that its slice has the arguments and operations that dead-code elimination
+    keeps in the jaxpr of ``staged``. Return the number of results.
     """
     jaxpr = minijax.make_jaxpr(staged)(*args).jaxpr
-    # for these, DCE keeps more than the run needs, such as branches not taken; a run has no operations on references
+    # of these, DCE keeps more than the run used, such as branches not taken; a run has no operations on references
     exact = not re.search(r"= (cond|while|custom_\w+)\[|<-", str(jaxpr))
     recorder = Recorder("full")
     with recorder:

@@ -1,4 +1,4 @@
-"""Programs over eight devices, in a process of their own: the values on each device, and the reason of a recompile."""
+"""Programs over eight devices, in a separate process: values on each device, and the reason of a recompilation."""
 
 import functools
 
@@ -103,7 +103,7 @@ print(json.dumps(found))
 
 @functools.cache
 def shown_there():
-    """The output of ``PROGRAM``."""
+    """The output of ``PROGRAM``, from a process with eight devices."""
     return printed("-c", PROGRAM, quickly=True)
 
 
@@ -130,7 +130,7 @@ def test_a_nan_is_found_on_the_device_that_makes_it():
 def test_origins_pass_through_a_shard_map():
     lines = [" ".join(line.split()) for line in shown_there()["origin"].splitlines()]
     row = next(line for line in lines if "y = log(" in line)
-    # over all devices: log of 1 to log of 16
+    # the smallest and the largest value over all devices: log 1 and log 16
     assert "f32[2]{V:i} 0.0 … 2.773" in row, row
     assert lines[0].endswith("5 of 5 operations · 1 of 1 argument"), lines[0]
 

@@ -1,4 +1,4 @@
-"""The primals, tangents and cotangents of variables, compared with those that JAX prints in the same program."""
+"""The primals, tangents and cotangents of variables equal those that JAX prints in the same program."""
 
 import itertools
 from collections import defaultdict
@@ -19,12 +19,12 @@ from minijax.tools.values.moment import Ledger, Worth, ledger
 from minijax.tools.values.table import named_values, rows_at, rows_of, table_lines, values_pane
 from tests.tools.values.watched_programs import FOR_JAX, FORWARD, PROGRAMS, REVERSE, reported
 
-# The table names a value after the first variable that held it; these are later variables.
+# These variables hold a value that another variable held before; the table shows it under that variable's name.
 OTHER_NAMES = {"res", "primals[0]", "tangents[0]", "start.speed"}
 
 
 def printed(name, column):
-    """JAX's primals, tangents or cotangents of each variable, one for each example and each run of its line."""
+    """Variable -> its primals, tangents or cotangents in JAX, one for each example and each run of its line."""
     seen = defaultdict(list)
 
     def show(variable, leaf):
@@ -67,7 +67,7 @@ def record(name):
 
 
 def every_value(known, named, column="primal"):
-    """The table's values of a variable in every iteration and for every example; [] if the table gives a reason."""
+    """A variable's values in the table, in every iteration and for every example. [] if the table has none."""
     known.iterations = {}
     if not isinstance(getattr(known, column)(named.number), Worth):
         return []
@@ -95,7 +95,7 @@ def _rows(values):
 
 
 def agree(recording, expected, column="primal"):
-    """The table shows every variable that JAX prints, with the same set of values."""
+    """Check that the table shows every variable that JAX prints, with the same set of values."""
     known = Ledger(recording)
     shown = defaultdict(list)
     for named in named_values(known):

@@ -1,4 +1,4 @@
-"""Programs run again for the values of their variables, compared with JAX."""
+"""A replay runs a program again and gives the values of its variables: here they are compared with JAX's."""
 
 import jax
 import numpy as np
@@ -28,7 +28,7 @@ def _agree(where, found, expected):
 
 
 def _ones(closed):
-    """A cotangent of ones for each inexact output."""
+    """A cotangent of ones for each inexact output; None for the others."""
     inexact = [np.issubdtype(np.dtype(a.dtype), np.inexact) if not is_key(a.dtype) else False for a in closed.out_avals]
     return [np.ones(a.shape, a.dtype) if f else None for a, f in zip(closed.out_avals, inexact, strict=True)]
 
@@ -44,7 +44,7 @@ IMPORTED = ("while", "cond in scan", "custom_vjp")
     ("name", "imported"), [*[(name, False) for name in PROGRAMS], *[(name, True) for name in IMPORTED]]
 )
 def test_results_tangents_and_cotangents_match_jax(name, imported):
-    """``test_moment.py`` checks the variables inside."""
+    """This checks only arguments and results; ``test_moment.py`` checks the variables inside."""
     program = PROGRAMS[name]
     args, of_jax = program.args, program.build(jax)
     closed = minijax.make_jaxpr(from_jax(of_jax) if imported else program.build(minijax))(*args)
@@ -62,7 +62,7 @@ def test_results_tangents_and_cotangents_match_jax(name, imported):
         return [out for out in jax.tree.leaves(of_jax(*given)) if jax.numpy.issubdtype(out.dtype, np.inexact)]
 
     floats = [args[i] for i in places]
-    if name != "custom_vjp":  # forward mode refuses it
+    if name != "custom_vjp":  # custom_vjp functions have no forward mode
         _, tangents = jax.jvp(of_floats, floats, [t for t in _tangents(args) if t is not None])
         for v, expected in zip(inexact, tangents, strict=True):
             _agree("tangent", frame.tangent(v), expected)
@@ -73,7 +73,7 @@ def test_results_tangents_and_cotangents_match_jax(name, imported):
 
 
 def looked_at(frame):
-    """Path, value, tangent and cotangent of each variable, in the order of computation."""
+    """(path, value, tangent, cotangent) of each variable, in the order of computation."""
     for v in frame.jaxpr.invars:
         yield str(frame.path), frame.value(v), frame.tangent(v), frame.cotangent(v)
     for eqn in frame.jaxpr.eqns:
@@ -115,7 +115,7 @@ VMAPPED = {
 
 
 def _stacked(x):
-    """Six examples of an argument, as two by three."""
+    """Six examples of an argument, stacked as two by three."""
     steps = np.arange(6).reshape(2, 3, *[1] * np.ndim(x))
     return np.asarray(x + (steps if np.asarray(x).dtype.kind in "iu" else steps * 0.4), np.asarray(x).dtype)
 
@@ -137,7 +137,7 @@ def test_each_example_matches_its_own_evaluation(name):
 
 
 def _same_example(where, a, b):
-    if isinstance(a, Unknown):  # where examples take different branches, the backward pass is unknown
+    if isinstance(a, Unknown):  # a backward pass is unknown if examples take different branches
         assert isinstance(b, Unknown) or "examples take different branches" in a.reason, f"{where}: {a}"
     elif b is None:
         assert a is None or not np.any(a), where
@@ -168,7 +168,7 @@ def test_a_value_has_batch_axes_and_a_loop_counts_per_example():
         first.inside(loop, 1)
     last = frame.inside(loop, 3)
     (carry,) = last.jaxpr.invars[-1:]
-    np.testing.assert_array_equal(last.value(carry), [2.0, 6.0])  # the first example has finished, and keeps its carry
+    np.testing.assert_array_equal(last.value(carry), [2.0, 6.0])  # the first example has finished, so its carry stays
 
 
 def test_a_replay_runs_no_user_code():
@@ -208,7 +208,7 @@ def test_a_replay_runs_no_user_code():
     np.testing.assert_array_equal(found[1], [1, 2, 5])
     assert isinstance(found[2], Unknown)
     assert "callback" in found[2].reason
-    # of a loop, the results that do not depend on the callback are known
+    # those results of a loop that do not depend on the callback are known
     assert float(found[3]) == 9.0 and int(found[6]) == 3
     assert all(isinstance(found[i], Unknown) for i in (4, 5, 7, 8, 9, 10))
     tangent = frame.tangent(frame.jaxpr.outvars[0])

@@ -1,6 +1,6 @@
-"""Programs whose variables are compared with JAX: functions of the library (minijax or JAX) and its NumPy.
+"""Programs whose variables are compared with JAX: functions of a library (minijax or JAX) and its NumPy.
 
-``reported`` runs the same source on JAX and reports each variable.
+``reported`` runs the same source and reports the value of each variable; the tests use it on JAX.
 """
 
 from __future__ import annotations
@@ -197,9 +197,9 @@ def state_in_a_named_tuple(lib, np_):
 
 
 PROGRAMS = {name: each for name, each in vars().items() if inspect.isfunction(each) and each.__module__ == __name__}
-# Programs that are also run as programs written for JAX.
+# Programs that also run as programs written for JAX.
 FOR_JAX = ("gradient", "scan_in_vmap_in_jit", "while_loop")
-# Programs with one derivative: the tangents or cotangents of their variables are compared with JAX, too.
+# Programs that take one derivative: the tangents or cotangents of their variables are compared with JAX's, too.
 FORWARD = ("forward", "custom_jvp")
 REVERSE = (
     "gradient",
@@ -214,7 +214,7 @@ REVERSE = (
 
 
 class _Reporting(ast.NodeTransformer):
-    """Inserts ``x = _report_("x", x)`` after each assignment, and at the beginning for each argument."""
+    """Inserts ``x = _report_("x", x)`` after each assignment to x, and for each argument at the beginning."""
 
     def visit_FunctionDef(self, node):
         self.generic_visit(node)
@@ -232,7 +232,7 @@ def _report(name):
 
 
 def reported(name, lib, np_, report):
-    """Run the program; each variable of its functions becomes ``report(name, value)``."""
+    """Run the program ``name`` with ``lib``. Each variable ``x`` in it becomes ``report("x", x)``."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(PROGRAMS[name])))
     outer = tree.body[0]
     assert isinstance(outer, ast.FunctionDef)
