@@ -1,4 +1,4 @@
-"""Linked programs as documents. ``annotated`` writes behind each line of a program its equation and source line;
+"""Linked programs as documents. ``annotated`` adds the equation and the source line to each line of a program;
 ``became`` shows the lines of some equations in each program.
 """
 
@@ -49,7 +49,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def equations_text(numbers: Numbers) -> str:
-    """``eqn 3``, ``eqns 1–3, 8``"""
+    """The numbers of equations as text: ``eqn 3``, ``eqns 1–3, 8``."""
     return f"eqn{'s' if len(set(numbers)) > 1 else ''} {ranges(numbers)}"
 
 
@@ -63,7 +63,7 @@ def places_text(equations: Sequence[Equation]) -> str:
 
 
 def mark_text(places: Iterable[Spot], main: str) -> str:
-    """``L4, 7–9 model:12``"""
+    """Source lines as text: ``L4, 7–9 model:12``, where ``L`` stands for the file ``main``."""
     numbers: dict[str, list[int]] = {}
     for file, number in places:
         numbers.setdefault(file, []).append(number)
@@ -142,7 +142,7 @@ def _coloured(programs: LinkedPrograms, numbers: Numbers, words: str) -> Line:
 
 
 def _commented(programs: LinkedPrograms, pane: Pane, lines: Sequence[str], width: int) -> Iterator[tuple[str, Line]]:
-    """Each line and its comment."""
+    """Pairs of a program's line and its comment. A comment above a line has a pair of its own."""
     said = [
         comment(programs, numbers, width * 2 // 5) if numbers else "" if note in _OBVIOUS else f"// {note}"
         for numbers, note in zip(pane.links, pane.notes, strict=True)

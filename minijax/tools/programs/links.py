@@ -213,7 +213,7 @@ def numbered(closed: ClosedJaxpr) -> list[JaxprEqn]:
 
 
 def hlo_panes(closed: ClosedJaxpr, places: ModulePlaces, texts: Iterable[str]) -> tuple[Pane, ...]:
-    """A program's HLO texts from several points of its optimisation, each linked."""
+    """A linked pane for each of ``texts``, which are one program's HLO at several points of its optimisation."""
     printer = _NumberingPrinter(closed.jaxpr)
     printer.document()
     numbers = _Numbers(printer, places)

@@ -128,7 +128,7 @@ class SearchProgress:
         self.done, self.total = done, total
 
     def text(self, what: str = "moments") -> str:
-        """``nothing in the first 1,024 of 20,000 moments``"""
+        """The progress as text: ``nothing in the first 1,024 of 20,000 moments``."""
         return f"nothing in the first {self.done:,} of {self.total:,} {what}" if self.done else "nothing looked at yet"
 
 
@@ -248,7 +248,7 @@ class Cursor:
     def __init__(self, recording: Recording, position: int = 0) -> None:
         self.recording = recording
         self.moments = timeline(recording)
-        # the note shown at the end if the call continued
+        # the note shown at the end if the recording stopped before its call did
         self.cut = recording.stopped
         self.position = min(max(position, 0), len(self.moments) - 1)
         self.bookmarks: dict[str, int] = {}

@@ -127,7 +127,7 @@ class Full(Summary):
         self.own_total = array("d", self.own_total)  # type: ignore[assignment]
 
     def next_event(self) -> bool:
-        """Number an event of this thread, which has been counted. Returns whether to record it."""
+        """Set the time to the event just counted, which is of this thread. Returns whether to record the event."""
         self.lives.known.now = self.events
         if self.events > self.last_event:
             self.stopped_at = self.stopped_at or self.events - 1
@@ -135,7 +135,7 @@ class Full(Summary):
         return not self.stopped
 
     def take_room(self, characters: int) -> None:
-        """Add the cost of an event. If it exceeds the bound, the event is the last recorded one."""
+        """Add the characters of an event. If the total exceeds MOST_CHARACTERS, this event is the last one recorded."""
         self.characters += characters
         if self.characters > MOST_CHARACTERS:
             self.last_event = min(self.last_event, self.events)

@@ -79,7 +79,7 @@ class Followed(dict[int, Life]):
         self.deaths = array("q")
 
     def gone(self, life: Life) -> None:
-        """Record that a value that was alive at this event is not alive at the next."""
+        """Record that a value is alive at this event, and dead at the next."""
         self.deaths[life.number - 1] = self.now + 1
         self.pop(life.key, None)
 
@@ -190,7 +190,7 @@ class Lives:
                 if len(self.unnamed) < MOST_NAMED:
                     self.unnamed.add(id(x))
                 return
-            self.named[id(x)] = weakref.ref(x), name  # the id of a dead array is used again
+            self.named[id(x)] = weakref.ref(x), name  # replaces an array that has died, with the same id
 
     def _forget_dead(self) -> bool:
         """Forget the names of unused arrays that have died. Returns whether that made room."""

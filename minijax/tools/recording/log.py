@@ -86,7 +86,7 @@ def repeated_line(moments: Timeline, position: int, following: int, naming: Nami
     """The name of a repeated step that begins at ``position``; the next one begins at ``following``."""
     node = moments.node(position)
     if isinstance(node, BindRecord) and moments.other(position) + 1 == following:
-        # a step of one operation is called by the operation rather than by its place
+        # a step of one operation is named after the operation rather than after its place
         around = moments.node(moments.parent(position)) if moments.parent(position) >= 0 else None
         return record_line(node, False, naming=naming, around=around)
     return line(("primitive", label or "step"))

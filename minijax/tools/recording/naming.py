@@ -254,7 +254,7 @@ class Naming:
         return found
 
     def path(self, number: int) -> Iterator[tuple[str, int]]:
-        """The value, its holder, the holder of its holder: ('', 4), ('primal', 6), ('batched', 7)."""
+        """(field, number) of the value, of the tracer that holds it, and so on: ('', 4), ('primal', 6), ..."""
         role = ""
         for _ in range(MOST_LEVELS):
             yield role, number
@@ -427,7 +427,7 @@ def _is_one(name: str) -> bool:
 
 
 def _results(recording: Recording) -> Iterator[tuple[int, str]]:
-    """Number -> the expression, for the values that are results of expressions."""
+    """(number, expression) for each value that is the result of an expression."""
     # lines on which interpreters began: an expression there may have run the user's functions
     places = {node.place for _, node in recording.walk() if isinstance(node, ScopeRecord)}
     # number -> the expressions in which one of the user's operations used the value

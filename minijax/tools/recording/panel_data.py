@@ -14,7 +14,7 @@ WIDTH = 100
 def panel_data(recording: Recording, style: str = "jax") -> dict[str, Any]:
     """The events of a line, as lists, dicts, strings and numbers.
 
-    - ``stack``: the labels of the deepest interpreter stack, evaluation first; ``binds``: label -> primitives applied
+    - ``stack``: the labels of the deepest interpreter stack, evaluation first; ``binds``: label -> number of binds
     - ``custom_rules``: rules of the user's functions that were applied -> how often
     - ``tracers``: the first tracers, each with ``level``, ``type`` and its fields; ``tracers_made``: their number
     - ``jaxprs``: each with ``kind``, ``name``, ``equations``, its ``text``, and ``times``, the number of jaxprs with

@@ -37,7 +37,7 @@ PANELS = ("stack", "tracers", "jaxpr", "hlo", "cache", "time")
 MOST_JAXPRS = 2
 MOST_LINES = 14
 MOST_TRACERS = 2
-# The most programs, and the most answers of caches.
+# The most rows of compiled programs, and of cache lookups.
 MOST_ROWS = 4
 # Longer values are broken at the end of a line.
 _SHORT = 20
@@ -109,12 +109,12 @@ def cut_rows(recording: Recording, elsewhere: Container[str] = ("tracers", "jaxp
 
 
 def stack_line(labels: Iterable[str]) -> Line:
-    """``eval ▸ partial_eval:1 ▸ jvp:2``"""
+    """An interpreter stack in one line: ``eval ▸ partial_eval:1 ▸ jvp:2``."""
     return joined(" ▸ ", (("level", label) for label in labels))
 
 
 def stack_rows(recording: Recording, everything: bool = False, rest: str = more("stack")) -> Iterator[Block]:
-    """The deepest stack, and the numbers of events."""
+    """The deepest stack, the number of binds, and the custom rules that were applied."""
     if not recording.scopes:
         return
     levels = plural(len(recording.stack), "level")
@@ -131,7 +131,7 @@ def stack_rows(recording: Recording, everything: bool = False, rest: str = more(
 
 
 def tracer_line(record: TracerRecord) -> Line:
-    """``x  jvp:2 f32[]  primal 3.0  tangent partial_eval:1 f32[]``"""
+    """A tracer in one line: ``x  jvp:2 f32[]  primal 3.0  tangent partial_eval:1 f32[]``."""
     fields = dict(record.fields)
     name = fields.pop("name", "")
     out: list[Segment] = [("var", name), ("", "  ")] if name else []
@@ -166,7 +166,7 @@ def tracer_rows(recording: Recording, everything: bool = False, rest: str = more
 
 
 def jaxpr_title(record: JaxprRecord) -> Line:
-    """``linear part of f · 4 equations``"""
+    """The title of a jaxpr: ``linear part of f · 4 equations``."""
     name = record.name.partition(" at ")[0] or "a function"
     title = KINDS.get(record.kind, record.kind + " of {}").replace("{}", name)
     often = f" ×{record.times:,}, the first shown" if record.times > 1 else ""
@@ -264,7 +264,7 @@ def phase_totals(recording: Recording) -> dict[str, float]:
 
 
 def time_line(totals: dict[str, float]) -> Line:
-    """``trace 0.1 ms · compile 12.4 ms``"""
+    """The times of phases in one line: ``trace 0.1 ms · compile 12.4 ms``."""
     out: list[Segment] = []
     for phase, seconds in totals.items():
         out += [("muted", " · ")] if out else []

@@ -1,7 +1,7 @@
 """The data model of a recording: frozen records of types, short strings and numbers. All views are computed from them.
 
-No record refers to a tracer, an array, a jaxpr or a frame, so a recording keeps no user object alive. ``at`` is a
-record's index in the order of events, from 0, across all kinds of records.
+No record refers to a tracer, an array or a frame, and jaxprs are copied, so records keep no user object alive. ``at``
+is a record's index in the order of events, from 0, across all kinds of records.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class CotangentRecord(Frozen):
 
 
 class TransposedRecord(Frozen):
-    """A transposed equation of a linear program: events after ``begun``, up to ``at`` (-1: its rule raised).
+    """A transposed equation of a linear program. It took the events after ``begun`` up to ``at`` (-1: its rule raised).
 
     ``equation`` is its index, ``given`` the cotangents of its results, ``found`` the cotangents that its rule returned
     for its operands, and ``sums`` their totals so far.
@@ -229,7 +229,7 @@ class LinearEquation(Frozen):
 
 
 class BackwardRecord(Frozen):
-    """The backward pass of a linear program: events after ``begun``, up to ``ended``; ``name`` is the function's.
+    """The backward pass of a linear program, from the event after ``begun`` to ``ended``. ``name`` is the function's.
 
     Variables have indices from 0: first the constants (``constants`` is their number), then the inputs (``inputs``),
     then the results of the equations in order. ``primals`` has the number of the forward value for each tangent
@@ -263,7 +263,7 @@ class BindRecord(Frozen):
     """One application of a primitive by one interpreter, with everything that happened inside it.
 
     ``args`` and ``out`` are previews; ``types`` are the results' types and ``in_types`` the arguments'; ``operands``
-    and ``results`` are the numbers of the tracers among arguments and results (0 for other values). ``forced`` is the
+    and ``results`` are the numbers of the tracers and arrays among them (0 for other values). ``forced`` is the
     reason for this interpreter, and ``forced_by`` the index of the argument that caused it (-1: none, everything is
     staged). ``nonfinite`` marks a result with a NaN or an infinity. ``cached`` is the function whose trace came from a
     cache, so its Python did not run here.

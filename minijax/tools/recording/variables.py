@@ -22,7 +22,7 @@ def legal(name: str) -> str:
 
 
 def variable_name(naming: Naming, number: int) -> str:
-    """The name of a tracer's variable: ``h`` for the primal of ``h`` or a batch of it, ``h_dot`` for its tangent; '' if
+    """The name of a tracer's variable: ``h`` for the primal or a batch of ``h``, ``h_dot`` for its tangent; '' if
     no variable of the user held it.
     """
     dots = ""
@@ -43,7 +43,7 @@ def variable_names(recording: Recording) -> dict[Var, str]:
     naming = naming_of(recording)
     out: dict[Var, str] = {}
     for number, var in recording.kept.variables.items():
-        # a tracer of linearize has its tangent's variable
+        # for a tracer of linearize, ``var`` is the variable of the tangent
         life = naming.life(number)
         tangent = life is not None and any(key == "tangent" for key, _ in life.tracer.fields[1:])
         name = variable_name(naming, number)
@@ -54,7 +54,7 @@ def variable_names(recording: Recording) -> dict[Var, str]:
 
 
 def letter_names(recording: Recording, scope: int) -> dict[str, str]:
-    """The letters in an interpreter's program, with the unique user names of their variables."""
+    """Letter in an interpreter's program -> the user's name of this variable, made unique."""
     naming = naming_of(recording)
     out: dict[str, str] = {}
     count: dict[str, int] = {}
@@ -70,7 +70,7 @@ def letter_names(recording: Recording, scope: int) -> dict[str, str]:
     return out
 
 
-# Words of literals that look like letters.
+# Literals that look like variables.
 _LITERALS = frozenset(("nan", "inf", "True", "False"))
 
 
@@ -94,7 +94,7 @@ def with_names(text: str, primitive: str, names: Mapping[str, str]) -> str:
 
 
 def variable_labels(recording: Recording) -> dict[Var, str]:
-    """As ``variable_names``, but as the user writes them, with expressions (``d / p``) for unnamed values."""
+    """As ``variable_names``, but names are as the user writes them; unnamed values have expressions (``d / p``)."""
     naming = naming_of(recording)
     out: dict[Var, str] = {}
     for number, var in recording.kept.variables.items():
@@ -112,7 +112,7 @@ def variable_labels(recording: Recording) -> dict[Var, str]:
 
 
 def recorded_names(call: Callable[[], T]) -> tuple[T, dict[Var, str]]:
-    """The result of ``call``, and the variable names of programs that it stages."""
+    """The result of ``call``, and the names of the variables of programs that ``call`` stages."""
     __tracebackhide__ = True
     recorder = Recorder("full", retrace=True)
     with recorder:
@@ -121,7 +121,7 @@ def recorded_names(call: Callable[[], T]) -> tuple[T, dict[Var, str]]:
 
 
 def names_within(jaxpr: Jaxpr | ClosedJaxpr, known: Mapping[Var, str]) -> dict[Var, str]:
-    """Unique names of a program's variables: the first is ``z``, later ones with the same name ``z.1``."""
+    """The ``known`` names of a program's variables, made unique: the first is ``z``, the next ``z.1``."""
     out: dict[Var, str] = {}
     taken: set[str] = set()
     count: dict[str, int] = {}

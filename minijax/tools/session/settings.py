@@ -40,7 +40,7 @@ class Choice(Frozen):
 
 
 def listed(words: tuple[str, ...]) -> str:
-    """``light, dark, none or auto``"""
+    """Words as a list: ``light, dark, none or auto``."""
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
 

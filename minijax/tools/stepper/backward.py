@@ -1,5 +1,5 @@
 """The backward pass at a moment: the equations of the linear program under the user's lines. The pass runs from the
-last equation up. Each variable has the sum of its cotangents so far.
+last equation up. Each variable is shown with the sum of its cotangents so far.
 
 A cotangent is named after its forward value: ``ct of h``.
 """
@@ -195,7 +195,7 @@ class BackwardPass:
         return target.strip() if equals and " ".join(value.split()) == expression else ""
 
     def _names_from_outside(self, out: dict[int, str], outer: BackwardPass, step: TransposedRecord) -> None:
-        """Add names of inputs that the equation in ``outer`` passes on one by one."""
+        """Name inputs after the operands that the equation of ``step`` in ``outer`` passes to them."""
         operands = outer.record.equations[step.equation].operands
         inputs = range(self.recorded.constants, self.recorded.constants + self.recorded.inputs)
         if len(operands) < len(inputs):

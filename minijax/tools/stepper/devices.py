@@ -65,7 +65,7 @@ def devices_shown(cursor: Cursor) -> DevicesShown | None:
 
 
 def devices_of(cursor: Cursor) -> Callable[[], DevicesShown | None] | None:
-    """A function that returns ``devices_shown`` for the iterations and device chosen by then; None without values."""
+    """``devices_shown`` as a function to call later, for the iterations chosen by then; None without values."""
     known = at_hand(cursor.recording)
     if known is None:
         saved = devices_saved(cursor.recording, cursor.position)

@@ -49,7 +49,7 @@ def sources(cursor: Cursor) -> list[OriginChoice]:
 
 
 def birth(cursor: Cursor, number: int) -> OriginChoice:
-    """The moment at which a value was born."""
+    """The moment of a value's birth: the end of the operation that made it, or else when it was first seen."""
     recording = cursor.recording
     naming = naming_of(recording)
     name = called(naming, number)

@@ -513,7 +513,7 @@ def _says_all(moment: Moment, error: ErrorRecord) -> bool:
 
 
 def stack_text(cursor: Cursor) -> Line:
-    """``eval ▸ partial_eval:1 ▸ jvp:2``"""
+    """The interpreter stack in one line: ``eval ▸ partial_eval:1 ▸ jvp:2``."""
     return joined(" ▸ ", (("level", label) for label in cursor.state().stack))
 
 

@@ -155,7 +155,7 @@ class TreeWalk:
         return tuple(deep), tuple(opened)
 
     def repeated(self, label: str, times: int, position: int, end: int) -> Line:
-        """``layer ×100  + 700 inside``"""
+        """The row of repeated steps: ``layer ×100  + 700 inside``."""
         following = end - (end - position) // times * (times - 1)
         text = repeated_line(self.moments, position, following, self.naming, label)
         return (*text, ("heading", f" ×{times}"), ("muted", f"  + {end - position} inside"))

@@ -49,7 +49,7 @@ class TreePart:
         self.said = ""
 
     def kind(self) -> str:
-        """``dict of 3``, ``ScaleByAdamState``"""
+        """The kind of a container: ``dict of 3``, ``ScaleByAdamState``."""
         cls = type(self.value)
         if cls in (dict, list, tuple):
             return f"{cls.__name__} of {len(self.value)}" if self.value else f"empty {cls.__name__}"

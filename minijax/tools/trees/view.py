@@ -129,7 +129,7 @@ def key_tree(tree: Tree) -> Block:
 
 
 def title(root: TreePart) -> Line:
-    """``dict of 2 · 6 arrays, 8,970 elements, 35.9 kB``"""
+    """The kind and size of a tree: ``dict of 2 · 6 arrays, 8,970 elements, 35.9 kB``."""
     said = counts([root])
     size = f", {bytes_text(root.nbytes)}" if root.arrays and not root.missing else ""
     return line(("heading", root.kind()), ("muted", f" · {said}{size}" if said else ""))
@@ -385,7 +385,7 @@ def _other(value: Any) -> tuple[str, Line, Line]:
 
 
 def array_type(value: Any) -> str:
-    """``f32[8]``"""
+    """The type of an array: ``f32[8]``."""
     if isinstance(value, Array):
         return preview.aval_text(value.aval)
     try:

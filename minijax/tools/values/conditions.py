@@ -31,7 +31,7 @@ MOST_ITERATIONS = 10_000
 MOST_CONDITION = 400
 _LONGEST = 40
 
-# Figures of an array, as functions or methods.
+# The figures of an array that a condition may use, as functions or methods.
 FIGURES: dict[str, Callable[[Any], Any]] = {
     "max": lambda x: np.max(x) if np.size(x) else np.nan,
     "min": lambda x: np.min(x) if np.size(x) else np.nan,
@@ -80,8 +80,8 @@ class ConditionError(ValueError):
 class Condition(NamedTuple):
     """A condition: its text, the names in it, and its expression.
 
-    ``kind`` is 'holds', 'changed' (different from before), 'became' (true now, false before) or 'line', with the number
-    ``line``.
+    ``kind`` is 'holds', 'changed' (different from before), 'became' (true now, false before), or 'line': the user's
+    line number ``line`` runs.
     """
 
     text: str
@@ -182,7 +182,7 @@ def _place(node: ast.expr) -> tuple[int, ...] | None:
 
 
 def _holder(node: ast.expr, held: Collection[str]) -> str:
-    """The name in front of an element's indices; the whole text if no such name is held."""
+    """The name in front of an element's indices; the whole text if ``held`` has no such name."""
     inner = node
     while ast.unparse(inner) not in held and isinstance(inner, ast.Subscript) and _place(inner.slice) is not None:
         inner = inner.value
