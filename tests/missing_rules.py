@@ -11,7 +11,7 @@ from .misuses import wrong
 
 
 def new_primitive(ns, *, evaluation = False, abstract = False, derivative = False):
-    """x*y + z without most of its rules."""
+    """x*y + z, a primitive that lacks most rules."""
     primitive = importlib.import_module(ns.__name__ + ".extend.core").Primitive("multiply_add")
     ad = importlib.import_module(ns.__name__ + ".interpreters.ad")
     if evaluation:
@@ -34,7 +34,7 @@ def new_primitive(ns, *, evaluation = False, abstract = False, derivative = Fals
 
 
 def square_add(primitive):
-    """(a, b) -> a*a + b."""
+    """(a, b) -> a*a + b, as a primitive."""
     return lambda a, b: primitive.bind(a, a, b)
 
 wrong("no_evaluation_rule", lambda ns: square_add(new_primitive(ns))(2.0, 10.0),

@@ -1,4 +1,4 @@
-"""Common mistakes: one small program per row, for either library, and the words that the error must contain.
+"""Common mistakes: each row is a small program for either library, and the words that its error must contain.
 
 ``test_bad_input`` runs the rows of this file, ``missing_rules`` and ``misuses_of_*``. For rows marked ``here`` the
 error must also name the program's line in the row's file.
@@ -18,9 +18,9 @@ X3, X4 = np.ones(3, np.float32), np.ones(4, np.float32)
 
 @dataclass(frozen=True)
 class Misuse:
-    """``program(ns)`` must fail with all of ``words``; only minijax's error must also contain ``advice``.
+    """``program(ns)`` must raise with all of ``words``; minijax's error must also contain all of ``advice``.
 
-    The type of the error is JAX's. ``ours`` is minijax's type where JAX fails later, for another reason.
+    The error has JAX's type. If JAX fails later for another reason, ``ours`` names minijax's type.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Misuse:
 
     @property
     def file(self):
-        """The start of the place of the user's program in messages."""
+        """The file's name and a colon: a place in the user's program starts with them."""
         return os.path.basename(self.program.__code__.co_filename) + ":"
 
 
@@ -53,7 +53,7 @@ def misuse(*words, **expected):
 # fmt: off
 # --- functions that go wrong under a transformation --------------------------------------------------------
 def choose(x):
-    """Python control flow on a value."""
+    """Python control flow that depends on a value."""
     if x > 0:
         return x
     return -x

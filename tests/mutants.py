@@ -1,9 +1,9 @@
 """Change the code a little and see whether a test fails: ``python -m tests.mutants --count 400``.
 
 The sampled suite runs once and records which test runs which line. Each mutant of ``tests/mutation.py`` is written to
-a copy of the tree. There the tests that run its line run first, then all rows of their functions. A mutant that
-passes them all is a survivor: it is listed with its file, line and change. ``REASONS`` lists the survivors that no
-test can notice.
+a copy of the tree. There the tests that ran its line run first, then all rows of their test functions. A mutant that
+passes all these tests is a survivor, and is listed with its file, line and change. ``REASONS`` lists
+the survivors that no test can notice.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tests.sampling import function_of, rate_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Limits on the tests of one mutant, quickest first: their number, and their total seconds.
+# Limits on the first run of a mutant, with the quickest tests first: their number, and their seconds in total.
 MOST_TESTS = 60
 MOST_SECONDS = 15.0
 
-# For lines that the recorded run did not reach: a file or folder -> its tests, the most sensitive first. The
-# longest matching name decides.
+# For lines that the recorded run did not reach: file or folder -> its tests, the most sensitive first. If several
+# names match a file, the longest one counts.
 AREAS: dict[str, tuple[str, ...]] = {
     "minijax": ("tests/core", "tests/api", "tests/interpreters"),
     "minijax/api": ("tests/api", "tests/interpreters", "tests/oracle/test_jaxprs.py"),
@@ -79,10 +79,10 @@ AREAS: dict[str, tuple[str, ...]] = {
     "repl": ("tests/repl", "tests/ipython"),
     "ipython_ext": ("tests/ipython",),
 }
-# Not mutated: no test of an area can be expected to notice a change there.
+# Files without mutants: no test is expected to notice a change there.
 LEFT_OUT = ("minijax/example_libraries", "minijax/scipy", "minijax/tools/gallery", "minijax/version.py")
 
-# Survivors that no test can notice: file, old, new -> why.
+# (file, old, new) of survivors that no test can notice -> the reason
 _NO_DEATH_AT_0 = "events count from 1, so no tracer's life ends at event 0"
 REASONS: dict[tuple[str, str, str], str] = {
     ("minijax/tools/recording/cursor.py", "died >= 0", "died > 0"): _NO_DEATH_AT_0,
@@ -92,7 +92,7 @@ REASONS: dict[tuple[str, str, str], str] = {
 
 @dataclass(frozen=True)
 class Drawn:
-    """A mutant of a file."""
+    """A file, and a mutant of it."""
 
     file: str
     mutant: Mutant
@@ -106,15 +106,15 @@ class Drawn:
 
 
 def area_of(file: str, areas: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """The tests of the longest listed name that matches the file."""
+    """The tests of the longest name in ``areas`` that matches the file."""
     names = [file, *map(str, Path(file).parents)]
     return next((areas[name] for name in names if name in areas), ())
 
 
 def draw(root: Path, only: Sequence[str], count: int, seed: int) -> list[Drawn]:
-    """``count`` mutants of the files of ``only``, or of all files.
+    """``count`` mutants of the files in ``only``; if it is empty, of all files.
 
-    A hash of the change, its file and the seed chooses, so edits of other code do not change the choice.
+    They are chosen by a hash of seed, file and change, so edits of other code do not change the choice.
     """
     chosen = only or sorted(
         str(path.relative_to(root))
@@ -143,11 +143,11 @@ def copy_of_tree(root: Path, to: Path) -> Path:
 
 
 class Tests:
-    """Runs tests in a copy of the tree, in forks of one process: each fork imports the mutant, JAX is imported once."""
+    """Runs tests in a copy of the tree, in forks of a process that has imported JAX but not the mutant."""
 
     def __init__(self, copy: Path) -> None:
         self.copy = copy
-        # The copies precede an installed minijax on the path.
+        # PYTHONPATH precedes an installed minijax.
         environment = {**os.environ, "PYTHONPATH": str(copy)}
         command = [sys.executable, "-P", str(ROOT / "tests" / "forked.py")]
         pipe = subprocess.PIPE
@@ -169,12 +169,12 @@ class Tests:
         return int(self.program.stdout.readline())
 
     def notice(self, drawn: Drawn, limit: float, runs: Sequence[Sequence[str]]) -> bool:
-        """Whether a test fails with the mutant, or the first run, which is normally short, exceeds the time limit."""
+        """Whether a test fails with the mutant, or the first run, which is normally short, exceeds the limit."""
         path = self.copy / drawn.file
         before, time_before = path.read_text(encoding="utf-8"), path.stat().st_mtime_ns
         self.written += 1
         path.write_text(drawn.mutant.applied(before), encoding="utf-8")
-        # Python compares this time, in seconds, to reuse bytecode: it must not reuse another mutant's.
+        # Python compares the file's time in whole seconds to reuse bytecode. No two mutants may have the same.
         os.utime(path, ns=(time_before, time_before + self.written * 10**9))
         try:
             first, *others = runs
@@ -187,9 +187,9 @@ class Tests:
 def runs_of(drawn: Drawn, covered: Covered | None, areas: dict[str, tuple[str, ...]]) -> list[list[str]]:
     """The pytest runs that may notice the mutant, in order.
 
-    First the tests that ran its line in the recorded run, then every row of their test functions. Short functions come
-    first, because a run that reaches the limit notices nothing. If the recorded run did not reach the line, a
-    sample of the area runs.
+    The tests that ran its line in the recorded run come first, then every row of their test functions. Short functions
+    come before long ones, because a later run that reaches the limit notices nothing. If the recorded run did not reach
+    the line, a sample of the area runs.
     """
     found = covered.tests(drawn.file, drawn.mutant.line) if covered else []
     if not found:
@@ -217,7 +217,7 @@ def survivors(
     areas: dict[str, tuple[str, ...]],
     covered: Covered | None = None,
 ) -> list[Drawn]:
-    """The mutants that no test notices. ``limit`` is the longest time of one run, in seconds."""
+    """The mutants that no test notices. ``limit`` is the time limit of one run, in seconds."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         copies: SimpleQueue[Tests] = SimpleQueue()
         for number in range(jobs):

@@ -132,7 +132,7 @@ def test_operands_on_two_devices(name):
     assert ours == theirs
 
 
-def test_a_program_over_a_mesh_names_the_argument_that_lies_elsewhere():
+def test_a_program_over_a_mesh_refuses_an_argument_on_another_device():
     sharding = minijax.sharding.NamedSharding(minijax.make_mesh((1,), ("x",)), minijax.sharding.PartitionSpec("x"))
     over_mesh = minijax.device_put(X, sharding)
     compiled = minijax.jit(lambda unused, b: b * 2).lower(X, over_mesh).compile()

@@ -95,7 +95,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_reason(name):
+def test_the_reason_of_a_miss(name):
     make, first, second, reason, advice = KINDS[name]
     api_compile._staged.pop(step, None)
     api_compile._staged.pop(of_static, None)
@@ -247,7 +247,7 @@ def test_a_function_defined_again():
     assert str(jit(other["f"]).explain_cache_miss(1.0)) == "first call"
 
 
-def test_cleared_evicted_and_closed_over(monkeypatch):
+def test_reasons_after_clearing_and_eviction_and_for_escaped_tracers(monkeypatch):
     f = jit(lambda x: x)
     f.trace(1.0)
     f.clear_cache()

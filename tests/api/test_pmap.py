@@ -218,7 +218,7 @@ def test_shardings_of_results_match_jax():
     assert one.sharding.mesh.size == 1 and one.devices() == {first}
 
 
-def test_the_next_pmap_takes_the_shards_where_they_are(monkeypatch):
+def test_the_next_pmap_moves_no_shards(monkeypatch):
     double = minijax.pmap(lambda x: x * 2)
     start = double(X)
     double(start)
@@ -293,7 +293,7 @@ def test_closing_over_values_of_other_transformations():
     close(*grads, 1e-5)
 
 
-def test_a_call_is_repeated_by_its_plan(monkeypatch):
+def test_repeated_calls_take_a_shortcut(monkeypatch):
     mapped = minijax.pmap(lambda x, w: {"out": x * w}, in_axes=(0, None))
     there = minijax.pmap(lambda x: x)(X)
     kinds = [(X, np.float32(2)), (jnp.asarray(X) + 0, 2.0), (there, 2.0), (there, np.ones(3, np.float32))]

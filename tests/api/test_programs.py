@@ -306,7 +306,7 @@ def test_same_result(name):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_same_refusal(name):
+def test_same_error(name):
     program = REFUSED[name]
     with pytest.raises(Exception) as theirs:
         program(jax)

@@ -349,6 +349,6 @@ FOUND = {
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_programs_found(name):
+def test_programs_that_failed_before(name):
     statements, outs, in_axes, transformation = FOUND[name]
     check(Body(INPUTS, True, statements, outs), in_axes, [transformation], "32")

@@ -129,7 +129,7 @@ def reports(code: str, *arguments: str, processes: int, devices: int = 1) -> lis
 
 
 @pytest.mark.parametrize("first", ["jaxlib alone", "jax"])
-def test_two_processes_are_as_one(first: str) -> None:
+def test_two_processes_give_the_results_of_one(first: str) -> None:
     together = reports(PROGRAM, first, "together", processes=2)
     alone = report(finish(start(PROGRAM, first, "alone", devices=2)))
     for name, value in alone["local"].items():

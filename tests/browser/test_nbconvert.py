@@ -75,7 +75,7 @@ def test_every_magic_shows_something_and_none_fails(notebook):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_page_of_nbconvert_shows_every_output_alone(theme, notebook, window, tmp_path):
+def test_a_page_of_nbconvert_shows_every_output_without_a_kernel(theme, notebook, window, tmp_path):
     path = as_html(notebook, theme, tmp_path)
     assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", path.read_text(encoding="utf-8"))
     window.open(path, dark=theme == "dark")

@@ -328,7 +328,7 @@ def test_the_slider_and_a_click_in_the_tree(window):
         assert window.one("[aria-current=step]").get_attribute("data-moment") == str(tree.positions[row])
 
 
-def test_equal_steps_are_one_row_that_opens(window):
+def test_equal_steps_share_a_row_that_can_be_opened(window):
     cursor = Cursor(recording("loop"))
     window.show(widget_html(recording("loop")))
     closed = "[data-pane=tree] [aria-expanded=false]"
@@ -385,7 +385,7 @@ cell.addEventListener('mousedown', (event) => { event.preventDefault(); cell.foc
 """
 
 
-def test_no_plain_key_reaches_the_notebook_around_it(window):
+def test_no_plain_key_in_the_stepper_reaches_the_notebook(window):
     window.show("<p id=before>before</p>", widget_html(recording("jit"), highlight))
     window.run(LISTENING)
     plain = "ddxymz0a" + UP + RETURN

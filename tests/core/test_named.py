@@ -67,7 +67,7 @@ class Size(Frozen):
     y: int = 2
 
 
-def test_frozen_records_are_no_sequences_and_equal_none_of_another_class():
+def test_frozen_records_differ_from_tuples_and_other_classes():
     point = Point(1)
     assert (point, hash(point), repr(point)) == (Point(1, y=2), hash(Point(x=1, y=2)), "Point(x=1, y=2)")
     assert point != Size(1) and point != (1, 2) and not isinstance(point, tuple)

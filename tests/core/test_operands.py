@@ -50,7 +50,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_note(name):
+def test_the_note_of_a_shape_error(name):
     call, words, lines = CASES[name]
     with pytest.raises(TypeError) as raised:
         call()
@@ -80,7 +80,7 @@ def test_notes_quote_the_call_of_a_numpy_function():
     assert "`a.reshape(5)`" in note and "f32[8,3]" in note
 
 
-def test_in_an_evaluated_jaxpr_the_line_is_the_equations():
+def test_errors_in_an_evaluated_jaxpr_have_the_line_of_the_equation():
     p = Primitive("picky")
     p.def_abstract_eval(lambda x: x)
     # a batching rule that fails

@@ -224,7 +224,7 @@ def test_a_tracer_in_another_thread_raises(kind, monkeypatch):
         assert "in another thread" in str(error) and "belongs to the thread that traces" in str(error)
 
 
-def test_the_unknown_of_a_linearization_in_another_thread_raises():
+def test_an_unknown_tangent_in_another_thread_raises():
     outcomes = []
 
     def f(x):

@@ -21,14 +21,14 @@ from tests.ecosystem.programs import ALL, NOT_REPLACED
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
-# A Cholesky solve loses more than one rounding. Here JAX's own gradients, eager and compiled, are 1.2e-6 and 6.1e-6
-# from the float64 gradient; ours is 4.2e-6 from it, on the other side.
+# A Cholesky solve loses more than one rounding. JAX's gradients, evaluated and compiled, differ by 1.2e-6 and 6.1e-6
+# from the float64 gradient; ours differs by 4.2e-6 from it, in the other direction.
 GRADIENT_EAGER = {"probability.gaussian_process": 6e-6}
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_value_gradient_and_batch_match_jax(name: str) -> None:
-    """Evaluated operation by operation, and compiled; its recording has the program's lines."""
+    """Results are compared both evaluated and compiled. Recordings must attribute operations to the program's lines."""
     fun, wanted = program(name), expected(name)
     example, mine = fun.example, from_jax(fun)
     arguments = example.arguments()
@@ -62,14 +62,14 @@ def places(recording: Recording) -> set[str]:
 
 
 def lines_of(fun: Any) -> set[str]:
-    """The lines of ``fun`` and of the classes beside it: all computation may be in their methods."""
+    """The lines of ``fun``, and those of the classes in its file, whose methods may do all the computation."""
     written = vars(importlib.import_module(fun.__module__)).values()
     classes = [each for each in written if inspect.isclass(each) and each.__module__ == fun.__module__]
     spans = [(first, len(lines)) for lines, first in map(inspect.getsourcelines, [fun, *classes])]
     return {f"{fun.__code__.co_filename}:{first + i}" for first, length in spans for i in range(length)}
 
 
-# the warning comes from the replaced libraries, whose modules are below minijax here
+# the libraries warn here: their replaced copies are modules below ``minijax.interop.replaced``
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:minijax.interop.replaced")
 @pytest.mark.parametrize("name", [name for name in ALL if name not in NOT_REPLACED])
 def test_a_program_with_replaced_libraries_matches_jax(name: str) -> None:
@@ -85,7 +85,7 @@ def test_a_program_with_replaced_libraries_matches_jax(name: str) -> None:
 
 
 def replaced(file: str) -> ModuleType:
-    """The module of programs, on minijax; code outside of any module may replace its imports."""
+    """The module of programs, imported on minijax. ``exec`` runs the import outside of any module."""
     names: dict[str, Any] = {}
     with replacing_jax():
         exec(f"from tests.ecosystem.programs import {file}", names)
@@ -93,7 +93,7 @@ def replaced(file: str) -> ModuleType:
 
 
 def test_chex_with_jax_and_with_minijax() -> None:
-    """Its flags can be defined twice; its checks accept minijax's arrays and tracers."""
+    """Both copies of chex define their flags; the one on minijax checks minijax's arrays and tracers."""
     real = pytest.importorskip("chex", reason="chex is not installed: pip install -e '.[test-ecosystem]'")
     with replacing_jax():
         ours = importlib.import_module("chex")

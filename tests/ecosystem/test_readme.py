@@ -19,7 +19,7 @@ INPUT = re.compile(r"^in \[\d+\]: (.*)$", re.MULTILINE)
 
 
 def blocks() -> tuple[str, str]:
-    """The program, and the session below it."""
+    """README's program, and the session that follows it."""
     section = README.read_text(encoding="utf-8").partition("### Watch your own program")[2]
     program, session = (re.search(rf"```{kind}\n(.*?)```", section, re.DOTALL) for kind in ("python", "text"))
     assert program is not None and session is not None
@@ -27,7 +27,7 @@ def blocks() -> tuple[str, str]:
 
 
 def replayed(program: str, inputs: list[str], folder: Path) -> str:
-    """The session as the terminal program shows it, in a folder with the program."""
+    """The output of the session in the terminal program, run in a folder that contains the program."""
     (folder / "train.py").write_text(program, encoding="utf-8")
     command = [sys.executable, "-m", "minijax", "--json", "--no-config", "--panels", "off"]
     ran = subprocess.run(command, input="\n".join(inputs), cwd=folder, capture_output=True, text=True, timeout=300)
@@ -42,7 +42,7 @@ def replayed(program: str, inputs: list[str], folder: Path) -> str:
 def test_watch_your_own_program(request: pytest.FixtureRequest) -> None:
     pytest.importorskip("flax")
     program, session = blocks()
-    with tempfile.TemporaryDirectory() as folder:  # its path is short: no line wraps because of it
+    with tempfile.TemporaryDirectory() as folder:  # its path is short, so that no line wraps
         found = replayed(program, INPUT.findall(session), Path(folder))
     if request.config.getoption("--update-golden"):
         README.write_text(README.read_text(encoding="utf-8").replace(session, found), encoding="utf-8")

@@ -1,6 +1,6 @@
-"""The values that a view shows for programs of real libraries, beside the variables of the same run in JAX.
+"""For programs of real libraries, the values that views show equal those of the variables when JAX runs them.
 
-Also: slices of the recordings beside the jaxpr, and the stepper's screens of a Flax model.
+Slices of the recordings are compared with the jaxpr, and the stepper's screens of a Flax model with golden files.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def call_of(name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 
 def held(name: str) -> Seen:
-    """All values of each variable of the program and of the libraries that it calls: JAX runs it op by op.
+    """name of a variable, with the path to a leaf -> all its values, in the program and the libraries that it calls.
 
-    Loops run in Python, so that each iteration's values are seen; arguments come with the path to each leaf.
+    JAX runs the program operation by operation. Loops run in Python, so the values of every iteration are seen.
     """
     seen: Seen = defaultdict(list)
     fun = program(name)
@@ -76,7 +76,7 @@ def held(name: str) -> Seen:
         return follow
 
     arguments = fun.example.arguments()
-    before = sys.gettrace()  # the trace function of coverage, if there is one
+    before = sys.gettrace()  # coverage may have set a trace function
     with jax.disable_jit():
         sys.settrace(follow)
         try:
@@ -113,8 +113,9 @@ def counted(name: str, work: Callable[[], object]) -> Counter[str]:
 
 @functools.cache
 def recorded(name: str) -> tuple[Recording, Counter[str]]:
-    """The recording of a first call, with cold caches, and how often it called each of the user's functions. JAX's own
-    functions may be in the caches: other tests of the process may have traced them."""
+    """The recording of a first call, and how often it called each of the user's functions.
+
+    Minijax's caches are cold, but JAX's may not be: other tests in this process may have traced functions."""
     fun, arguments = call_of(name)
     recorder = Recorder("full", name)
 
@@ -176,7 +177,7 @@ def test_each_shown_value_was_held_by_the_variable(name: str, golden: Callable[[
 def test_user_functions_run_as_often_as_in_jax(name: str) -> None:
     fun, arguments = call_of(name)
     recording, counts = recorded(name)
-    # as often as in JAX, or never if another test of this process has left a cached trace
+    # as often as in JAX, or not at all if a trace is cached from another test in this process
     assert counts.items() <= counted(name, lambda: fun(*arguments)).items()
     known = Ledger(recording)
     assert not counted(name, lambda: [shown(known, named.number) for named in named_values(known)])

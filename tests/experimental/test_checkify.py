@@ -1,4 +1,4 @@
-"""``checkify``, borrowed from JAX: messages and results, under transformations and for each set of errors."""
+"""``checkify``, borrowed from JAX: messages and results, under transformations, and for each set of error kinds."""
 
 import functools
 import re
@@ -89,7 +89,7 @@ def functions(name):
 
 
 @pytest.mark.parametrize("name", functions("minijax"))
-def test_messages_and_results_are_jaxs(name):
+def test_messages_and_results_match_jax(name):
     (mine, args), (real, _) = functions("minijax")[name], functions("jax")[name]
     args_real, args = tuple(map(rnp.asarray, args)), tuple(map(jnp.asarray, args))
     for which in SETS if name == "everything" else ("all_checks",):

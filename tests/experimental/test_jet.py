@@ -1,4 +1,4 @@
-"""``jet``, borrowed from JAX, also for primitives without a Taylor rule in JAX."""
+"""``jet``, borrowed from JAX. It also works for primitives that have no Taylor rule in JAX."""
 
 import math
 
@@ -16,7 +16,7 @@ from minijax.experimental.jet import jet as ours
 X = np.array([0.3, 0.7], np.float32)
 TERMS = [np.array(t, np.float32) for t in ([1.0, 0.5], [0.2, -0.3], [0.1, 0.4])]
 
-# JAX lacks rules for primitives of these
+# programs with primitives for which JAX has no Taylor rules
 OURS_ALONE = {
     "inverse": lambda x: jnp.arcsin(x) + jnp.arctan(x) * jnp.tan(x),
     "loop": lambda x: lax.fori_loop(0, 3, lambda i, c: jnp.sin(c) * x, x),
@@ -24,7 +24,7 @@ OURS_ALONE = {
 
 
 def along_the_curve(fun, order):
-    """The derivative of ``fun`` along the curve by forward mode applied ``order`` times."""
+    """The ``order``-th derivative of ``fun`` along the curve, by repeated forward mode."""
 
     def at(t):
         return fun(X + sum(term * t ** (k + 1) / math.factorial(k + 1) for k, term in enumerate(TERMS)))
@@ -40,7 +40,7 @@ def check(mine, real, rtol=1e-4):
         np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=rtol, atol=1e-4)
 
 
-def test_derivatives_are_jaxs():
+def test_derivatives_match_jax():
     fun = lambda x: x**2.5 + x**-3 + x**4 + 2.0**x + x**0  # noqa: E731
     check(ours(fun, (X,), (TERMS,)), theirs(fun, (rnp.asarray(X),), (list(map(rnp.asarray, TERMS)),)))
 

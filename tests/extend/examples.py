@@ -1,8 +1,8 @@
 """Operands for every primitive of minijax, found by running programs or by trial.
 
-The programs are the rows of the tables in ``tests/ops`` and a few of this file. Each runs equation by equation; the
-first few different calls of each primitive become its examples. A primitive in no program gets ordinary operands
-that its abstract evaluation accepts.
+The programs are the rows of the tables in ``tests/ops``, and some in this file. Each program is evaluated. The first
+calls of each primitive that differ in types become its examples. A primitive that occurs in no program gets ordinary
+operands that its abstract evaluation accepts.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ def calls_of(closed, args):
 
 
 def key(call):
-    """Calls with different keys are all checked: the key has the dtypes and ranks."""
+    """The key by which calls differ: dtypes and ranks. Calls with different keys are all checked."""
     return call.primitive, tuple((plain(x).dtype, np.ndim(x)) for x in call.args)
 
 
 def plain(x):
-    """``x`` as a NumPy array; keys unchanged."""
+    """``x`` as a NumPy array; random keys are returned unchanged."""
     return x if is_key(get_aval(x).dtype) else np.asarray(x)
 
 
 def ordinary(primitive):
-    """A call of the primitive on ordinary operands that it accepts and whose result is finite."""
+    """A call of the primitive on ordinary operands, with a finite result; None if it accepts none of them."""
     shape = (2, 3)
     values = [
         np.linspace(0.15, 0.8, 6, dtype=np.float32),
@@ -104,7 +104,7 @@ def programs():
     for p in (call_p, closed_call_p):
         fun = wrap_init(lambda x, y: [minijax.numpy.sin(x) * y, x])
         yield Row(p.name, lambda ns, x, y, p=p, fun=fun: p.bind(x, y, subfuns=(fun,)), (vector, number))
-    for name in ("max", "min"):  # operands in tests/ops are equal, where the second derivative does not exist
+    for name in ("max", "min"):  # tests/ops has equal operands, for which there is no second derivative
         yield Row(f"scatter {name}", lambda ns, x, n=name: getattr(x.at[np.array([1, 0])], n)(x[1:] * 3), (vector,))
     yield Row("conj", lambda ns, x: ns.lax.conj(x), (vector + 1j * vector[::-1],))
     yield Row("integer_pow", lambda ns, x: ns.lax.integer_pow(x, 3), (vector,))

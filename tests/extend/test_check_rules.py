@@ -25,7 +25,7 @@ Y = X[::-1] + np.float32(0.1)
 
 
 def scaled_product(**wrong):
-    """``scale * x * y`` with all its rules; ``wrong`` rules replace some."""
+    """The primitive ``scale * x * y`` with all rules; ``wrong`` replaces some of them."""
     p = Primitive("scaled_product")
 
     def value(x, y, *, scale):
@@ -148,7 +148,7 @@ def test_planted_fault(name):
         assert outcome.example is not None and all(np.size(x) <= 2 for x in outcome.example), str(report)
     assert any(text in o.detail for o in report.failures)
     (planted,) = rules.values()
-    if name != "value":  # its report names the compared rules instead
+    if name != "value":  # the report on this fault names the rules that were compared
         assert any(planted.__name__ in o.rule for o in report.failures), str(report)
     assert stack_depth() == 0
 
@@ -304,7 +304,7 @@ def test_own_primitive(name):
     assert name not in NO_EXAMPLE, f"{name} has an example now"
     for call in calls:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # from trying operands
+            warnings.simplefilter("ignore", RuntimeWarning)  # ``ordinary`` found these operands by trial
             report = check_rules(call.primitive, *call.args, **call.params)
         expected = {check for who, check in ON_PURPOSE if who == name}
         assert {o.check for o in report.failures} == expected, str(report)

@@ -47,7 +47,7 @@ def test_results_of_a_lowering_rule(name):
 
 def test_several_results_and_parameters():
     def lower(ctx, x, *, axes, label):
-        assert axes == [0] and label == "so"  # a list has no hash: the rule's function is not shared, but works
+        assert axes == [0] and label == "so"  # a list has no hash: calls share no function
         return [stablehlo.sine(x), stablehlo.cosine(x)]
 
     p = new(lower, results=2)
@@ -75,7 +75,7 @@ def test_called_once_per_signature():
     assert text.count("func.call @authored") == 5 and text.count("func.func private @authored") == 3
 
 
-def test_lower_fun_alone_is_text_all_the_way():
+def test_lower_fun_as_a_rule():
     inner = new(mlir.lower_fun(lambda x: jnp.sin(x) * 2, multiple_results=False))
     outer = new(mlir.lower_fun(lambda x, *, k: (inner.bind(x) + k, x), multiple_results=True), results=2)
     first, second = run(outer, X, k=3.0)
@@ -97,7 +97,7 @@ def test_lower_fun_inside_a_rule():
     np.testing.assert_allclose(run(p, X, 2 * X), wanted, rtol=1e-5)
 
 
-def test_functions_of_the_rule_itself():
+def test_a_rule_may_define_functions():
     def lower(ctx, x):
         shared = ctx.module_context
         helper = func.FuncOp("clash", mlir.ir.FunctionType.get([x.type], [x.type]), visibility="private", ip=shared.ip)
@@ -132,7 +132,7 @@ def test_a_rule_for_the_platform_comes_first():
 
 @pytest.fixture
 def sine_rule():
-    """``sin`` has its own lowering again afterwards."""
+    """Restore the lowering rule of ``sin`` after the test."""
     kept = lowering_rules[lax.sin_p]
     yield
     lowering_rules[lax.sin_p] = kept
@@ -191,7 +191,7 @@ def built(ns, value):
 
 
 @pytest.mark.parametrize("value", CONSTANTS, ids=lambda v: f"{v.dtype.name}{list(v.shape)}")
-def test_constants_are_jaxs(value):
+def test_constants_match_jax(value):
     ours, theirs = (built(ns, lambda m: m.ir_constant(value)) for ns in (minijax, jax))
     assert ours == theirs
 
@@ -200,12 +200,12 @@ ATTRIBUTES = [3, 2.5, True, "text", np.uint8(200), np.dtype(np.int32), [1, 2], {
 
 
 @pytest.mark.parametrize("value", ATTRIBUTES, ids=str)
-def test_attributes_are_jaxs(value):
+def test_attributes_match_jax(value):
     ours, theirs = (built(ns, lambda m: m.ir_attribute(value)) for ns in (minijax, jax))
     assert ours == theirs
 
 
-def test_integer_attributes_are_jaxs():
+def test_integer_attributes_match_jax():
     for make in (
         lambda m: m.i32_attr(3),
         lambda m: m.i64_attr(-3),

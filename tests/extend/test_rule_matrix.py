@@ -13,7 +13,7 @@ from .examples import ours
 
 
 def test_every_hole_has_a_reason():
-    assert callable(minijax.shard_map)  # loads its primitives
+    assert callable(minijax.shard_map)  # this loads the primitives of the module
     assert "psum_invariant" in {p.name for p in ours()}
     missing = rule_matrix(ours()).missing()
     assert not missing, "\n".join(f"{p} has no rule for {name}: state why in the table's holes" for p, name in missing)

@@ -9,7 +9,7 @@ from jax._src.lax.linalg import geqrf
 
 
 class Row:
-    """One call of a primitive: ``fun(*args)`` is a JAX program that contains its equation."""
+    """One call of a primitive. ``fun(*args)`` is a JAX program that contains an equation with this primitive."""
 
     def __init__(self, label, primitive, fun, args):
         self.label = label
@@ -41,7 +41,7 @@ def inexact(x):
     return jax.numpy.issubdtype(x.dtype, np.inexact)
 
 
-# For rows where some operands have no derivative in JAX: those that have one.
+# label of a row -> the operands that have a derivative in JAX, if only some have
 DIFFERENTIATED = {"reduce": (0, 1), "reduce_window": (0,)}
 
 

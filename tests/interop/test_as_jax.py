@@ -101,7 +101,7 @@ def test_output_and_exit_status_match_jax(program):
     assert (loaded, theirs_loaded) == ("False True", "True False")
 
 
-def test_its_traceback_points_at_its_lines(program):
+def test_tracebacks_point_at_the_programs_lines(program):
     failed = run(*REPL, "--as-jax", program, "--fail")
     assert failed.returncode == 1
     lines = program.read_text().splitlines()

@@ -33,12 +33,12 @@ ROWS = {row.label: row for row in rows()}
 
 
 def direction(x, seed):
-    """A tangent or cotangent of the type of ``x``."""
+    """A fixed tangent or cotangent for ``x``; ``seed`` selects one."""
     found = np.cos(np.arange(1, x.size + 1) * (seed + 1)).reshape(x.shape)
     return np.asarray(found + 0.5j * found if np.dtype(x.dtype).kind == "c" else found, x.dtype)
 
 
-# Errors in JAX, and so in minijax: first derivatives, second derivatives, some axes of vmap.
+# label of a row -> what raises in JAX, and so in minijax: first or second derivatives, some axes of vmap
 REFUSED = {
     **dict.fromkeys(("geqrf", "householder_product"), {"first", "second"}),
     "cholesky_update": {"first", "second", "vmap"},
@@ -48,7 +48,7 @@ REFUSED = {
 
 
 class Subject:
-    """Computations on one row: functions of a library, of the primitive's bind, and of the operands."""
+    """The computations on one row, for a library and the primitive's ``bind`` in this library."""
 
     def __init__(self, row):
         eqn = row.equation()
@@ -65,7 +65,7 @@ class Subject:
         return [out] if self.single else list(out)
 
     def of_floats(self, bind, args):
-        """A function from the inexact operands to the inexact results, and these operands."""
+        """The call as a function from its inexact operands to its inexact results, and these operands."""
 
         def fun(*point):
             full = list(args)
@@ -88,7 +88,7 @@ class Subject:
         return jvp(lib, lambda *xs: vjp(lib, fun, xs), point)
 
     def in_axes(self):
-        """Each axis of each operand alone, all first axes, and all last ones."""
+        """The values of in_axes: each axis of each operand alone, all first axes, and all last ones."""
         for i, x in enumerate(self.args):
             for d in range(x.ndim + 1):
                 yield tuple(d if i == j else None for j in range(len(self.args)))
@@ -116,7 +116,7 @@ class Subject:
 
 
 def another(x):
-    """Another valid operand."""
+    """Another valid operand with the type of ``x``."""
     return np.asarray(x * 1.25, x.dtype) if inexact(x) else np.flip(x)
 
 
@@ -143,7 +143,7 @@ def check_text(subject):
     assert missing in ([], [None] * len(missing))
     found, wanted = params_of_jax(read.eqns[0].params), params_of_jax(eqn.params)
     for name in found:
-        # jaxprs have no equality, and functions are not in the text
+        # jaxprs cannot be compared, and the text does not contain functions
         assert name in ("jaxpr", "computation") or found[name] == wanted[name]
 
 

@@ -61,12 +61,12 @@ PROGRAMS = [decay, factored, branching, custom_rules, checkpointed, own_vjp]
 
 @functools.cache
 def values_of(fun):
-    """JAX's value and gradient at X, and gradients at two points; from one compilation."""
+    """JAX's value and gradient at X, and its gradients at two points, from one compilation."""
     return jax.jit(lambda x: (fun(x), jax.grad(fun)(x), jax.vmap(jax.grad(fun))(rnp.stack([x, x + 1]))))(X)
 
 
 @pytest.mark.parametrize("fun", PROGRAMS, ids=lambda fun: fun.__name__)
-def test_values_and_derivatives_are_jaxs(fun):
+def test_values_and_derivatives_match_jax(fun):
     mine, xs = from_jax(fun), jnp.stack([X, X + 1])
     near = {"rtol": 2e-6, "atol": 2e-6}
     value, gradient, gradients = values_of(fun)
@@ -80,7 +80,7 @@ def test_values_and_derivatives_are_jaxs(fun):
 
 
 class Layer:
-    """A class that JAX knows as a pytree and minijax does not; ``act`` is no leaf."""
+    """A class that is registered as a pytree with JAX only; ``act`` is no leaf."""
 
     def __init__(self, w, act):
         self.w, self.act = w, act
@@ -93,7 +93,7 @@ jax.tree_util.register_pytree_node(Layer, lambda x: ((x.w,), x.act), lambda act,
 
 
 def counted(fun):
-    """``fun``, and a list that grows with each run."""
+    """``fun``, and a list to which each run adds its arguments."""
     runs = []
 
     def counting(*args, **kwargs):
@@ -103,7 +103,7 @@ def counted(fun):
     return counting, runs
 
 
-def test_trees_are_jaxs_and_may_hold_minijax_arrays():
+def test_trees_have_jaxs_classes_and_minijaxs_arrays():
     def fun(layer, state, *, mode):
         assert mode == "train"
         assert state["none"] is None
@@ -141,14 +141,14 @@ def test_numbers_are_constants_until_they_keep_changing():
     for step in range(50):
         np.testing.assert_allclose(mine(X, 0.5 / (step + 1), 2), X[:2] * np.float32(0.5 / (step + 1)), rtol=1e-6)
     assert len(runs) < 8
-    # a number that must be known stays a constant; the other one is still traced
+    # a number that must be a constant remains one; the other number is still traced
     for step in range(20):
         np.testing.assert_allclose(mine(X, 0.25 * step, step % 3 + 1), X[: step % 3 + 1] * np.float32(0.25 * step))
     lengths, before = from_jax(fun), len(runs)
     for n in range(8):
         assert mj.numpy.shape(lengths(np.zeros(9), 1.0, n)) == (n,)
     assert len(runs) - before < 20
-    # a number may be traceable for one type of x and not for another
+    # whether a number can be traced may depend on the type of ``x``
     mixed = from_jax(lambda x, n: x * n if x.ndim == 1 else x[:n])
     for x in (X, np.eye(9, dtype=np.float32), X):
         for n in range(8):
@@ -163,7 +163,7 @@ def test_results_that_are_not_traced_are_returned_unchanged():
     first, second = mine(X), mine(X)
     assert first[1:5] == (2.5, None, "text", len)
     assert isinstance(first[5], mj.Array)
-    first[0][:] = 7  # the caller's own array
+    first[0][:] = 7  # the same array that the caller passed
     np.testing.assert_array_equal(second[0], [0, 1, 2])
 
 
@@ -268,5 +268,5 @@ def test_returned_functions_close_over_computed_values():
     np.testing.assert_allclose(through, jax.grad(lambda x: use(make(x), x)[0].sum())(X), rtol=1e-6)
     with pytest.raises(NotImplementedError, match="closes over what is being traced"):
         from_jax(lambda x: jax.jit(lambda y: x + y))(X)
-    pull = from_jax(lambda x: jax.vjp(rnp.sin, x)[1])(X)  # a Partial; its arrays are leaves
+    pull = from_jax(lambda x: jax.vjp(rnp.sin, x)[1])(X)  # a Partial, whose arrays are leaves
     np.testing.assert_allclose(from_jax(lambda pull, ct: pull(ct)[0])(pull, X), np.cos(X) * X, rtol=1e-6)

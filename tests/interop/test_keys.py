@@ -55,7 +55,7 @@ def drawn(key, scale):
 
 
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
-def test_numbers_are_jaxs(name):
+def test_random_numbers_match_jax(name):
     key, mine = jax.random.key(3, impl=name), from_jax(drawn)
     ours, scale = from_jax_value(key), np.float32(1.5)
     keys = jax.random.split(key, 4)

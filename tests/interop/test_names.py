@@ -1,4 +1,4 @@
-"""Borrowed names: public names of JAX that minijax's modules lack.
+"""Borrowed names: the public names of JAX that minijax's modules lack.
 
 ``python -m tests.interop.test_names`` prints the table for the installed JAX.
 """
@@ -26,7 +26,7 @@ PUBLIC = known_names()
 
 
 def public_names(module):
-    """The public names of JAX's module, without deprecated ones; of its submodules, those in the table."""
+    """The public names of a JAX module, without deprecated ones. Submodules count only if the table has them."""
     theirs = importlib.import_module(f"jax.{module}")
     found = []
     for name in dir(theirs):
@@ -43,7 +43,7 @@ def public_names(module):
 
 
 @pytest.mark.parametrize("module", PUBLIC)
-def test_the_table_is_that_of_jax(module):
+def test_the_table_lists_the_names_of_jax(module):
     assert list(PUBLIC[module]) == public_names(module)
 
 

@@ -1,4 +1,4 @@
-"""JAX's programs as minijax programs: the same equations on the user's lines, or an error with the reason."""
+"""JAX's programs as minijax programs: the same equations, with the user's lines, or an error with the reason."""
 
 import functools
 import inspect
@@ -102,7 +102,7 @@ def test_lines_are_the_users_and_scopes_are_kept():
     def fun(x):
         with jax.named_scope("inside"):
             y = rnp.sin(x)
-        return rnp.linalg.norm(y)  # its innermost lines are JAX's
+        return rnp.linalg.norm(y)  # the innermost lines of its equations are JAX's
 
     jaxpr = mj.make_jaxpr(from_jax(fun))(X)
     first = inspect.getsourcelines(fun)[1]
@@ -110,7 +110,7 @@ def test_lines_are_the_users_and_scopes_are_kept():
     assert errors.position(sin.source)[0] == first + 2
     assert errors.position(norm.source)[0] == first + 3
     assert (names_of(sin.source), names_of(norm.source)) == ("inside", "")
-    # an equation without a user's line in JAX has the line of the call
+    # if JAX has no user line for an equation, it gets the line of the call
     outer = mj.make_jaxpr(from_jax(rnp.sin))(X)
     assert errors.summarize(outer.eqns[0].source).split(":")[0] == __file__
 
@@ -239,6 +239,6 @@ def test_a_lowering_that_calls_python_uses_the_implementation():
         np.testing.assert_array_equal(run(x), 2 * x)
         mj.effects_barrier()
         assert list(map(float, SEEN)) == [12.0]
-    # its integer result has no cotangent, and JAX's batching rule returns unbatched results
+    # the integer result has no cotangent; JAX's batching rule returns results without a batch axis
     np.testing.assert_array_equal(mj.grad(lambda x: mine(x)[1])(x), [0, 2, 0])
     np.testing.assert_array_equal(mj.vmap(mine, out_axes=None)(np.stack([x, x])), 4 * x)

@@ -1,4 +1,4 @@
-"""``replacing_jax``: packages written for JAX run on minijax, and other code still gets JAX."""
+"""``replacing_jax``: packages written for JAX run on minijax, while other code still gets JAX."""
 
 import asyncio
 import builtins
@@ -161,7 +161,7 @@ def test_a_block_affects_only_its_thread_and_file(ours):
         found["task"] = overjax
 
     async def tasks():
-        waiting = asyncio.create_task(beside())  # copies the context from before the block
+        waiting = asyncio.create_task(beside())  # the task has a copy of the context before the block
         with replacing_jax():
             await asyncio.sleep(0)
             await waiting
@@ -180,7 +180,7 @@ def test_a_block_affects_only_its_thread_and_file(ours):
     asyncio.run(tasks())
     assert found["thread"] is found["task"] is sys.modules["overjax"] is not ours
     assert found["own"] is ours and base is ours._src.base
-    assert code["onit"].State is ours.State  # imports JAX only through another package
+    assert code["onit"].State is ours.State  # it imports JAX only through another package
 
 
 def test_import_errors_name_the_missing_name(folder):
@@ -236,7 +236,7 @@ def test_pickled_by_name_and_loaded_elsewhere(ours, folder, tmp_path):
 
 
 @pytest.mark.parametrize("on_minijax", [True, False], ids=["minijax", "jax"])
-def test_a_rule_that_takes_the_axis_apart(on_minijax):
+def test_a_batching_rule_with_the_axis_as_separate_arguments(on_minijax):
     if on_minijax:
         with replacing_jax():
             import jax
@@ -269,7 +269,7 @@ def test_missing_names_raise_at_use(tmp_path, monkeypatch):
         "import jax.sharding as shd\n"
         "from jax._src import compiler\n"
         "maker = shd.make_single_device_sharding\n"
-        "made = maker(1).spec\n"  # it is used while the module is imported
+        "made = maker(1).spec\n"  # here the missing name is used while the module is imported
         "class Mine(maker):\n    field: maker | None = None\n"
         "def use(x: maker[int] | None = None):\n    return maker(1)\n"
         "def has(x):\n    return isinstance(x, maker) or isinstance(x, jax.Array | maker)\n"
@@ -290,7 +290,7 @@ def test_missing_names_raise_at_use(tmp_path, monkeypatch):
         partly.compiler.backend_compile = None
 
 
-def test_modules_by_name(ours):
+def test_modules_imported_by_name(ours):
     with replacing_jax():
         assert importlib.import_module("overjax.layers") is ours.layers
         assert __import__("overjax") is ours
@@ -316,12 +316,12 @@ def test_other_code_replaces_import_inside_a_block(folder, monkeypatch):
         inner = builtins.__import__
         builtins.__import__ = lambda *args, **kwargs: inner(*args, **kwargs)
     others = builtins.__import__
-    with replacing_jax():  # wraps their import function, which wraps the first block's
+    with replacing_jax():  # this block wraps the other code's import function, which wraps that of the first block
         import overjax.late as late
     assert late.engines()[0] is minijax.jit and builtins.__import__ is others
 
 
-def test_a_modules_name_is_its_new_name(tmp_path, monkeypatch):
+def test_the_name_of_a_replaced_module(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "named").mkdir()
     (tmp_path / "named/__init__.py").write_text("import jax\n")

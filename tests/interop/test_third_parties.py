@@ -113,7 +113,7 @@ def train(model, x): return jax.tree.map(lambda leaf: leaf * 2 if hasattr(leaf, 
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
-    # a package's location decides whether it is an installed one
+    # the location of a package decides whether it counts as installed
     folder = tmp_path_factory.mktemp("installed")
     (folder / "layers_on_jax.py").write_text(PACKAGE)
     folders = (*carrier.foreign_folders(), str(folder))
@@ -165,7 +165,7 @@ def test_objects_of_third_parties_are_kept_whole(session, line, shown):
         ("%step step(params, state, x)", "jit[step]("),
     ],
 )
-def test_every_command_accepts_them(session, line, shown):
+def test_every_command_accepts_objects_of_third_parties(session, line, shown):
     outcome = session.run_line(line)
     text = " ".join(plain(outcome.shown, 400).split())
     assert outcome.error is None and shown in text, text
@@ -173,7 +173,7 @@ def test_every_command_accepts_them(session, line, shown):
 
 
 def test_why_explains_a_librarys_jit(session):
-    """For JAX all functions of this jit are one function with different names."""
+    """JAX treats all functions of this jit as one function with different names."""
     session.run_line("a, b = lib.keeping_jit(lambda q: jnp.sin(q)), lib.keeping_jit(lambda q: q)")
     assert "JAX has not traced a while it was watched" in _text(session, "%why a(x)")
     session.run_line("b.__name__ = 'other'")

@@ -21,7 +21,7 @@ X = np.array([0.5, 1.5, -0.25], np.float32)
 
 @jax.tree_util.register_pytree_with_keys_class
 class Layer:
-    """A class registered only with JAX, with a static part."""
+    """A class that is registered with JAX only; it has a static part."""
 
     def __init__(self, w, b, act):
         self.w, self.b, self.act = w, b, act
@@ -37,7 +37,7 @@ class Layer:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass
 class Record:
-    """The same, as a dataclass."""
+    """A dataclass that is registered with JAX only; it has a static field."""
 
     first: object
     rest: object
@@ -45,7 +45,7 @@ class Record:
 
 
 class Plain:
-    """The same, without keys."""
+    """A class that is registered with JAX only, without keys."""
 
     def __init__(self, parts):
         self.parts = parts
@@ -91,7 +91,7 @@ def test_minijaxs_registration_of_a_class_wins():
 # ------------------------------------------------------------------------------------------------ arrays
 
 
-# NumPy exports these
+# types that NumPy exports by DLPack
 _DLPACK = (np.float32, np.int8, np.bool_, np.complex64)
 
 

@@ -39,9 +39,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_raises(name):
+def test_a_nan_raises(name):
     call, words = CASES[name]
-    call()  # allowed without the setting
+    call()  # without the setting it does not raise
     with debug_nans(True), pytest.raises(FloatingPointError) as raised:
         call()
     assert words in str(raised.value)
@@ -132,7 +132,7 @@ def test_operations_are_checked_only_while_a_thread_needs_it(setting):
         assert looked_at() and inside(True) and at_once(lambda: inside(True), lambda: inside(False)) == [True, True]
         raise ZeroDivisionError
     assert not looked_at()
-    if setting is mesh_set:  # a thread may also end while its mesh is set
+    if setting is mesh_set:  # a thread may end without resetting its mesh
         at_once(lambda: context.set(minijax.make_mesh((1,), ("x",))))
     else:
         for on in (True, True, False):

@@ -35,7 +35,7 @@ RESETS = {
 
 
 @pytest.mark.parametrize("reset", RESETS)
-def test_overflow_is_silent_and_the_users_own_is_not(reset):
+def test_minijax_is_silent_about_overflow_and_the_users_numpy_is_not(reset):
     for name, (run, expected) in OPERATIONS.items():
         state = np.geterr()
         with warnings.catch_warnings(record=True) as caught:
@@ -48,7 +48,7 @@ def test_overflow_is_silent_and_the_users_own_is_not(reset):
         with pytest.warns(RuntimeWarning, match="divide by zero"):
             np.log(0.0)
         with pytest.warns(RuntimeWarning, match="divide by zero"):
-            run()  # puts minijax's filter first again; minijax calls the callback, which still warns
+            run()  # minijax's filter becomes the first again, but NumPy in a callback still warns
             minijax.pure_callback(np.log, minijax.ShapeDtypeStruct((), np.float32), np.float32(0.0))
 
 
@@ -73,7 +73,7 @@ def test_the_filter_is_installed_once():
         assert list(warnings.filters).count(QUIET) == 1
 
 
-def test_another_thread_moves_the_filter(monkeypatch):
+def test_another_thread_removes_the_filter_meanwhile(monkeypatch):
     class Filters(list):
         def remove(self, each):
             super().remove(each)
@@ -97,7 +97,7 @@ def test_the_function_of_a_signature_is_chosen_once_per_rule(monkeypatch):
     for _ in range(2):
         assert [primitive.bind(x, by=by).max() for x, by in [(vector, 2), (scalar, 2), (scalar, 3)]] == [2, 2, 3]
     assert asked == [((3,), 2), ((), 2), ((), 3)]
-    assert choose(np.float32(1.0), by=4) == 4  # callable as one function of NumPy values
+    assert choose(np.float32(1.0), by=4) == 4  # the rule can also be called with NumPy values
     monkeypatch.setitem(evaluate.numpy_rules, primitive, lambda x, by: x * np.float32(10 * by))
     assert primitive.bind(scalar, by=2) == 20
     primitive.def_abstract_eval(lambda x, by: x.update(weak_type=True))

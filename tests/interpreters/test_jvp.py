@@ -1,4 +1,4 @@
-"""Forward mode with cached rules against the rules themselves, which other tests compare with JAX.
+"""Forward mode with cached rules gives the results of the rules themselves, which other tests compare with JAX.
 
 Values, types and errors must agree to the last bit.
 """
@@ -24,7 +24,7 @@ NEVER = 10**9
 
 @pytest.fixture
 def both(monkeypatch):
-    """Results with rules that are cached from the first call on, and with uncached rules."""
+    """The results with cached rules, and those with uncached rules."""
 
     def run_both(run):
         monkeypatch.setattr(rules, "WORTH_DERIVING", NEVER)
@@ -33,7 +33,7 @@ def both(monkeypatch):
         monkeypatch.setattr(rules, "WORTH_DERIVING", 0)
         rules._forget()
         run()
-        return run(), by_rule  # the second run uses the cache
+        return run(), by_rule  # the first run filled the cache
 
     return run_both
 
@@ -50,7 +50,7 @@ TABLE = {name: case for name, case in [*CASES.items(), *PROGRAMS.items()] if cas
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_the_table(name, both):
+def test_jvp_of_table_programs(name, both):
     case = TABLE[name]
 
     def run():
@@ -70,7 +70,7 @@ def test_the_table(name, both):
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_the_table_mapped(name, both):
+def test_vmap_of_jvp_of_table_programs(name, both):
     case = TABLE[name]
 
     def run():

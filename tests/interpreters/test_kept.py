@@ -1,4 +1,4 @@
-"""Cached programs run by several interpreters give the same results as binding their equations one by one."""
+"""Cached programs under several interpreters give the same results as their equations bound one by one."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ def with_constants(x):
 
 
 def closing_over_levels(x):
-    """Operands that have tangents at only some levels."""
+    """A program with operands that have tangents only at some levels of nested grads."""
     inner = minijax.grad(lambda y: minijax.grad(lambda z: jnp.sin(z * y) * jnp.exp(x * z))(y * 0.5) * x)
     return inner(x) * inner(jnp.float32(0.3))
 

@@ -1,8 +1,8 @@
-"""Direct linearization against jvp with partial evaluation, which other tests compare with JAX.
+"""Direct linearization gives the results of jvp with partial evaluation, which other tests compare with JAX.
 
 Values, types and errors must agree to the last bit, and programs must be equivalent: calls, branches and loops may
-have other residuals, or in another order (``tests.oracle.test_jaxprs`` compares these texts with JAX's). A derived
-rule must agree with its original.
+have other residuals, or the same in another order (``tests.oracle.test_jaxprs`` compares these texts with JAX's).
+Derived rules must agree with the rules that they are derived from.
 """
 
 import importlib
@@ -24,14 +24,14 @@ from ..oracle.functions import CASES
 from ..oracle.meaning import meaning
 from ..oracle.normalise import normalise
 
-# import the module: the package has an object with this name
+# import the module itself, because the package has an object with this name
 settings = importlib.import_module("minijax.config")
 use_direct_linearize = settings.use_direct_linearize
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    """Derive rules at the first call with a signature."""
+    """Derive a rule when it is first called with a signature."""
     monkeypatch.setattr(rules, "WORTH_DERIVING", 0)
     yield
 
@@ -55,16 +55,16 @@ def assert_equal(directly, otherwise):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
-# Programs whose linear part, as in JAX, creates the zeros at the start of a loop; elsewhere they are constants.
+# Programs whose linear part creates zeros before a loop, as in JAX. By the other method these zeros are constants.
 MAKING_ZEROS = {"grad_of_scan_closing_over_tracers"}
-# A borrowed function converts its own constants: to constvars in one way, to literals in the other.
+# A borrowed function converts its constants: one method makes them constvars, the other literals.
 CONVERTING_CONSTANTS = {"padding"}
 
 TABLE = {name: case for name, case in [*CASES.items(), *PROGRAMS.items()] if case.grads and case.reverse}
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_the_table(name):
+def test_derivatives_of_table_programs(name):
     case = TABLE[name]
 
     def derivative(*args):
@@ -82,7 +82,7 @@ def test_the_table(name):
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_the_table_twice(name):
+def test_second_derivatives_of_table_programs(name):
     case = TABLE[name]
 
     def derivative(*args):
@@ -101,7 +101,7 @@ def test_the_table_twice(name):
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_the_table_mapped(name):
+def test_vmap_of_derivatives_of_table_programs(name):
     case = TABLE[name]
 
     def derivative(*args):
@@ -120,7 +120,7 @@ def chain(x):
 
 
 def used_in_turns(x):
-    """``x`` and ``y`` share a tangent: their cotangents are added one by one in the order of the uses."""
+    """``x`` and ``y`` share a tangent, so their cotangents are added to one sum, in the order of the uses."""
     y = x - 0.5
     return (x * 0.1 + y * 0.3 + x * 0.7 + jnp.sin(y) * 1.1).sum()
 
@@ -201,7 +201,7 @@ def test_the_rule_of_another_author_is_run_at_each_call():
     double.def_abstract_eval(lambda x: x)
 
     def double_jvp(primals, tangents):
-        ran.append(float(primals[0]))  # float() needs a known value
+        ran.append(float(primals[0]))  # float() raises for a tracer without a known value
         return double.bind(*primals), tangents[0] * 2
 
     ad.primitive_jvps[double] = double_jvp
@@ -269,7 +269,7 @@ def test_a_linearization_rule_is_preferred():
         del ad.primitive_linearizations[triple]
 
 
-def test_one_level_is_on_the_stack():
+def test_direct_linearization_pushes_one_interpreter():
     seen = []
 
     def look(x):

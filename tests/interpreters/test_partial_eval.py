@@ -1,4 +1,4 @@
-"""Linear programs: unused tangents are not run backwards, in any loop or call."""
+"""Linear programs: the backward pass omits unused tangents, in every loop and call."""
 
 import jax
 import numpy as np
@@ -32,7 +32,7 @@ PROGRAMS = {
 
 
 def last_sizes(ns, program):
-    """Primitive, numbers of operands and results, of the gradient's last equation, innermost, and of its parent."""
+    """(primitive, numbers of operands and results) of the gradient's last equation at its two innermost levels."""
     jaxpr = ns.make_jaxpr(ns.grad(lambda a: program(a)[0]))(np.float32(0.5)).jaxpr
     found = []
     while jaxpr is not None and jaxpr.eqns:
@@ -64,5 +64,5 @@ def test_prints_survive_an_unused_tangent(capsys):
         return x * 2, minijax.numpy.sin(x)
 
     minijax.grad(minijax.checkpoint(lambda x: f(x)[0]))(1.0)
-    theirs = ["x = 1.0", "x = 1.0"]  # once forward, once again in the backward pass
+    theirs = ["x = 1.0", "x = 1.0"]  # printed once forward, and once again in the backward pass
     assert capsys.readouterr().out.split("\n")[:-1] == theirs

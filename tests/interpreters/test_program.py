@@ -1,4 +1,4 @@
-"""Jaxprs run on NumPy without the interpreter stack: the same values as equation by equation."""
+"""Jaxprs run on NumPy without the interpreter stack; the values are the same as equation by equation."""
 
 import numpy as np
 import pytest
@@ -17,14 +17,14 @@ X = np.linspace(0.1, 0.9, 6, dtype=np.float32).reshape(2, 3)
 
 
 def chain(x):
-    """Each intermediate value dies before the next: variables are reused."""
+    """Each intermediate value is last used before the next is computed, so their variables are reused."""
     y = jnp.sin(x)
     z = jnp.cos(y) + y
     return z * x - 1.0, jnp.sum(z, axis=0)
 
 
 def through_jit(x):
-    """A call that returns its operand, which is read after the operand's own last use."""
+    """A call whose result is its operand. The result is used after the last use of the operand."""
     inner = minijax.jit(lambda a: (a, jnp.sin(a)))
     a = x * 2.0
     same, sine = inner(a)
@@ -51,13 +51,13 @@ def with_loops(x):
 
 
 def of_scalars(x):
-    """Scalars use Python's operators, which must not change types."""
+    """Scalars are computed by Python's operators, which must not change types."""
     s, i, h = x[0, 0], jnp.int8(100), jnp.float16(300)
     return s * s - s, -s, s < 0.5, i + i, i * jnp.int8(3), h * h, jnp.bfloat16(1.5) * jnp.bfloat16(3)
 
 
 def with_a_primitive_bound(x):
-    """A primitive without a NumPy rule, with an implementation only."""
+    """A primitive that has an implementation, but no NumPy rule."""
     return doubled_p.bind(jnp.sin(x)) + 1.0
 
 

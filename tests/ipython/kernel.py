@@ -1,4 +1,4 @@
-"""Notebooks run headless, in a real kernel of this environment's Python."""
+"""Run notebooks without a front end, in a real kernel of this environment's Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ThisPython(KernelSpecManager):
 
 
 def executed(sources: Iterable[str], home: Path) -> Any:
-    """A notebook of these cells after a run from top to bottom, with or without errors; ``home`` is its folder."""
+    """A notebook of these cells after all were run. ``home`` is its folder."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"):
             patch.setenv(name, str(home / name.lower()))

@@ -53,7 +53,7 @@ def printed(shell: InteractiveShell, code: str) -> str:
 
 
 def registered(shell: InteractiveShell) -> dict[str, Any]:
-    """Everything that an extension can leave behind."""
+    """All parts of a shell that an extension may change."""
     formatters = shell.display_formatter.formatters
     return {
         "magics": {kind: sorted(table) for kind, table in shell.magics_manager.magics.items()},
@@ -114,7 +114,7 @@ def test_ipythons_magics_are_not_replaced(bare):
 
 
 def test_run_without_as_jax_is_ipythons_own(bare, tmp_path):
-    """``%run`` before, with and after the extension; IPython may not have loaded its own ``%run`` yet."""
+    """``%run`` before, with and after the extension; IPython may not have loaded its own ``%run`` until then."""
     program = tmp_path / "program.py"
     program.write_text("import jax, sys\nmade_by = (jax.jit.__module__[:3], sys.argv[1:])\n")
     bare.run_line_magic("load_ext", "minijax")
@@ -174,7 +174,7 @@ def test_braces_and_dollars_reach_the_magic(shell):
     assert float(run(shell, "%grad g(d)").value[1]["a"]) == pytest.approx(-0.9899925)
 
 
-def test_values_are_not_named_after_the_line_of_a_magic(shell):
+def test_the_line_of_a_magic_names_no_values(shell):
     shell.run_cell("from minijax import numpy as jnp; v = jnp.arange(3.0)")
     with capture_output() as captured:
         shell.run_cell("%values jnp.cumsum(v) --of h")
@@ -197,7 +197,7 @@ def test_user_exceptions_keep_user_frames(shell):
         text = printed(shell, call)
         assert "ValueError: of the user" in text and "raise ValueError('of the user')" in text
         assert "minijax/" not in text and "frames of minijax hidden; %tb shows them)" in text
-        assert text.count("-> ") == 2  # the call, and the line that raised
+        assert text.count("-> ") == 2  # frames of the call and of the line that raised
     assert stack_depth() == 0
     assert float(run(shell, "%grad f(3.0)").value[1]) == pytest.approx(-2.979985)
 
@@ -317,13 +317,13 @@ def test_the_line_of_a_magic_is_named_after_its_cell(bare):
     bare.run_line_magic("unload_ext", "minijax")
 
 
-def test_settings_without_an_effect_here_are_not_listed(shell):
+def test_settings_without_an_effect_in_ipython_are_not_listed(shell):
     text = repr(run(shell, "%minijax_config"))
     listed = {each.split()[0] for each in text.splitlines() if each.strip()}
     assert {"panels", "full", "style", "frames", "theme", "jax_enable_x64"} <= listed
     assert not listed & {"keys", "history", "warm", "color"}
     assert "has no effect here" in repr(run(shell, "%minijax_config keys vi"))
-    # each setting that is listed has an effect
+    # the settings that are listed have an effect
     run(shell, "%panels jaxpr")
     assert "61 equations in all" in printed(shell, "jit(lambda x: sum([jnp.sin(x)] * 60))(1.0);")
     run(shell, "%minijax_config full jaxpr")
@@ -331,7 +331,7 @@ def test_settings_without_an_effect_here_are_not_listed(shell):
 
 
 def test_other_objects_display_themselves(shell):
-    """Always as text, and as HTML that looks like the tools' documents; in a container only as ``str``."""
+    """Outside containers as text and as HTML in the style of the tools' documents; in a container only as ``str``."""
     run(shell, "import minijax.tools.programs.links, minijax.extend.rules")
     for code, words in {
         "jit(f).lower(3.0)": ("lowered", "stablehlo.sine", "not compiled yet"),
@@ -392,13 +392,13 @@ def test_exporting_a_session(shell, tmp_path):
         assert words in text, words
     assert "UsageError: %grad has no option --nope" in text and "IPython.core.error" not in text
     assert page.count('class="minijax mjw') == 1
-    # places are named by cell, as everywhere in IPython
+    # places name cells, as IPython does
     assert "Cell In[" in text and "ipython-input" not in page
 
 
 def test_nothing_extra_is_shown_unless_watching(shell):
     assert "stack" not in printed(shell, "grad(f)(3.0)")
-    printed(shell, "%panels stack time")  # choosing panels switches them on
+    printed(shell, "%panels stack time")  # choosing panels also turns them on
     text = printed(shell, "grad(f)(3.0)")
     assert " stack " in text and " time " in text and " jaxpr " not in text
     printed(shell, "%panels off")
@@ -411,7 +411,7 @@ def test_nothing_extra_is_shown_unless_watching(shell):
     run(shell, "%config MinijaxMagics.panels = 'time'")
     text = printed(shell, "grad(f)(3.0)")
     assert " time " in text and " stack " not in text
-    # a failed cell is shown too, and the next cell is watched again
+    # panels are shown for a failed cell too, and the next cell is watched again
     assert "ZeroDivisionError" in printed(shell, "1/0")
     assert "deepest" in printed(shell, "%stack")
     run(shell, "%config MinijaxMagics.watch = False")
@@ -460,7 +460,7 @@ def test_settings_and_ipythons_configuration_stay_in_sync(shell):
 
 
 def test_bad_configuration_values_are_refused_without_blocking_loading(bare):
-    printed(bare, "%config")  # IPython creates its own magics at the first one
+    printed(bare, "%config")  # IPython creates its own magics when one is first used
     before = registered(bare)
     bare.run_line_magic("load_ext", "minijax")
     text = printed(bare, "%config MinijaxMagics.panels = 'stack jaxprs'")
@@ -509,7 +509,7 @@ def test_the_extension_loads_without_jax():
 
 
 def test_containers_of_arrays_are_displayed_as_trees(shell):
-    """In every container, as text and as HTML; small objects and those with their own display stay unchanged."""
+    """In nested containers, as text and as HTML; small containers, and those with their own display, are unchanged."""
     run(shell, "from collections import namedtuple; Pair = namedtuple('Pair', 'p q')")
     run(shell, "class Own(dict):\n    def _repr_mimebundle_(self, include=None, exclude=None): return {'a/b': 'own'}")
     run(shell, "p = {f'<{i}>': {'w': jnp.ones((9, 9)), 'b': v} for i in range(2)}")
@@ -540,7 +540,7 @@ def test_containers_of_arrays_are_displayed_as_trees(shell):
 
 
 def test_a_bare_step_opens_at_the_exception_of_the_last_cell(shell, tmp_path):
-    """A cell of several statements, a magic, a loop around a magic, and a program of %run all run again, recorded."""
+    """%step runs a cell again and records it: several statements, a magic, a loop with a magic, a program of %run."""
     hint = "%step runs it again, recorded, and opens at the exception"
     run(shell, "ran = []\ndef clash(x):\n    ran.append(1)\n    y = jnp.sin(x)\n    return y @ jnp.ones(7)")
     program = tmp_path / "program.py"
@@ -558,12 +558,12 @@ def test_a_bare_step_opens_at_the_exception_of_the_last_cell(shell, tmp_path):
         assert hint not in captured.stdout and "was run again to record it" in captured.outputs[0].data["text/plain"]
         error = "AttributeError at bad in jit:1" if "%run" in code else "TypeError at the recorded call: dot_general"
         assert error in captured.outputs[0].data["text/plain"] and "<details" in captured.outputs[0].data["text/html"]
-        # it is recorded now: nothing runs again
+        # the recording is used: nothing runs again
         with capture_output() as captured:
             shell.run_cell("%step --text", store_history=True)
         assert len(shell.user_ns["ran"]) == (0 if "%run" in code else 1)
         assert "was run again" not in captured.stdout
-    text = printed(shell, "%origin clash(v)")  # it is recorded already
+    text = printed(shell, "%origin clash(v)")  # the magic has recorded the call
     assert "%step opens its recording at the exception" in text and hint not in text
     assert "was run again" not in printed(shell, "%step --text") and "%step" not in printed(shell, "%log clash(v)")
     assert hint not in printed(shell, "1 / 0")
@@ -593,7 +593,7 @@ class Info:
     ("gone", "brings"),
     [
         (lambda shell, known: known.begin(Info("b")), False),  # another cell
-        (lambda shell, known: known.begin(Info("a")), True),  # the cell runs again
+        (lambda shell, known: known.begin(Info("a")), True),  # the same cell runs again
         (lambda shell, known: known.begin(Info(None, "y = 1")), False),
         (lambda shell, known: shell.display_pub.clear_output(), True),
         (lambda shell, known: setattr(known, "on", False), True),
@@ -603,7 +603,7 @@ class Info:
 )
 def test_an_output_includes_the_style_unless_another_has_it(shell, gone, brings):
     known = sharing(shell)
-    assert known.has("style") is False  # outside a cell each output has its own
+    assert known.has("style") is False  # outside of cells, each output needs its own style
     known.begin(Info("a"))
     assert [known.has("style"), known.has("style"), known.has("stepper")] == [False, True, False]
     with capture_output(display=False):

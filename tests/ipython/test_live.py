@@ -1,4 +1,4 @@
-"""The live stepper: the effect of moving an argument, and its output and answers in a real kernel."""
+"""The live stepper: the effect of moving an argument's slider, and its output and answers in a real kernel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEFINE = "import minijax.numpy as jnp\nfrom minijax import grad, jit\ndef f(x, n
 
 
 class Person:
-    """A notebook's front end: a kernel, and JupyterLab's messages."""
+    """The person at a notebook: starts a kernel and sends messages as JupyterLab does."""
 
     def __init__(self, home: Path) -> None:
         self.manager = KernelManager(
@@ -37,14 +37,14 @@ class Person:
         self.client.wait_for_ready(timeout=60)
 
     def run(self, code: str, cell: str, **metadata: Any) -> list[Any]:
-        """The outputs of a cell."""
+        """The outputs of a cell that is run."""
         content = {"code": code, "silent": False, "store_history": True, "allow_stdin": True, "stop_on_error": True}
         messages = self.send("execute_request", content, {"cellId": cell, **metadata})
         kinds = ("execute_result", "display_data", "stream", "error")
         return [message["content"] for message in messages if message["msg_type"] in kinds]
 
     def ask(self, view: Any, **content: Any) -> Any:
-        """A stepper's answer to a message of its script."""
+        """The stepper's answer to a message from its script on the page."""
         sent = {"comm_id": view["model_id"], "data": {"method": "custom", "content": {**content, "view": "a"}}}
         messages = self.send("comm_msg", sent, {})
         (answer,) = [message["content"] for message in messages if message["msg_type"] == "comm_msg"]
@@ -52,7 +52,7 @@ class Person:
         return answer["data"]["content"]
 
     def send(self, kind: str, content: Any, metadata: Any) -> list[Any]:
-        """All messages that the kernel sends about a message."""
+        """Send a message; return all messages that the kernel sends in reply."""
         message = self.client.session.msg(kind, content, metadata=metadata)
         self.client.shell_channel.send(message)
         found = []
@@ -112,7 +112,7 @@ def test_moving_an_argument_records_the_call_again(person):
     page = person.ask(view, kind="again", control=1, index=[], value=5.0, moment=2)
     assert page["kind"] == "page" and page["data"]["start"] == 2 and page["controls"][1]["values"] == [5.0]
     assert person.run("shown._widget.page.leaves", "d")[0]["data"]["text/plain"] == "[3.0, 5]"
-    # an error in the user's code ends the recording and leaves the stack of interpreters unchanged
+    # an error in the user's code ends the recording, and no interpreter remains on the stack
     person.run("def g(x):\n    if x > 4.0: raise ValueError('too much')\n    return jnp.sin(x)", "e")
     view = view_of(person.run("%step g(3.0)", "f"))
     failed = person.ask(view, kind="again", control=0, index=[], value=5.0, moment=0)
@@ -188,7 +188,7 @@ def test_only_numbers_and_small_arrays_can_be_moved(recording):
     x, n, w, half = page.controls
     assert (x["low"], x["high"], n["low"], n["high"], n["step"]) == (-10, 10, -10, 10, 1)
     assert w["shape"] == [2, 3] and w["values"] == [1.0] * 6 and (half["low"], half["high"]) == (-1, 1)
-    assert not LivePage(Step(recording, given=tuple(given.items()))).controls  # there is no call to record again
+    assert not LivePage(Step(recording, given=tuple(given.items()))).controls  # no ``again``: no sliders
     many = tuple((f"x{i}", 1.0) for i in range(20))
     page = LivePage(Step(recording, given=many, again=step.again))
     assert len(page.controls) == MOST_ARGUMENTS and page.answer({"kind": "page"})["left"] == 20 - MOST_ARGUMENTS
@@ -207,7 +207,7 @@ def test_sliders_are_limited_to_the_range_of_the_type(recording):
     for control, value in ((0, -5.0), (0, 256.0), (1, 2.0**31), (2, 1e5)):
         index = [0] if control == 0 else []
         failed = page.answer({"kind": "again", "control": control, "index": index, "value": value, "moment": 0})
-        # the numbers are sent again: the page shows those of the recording
+        # the failure carries the recording's numbers, so that the page shows them again
         assert failed["kind"] == "failed" and f"is no {given[page.controls[control]['name']].dtype}" in failed["said"]
         assert failed["controls"][0]["values"] == [200.0, 3.0] and not asked
 

@@ -1,4 +1,4 @@
-"""A notebook run headless, in a real kernel started as Jupyter starts it."""
+"""A notebook run without a front end, in a real kernel that is started as Jupyter does."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def outputs(notebook: Any, source: str) -> list[Any]:
 
 
 def text(notebook: Any, source: str) -> str:
-    """Everything that a cell showed, as text."""
+    """All outputs of a cell as text."""
     pieces = []
     for output in outputs(notebook, source):
         pieces.append(
@@ -96,7 +96,7 @@ def test_a_graph_is_a_picture(notebook):
     assert set(output["data"]) == {"text/plain", "image/svg+xml"} and "sin" in output["data"]["text/plain"]
     root = ET.fromstring(output["data"]["image/svg+xml"])
     drawn = [each for each in root.iter() if each.tag.endswith(("}rect", "}text", "}path"))]
-    # without the style, viewers draw boxes in black
+    # each element has its own colour, because viewers without the style draw boxes in black
     assert len(drawn) > 10 and all("fill" in each.attrib for each in drawn)
 
 
@@ -111,7 +111,7 @@ def test_style_and_script_are_in_one_output(notebook):
     assert len(documents) > 8 and [colours() in each for each in documents] == [True] + [False] * (len(documents) - 1)
     steppers = [each for each in made if 'class="minijax mjw' in each]
     assert len(steppers) == 4 and [has_script(each) for each in steppers] == [True, False, False, False]
-    # laid out even when alone
+    # every output has the layout, so that it can be shown without the others
     assert all(layout() in each for each in documents + steppers)
     assert len(json.dumps(steppers[-1])) < 16_000 and "run its cell again" in steppers[-1]
 

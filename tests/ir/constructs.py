@@ -1,7 +1,7 @@
 """A program for each construct of the jaxpr language, for minijax and for JAX: ``programs(minijax)[name]``.
 
-Each is ``(function, args)``. Their jaxprs are golden files (``test_constructs``) and inputs for tests of the parser and
-the lexer.
+Each program is ``(function, args)``. The jaxprs are golden files (``test_constructs``) and test the parser and the
+lexer.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-# JAX's text differs here: its debug_callback has a sharding parameter, and a differentiated cond has an unused
-# ``empty2`` in its branches.
+# Constructs whose text in JAX differs: JAX's debug_callback has a sharding parameter, and branches of its
+# differentiated cond have an unused ``empty2``.
 DIFFERENT_IN_JAX = {"debug_callback", "cond_grad"}
 
 x8 = np.ones(8, np.float32)
 
 
 def programs(ns: Any) -> dict[str, tuple[Any, tuple[Any, ...]]]:
-    """The programs, written with ``ns``, which is ``minijax`` or ``jax``."""
+    """The programs, written with the library ``ns``: ``minijax`` or ``jax``."""
     jnp, lax = ns.numpy, ns.lax
     importlib.import_module(f"{ns.__name__}.ref")
     found: dict[str, tuple[Any, tuple[Any, ...]]] = {}

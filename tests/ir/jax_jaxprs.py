@@ -1,4 +1,4 @@
-"""Convert jaxprs of JAX to minijax's, to test printing and typechecking without minijax's tracing."""
+"""Convert JAX's jaxprs to minijax's, to test printing and typechecking without minijax's tracing."""
 
 import functools
 
@@ -10,7 +10,7 @@ from minijax.core.primitive import Primitive
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from minijax.ir.pretty import hide, jit_params, pp_rules
 
-# Parameters of calls that minijax's primitive has too.
+# The parameters of JAX's jit that minijax's jit has too.
 JIT_KEPT = {"jaxpr", "name", "inline", "donated_invars", "keep_unused"}
 
 
@@ -38,7 +38,7 @@ RULES = {
 
 @functools.cache
 def primitive(name):
-    """A stand-in for JAX's primitive ``name``, with the printing rule of its declaration."""
+    """A stand-in for JAX's primitive ``name``, with the printing rule that minijax's primitive has."""
     p = Primitive(name)
     if name in RULES:
         pp_rules[p] = RULES[name]
@@ -92,6 +92,6 @@ def convert(closed):
 
 
 def printed_by_jax(closed, **options):
-    """The text of a JAX jaxpr with NumPy integers printed as Python's: ``axes=(1,)``, not ``axes=(np.int64(1),)``."""
+    """The text of a JAX jaxpr in which NumPy integers are printed as Python's: ``(1,)`` for ``(np.int64(1),)``."""
     with np.printoptions(legacy="1.25"):
         return str(closed.pretty_print(use_color=False, **options))

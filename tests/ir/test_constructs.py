@@ -1,4 +1,4 @@
-"""Golden files of the jaxprs of every construct; constructs that JAX has too print the same text."""
+"""The jaxprs of all constructs equal golden files; constructs that JAX has too print the same text in JAX."""
 
 import jax
 import pytest

@@ -1,4 +1,4 @@
-"""Name stacks: equal to JAX's inside scopes, and free of cost elsewhere."""
+"""Name stacks: inside scopes they equal JAX's, and elsewhere they cost nothing."""
 
 import re
 import threading
@@ -80,8 +80,8 @@ OURS, JAX = programs(minijax), programs(jax)
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_as_in_jax(name):
-    """The whole text, except transformations outside all scopes, which JAX shows around nothing: ``[vmap()]``."""
+def test_name_stacks_print_as_in_jax(name):
+    """The whole text is equal, except that JAX shows transformations outside all scopes too, as ``[vmap()]``."""
     theirs = jax.make_jaxpr(JAX[name][0])(*JAX[name][1])
     expected = theirs.pretty_print(width=40, use_color=False, name_stack=True)
     expected = re.sub(r"\[(?:\w+\()+\)+\]", "[]", expected)
@@ -91,7 +91,7 @@ def test_as_in_jax(name):
     assert str(parse_jaxpr(text)) == str(closed)
 
 
-def test_together_with_source_notes_and_in_the_tutorials_style():
+def test_name_stacks_with_source_notes_and_in_tutorial_style():
     closed = minijax.make_jaxpr(OURS["f"][0])(1.0)
     both = format_jaxpr(closed, width=40, name_stack=True, source_info=True)
     assert re.search(r"sin a +# \S*test_name_stacks.py:\d+:\d+ \(.*f\); \[foo/bar\]", both)

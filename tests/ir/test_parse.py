@@ -35,7 +35,7 @@ WIDTHS = [1, 40, 80, 10**6]
 
 
 def primitives_of(closed):
-    """The primitives in ``closed``, stand-ins of converted JAX jaxprs included, by name."""
+    """name -> primitive in ``closed``, including stand-ins for primitives of converted JAX jaxprs."""
     found = {}
     todo = [closed.jaxpr]
     while todo:
@@ -50,7 +50,7 @@ def assert_same_text(text, again):
 
 
 def assert_reads_back(closed, *args):
-    """Identity of the text at several widths; the parsed jaxpr is well typed and computes the same bits."""
+    """Assert that the parsed jaxpr prints the same at several widths, is well typed, and computes the same bits."""
     for width in WIDTHS:
         text = format_jaxpr(closed, width=width)
         read = parse_jaxpr(text, consts=page_consts(closed), primitives=primitives_of(closed))
@@ -62,12 +62,12 @@ def assert_reads_back(closed, *args):
     return read
 
 
-# ---- the identity
+# ---- print -> parse -> print gives the same text
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_text_of_jax(name):
-    """Converted jaxprs that JAX traced: many primitives and parameters that minijax itself lacks."""
+def test_converted_jaxprs_of_jax_are_parsed(name):
+    """Jaxprs traced by JAX and converted, with many primitives and parameters that minijax lacks."""
     function, args = PROGRAMS[name]
     closed = convert(jax.make_jaxpr(function)(*args))
     for width in WIDTHS:
@@ -77,7 +77,7 @@ def test_text_of_jax(name):
 
 
 def test_text_printed_by_jax_itself():
-    """Such a jaxpr runs in minijax, also if its text has no parameters for sharding."""
+    """A jaxpr printed by JAX runs in minijax, even if the text omits parameters for sharding."""
     text = str(jax.make_jaxpr(jax.grad(lambda x: (jax.numpy.sin(x) * 2.0).sum()))(np.ones(3, np.float32)))
     assert " out_sharding=None" in text
     before = text.replace(" out_sharding=None", "")
@@ -90,7 +90,7 @@ def test_text_printed_by_jax_itself():
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_functions_of_the_oracle_table(name):
-    """Every function of the table with all its transformations: text, types, and values bit by bit."""
+    """Every function of the table with all its transformations: equal text and types, and values equal to the bit."""
     for transformation in [t for n, t in rows() if n == name]:
         function, args = build(subject, CASES[name])[transformation]
         closed = subject.make_jaxpr(function)(*args)
@@ -104,11 +104,11 @@ def test_functions_of_the_oracle_table(name):
                 np.testing.assert_array_equal(np.asarray(expected), np.asarray(got))
 
 
-OURS = programs(mj)  # every construct, and below programs that only matter to parsing
+OURS = programs(mj)  # all constructs; programs that only matter to parsing are added below
 
 
 def ours(*args):
-    """Register a function of minijax under its name, to be traced on ``args``."""
+    """Decorator: add a function of minijax to ``OURS`` under its name, with the arguments ``args``."""
 
     def register(f):
         OURS[f.__name__] = (f, args)
@@ -156,15 +156,15 @@ def parameters_of_every_sort(x, i):
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_ours(name):
+def test_jaxprs_of_minijax_are_parsed(name):
     function, args = OURS[name]
     closed = mj.make_jaxpr(function)(*args)
-    # a parsed callback is a stand-in, so these are not evaluated
+    # a parsed callback is a stand-in and cannot run, so programs with callbacks are not evaluated
     assert_reads_back(closed, *(() if name in ("pure_callback", "debug_callback") else args))
 
 
 def test_a_parsed_jaxpr_can_be_transformed():
-    """It can be compiled, differentiated and batched."""
+    """A parsed jaxpr can be compiled, differentiated and batched."""
     closed = mj.make_jaxpr(outer_helper)(jnp.ones(2))
     read = extend_core.jaxpr_as_fun(extend_core.parse_jaxpr(str(closed), consts=page_consts(closed)))
     x = jnp.array([0.5, 2.0])
@@ -174,7 +174,7 @@ def test_a_parsed_jaxpr_can_be_transformed():
 
 
 def test_user_defined_primitives():
-    """Found by name once they have an abstract evaluation rule; minijax's own win, then the last one defined."""
+    """The parser finds primitives with an abstract evaluation rule: minijax's own first, then the last one defined."""
     text = "{ lambda ; a:f32[2]. let b:f32[2] = users_own[k=3] a; c:f32[2] = sin b in (c,) }"
     with pytest.raises(JaxprSyntaxError, match="no primitive called 'users_own'"):
         parse_jaxpr(text)
@@ -190,7 +190,7 @@ def test_user_defined_primitives():
 
 
 def test_collectives_inside_pmap():
-    """The size, if not shown, follows from the types; otherwise parsing raises an error."""
+    """If the text lacks the axis size, this is inferred from the types, or parsing raises an error."""
 
     def exchange(split, concat):
         def f(x):
@@ -207,7 +207,7 @@ def test_collectives_inside_pmap():
 
 @pytest.mark.parametrize("kind", ["Auto", "Explicit"])
 def test_types_and_parameters_that_name_meshes(kind):
-    """Varying axes, shardings, meshes and specs in types and parameters; the parser uses the current mesh."""
+    """Types and parameters contain varying axes, shardings, meshes and specs; the parser uses the current mesh."""
     of = mj.sharding
     mesh = of.make_mesh((2, 1), ("x", "y"), (of.AxisType[kind],) * 2)
     with of.set_mesh(mesh):
@@ -261,7 +261,7 @@ def test_parsing_takes_linear_time(small_heap):
 
 
 def test_results_called_underscore():
-    """A call with dropped results shows each of them as ``_`` inside."""
+    """If a call's results are dropped, its jaxpr shows each of them as ``_``."""
     text = (
         "{ lambda ; a:f32[] b:i32[2]. let\n"
         "    _:i32[2] _:f32[] c:f32[] = jit[\n"
@@ -320,7 +320,7 @@ def test_constants_that_do_not_fit(consts, error, words):
 
 
 def test_functions_among_the_parameters_are_stand_ins():
-    """They print the same and refuse to be called."""
+    """A stand-in prints like the function, and raises if it is called."""
     closed = mj.make_jaxpr(lambda x: mj.pure_callback(np.sin, x, x))(1.0)
     read = parse_jaxpr(str(closed))
     assert_same_text(str(closed), str(read))

@@ -1,4 +1,4 @@
-"""Printed jaxprs: JAX's text to the character for converted JAX jaxprs, golden texts, options and speed."""
+"""Printed jaxprs: JAX's text to the character for converted JAX jaxprs; golden texts; options; speed."""
 
 import re
 import time
@@ -21,7 +21,7 @@ f32 = np.float32
 
 
 def program(*args):
-    """Register a function under its name, to be traced on ``args``."""
+    """Decorator: add a function to the table under its name, with the arguments ``args``."""
 
     def register(f):
         PROGRAMS[f.__name__] = (f, args)
@@ -143,7 +143,7 @@ def same_name_twice(x):
 @program(1.0)
 def long_subjaxpr(x):
     @jax.jit
-    def a(x):  # its name is a variable's: variables avoid the name
+    def a(x):  # variables avoid this name
         for _ in range(11):
             x = jnp.cos(x)
         return x
@@ -167,7 +167,7 @@ def test_same_line_breaks_as_jax_at_other_widths(width):
 
 
 def straight_line(n, shape=()):
-    """x -> sin(sin(...)) with n equations."""
+    """The jaxpr of sin(sin(... x)) with n equations."""
     aval = ShapedArray(shape, np.dtype("float32"))
     sin = Primitive("sin")
     xs = [Var(aval) for _ in range(n + 1)]
@@ -209,7 +209,7 @@ def test_tutorial_style_of_nested_jaxprs_params_and_constants():
 
 
 def here():
-    """A source position in this test file, as ``errors.source_info`` records it for a user's line."""
+    """A position in this test file, in the form that ``errors.source_info`` gives for a user's line."""
     return errors.source_info()
 
 
@@ -224,7 +224,7 @@ def test_source_notes_stand_aligned_at_the_end_of_their_lines(style):
     assert len(lines) == 3
     column = lines[0].index("#")
     assert all(line[column - 1 : column + 2] == " # " for line in lines)
-    assert lines[1][column - 2] != " "  # no wider than the longest line
+    assert lines[1][column - 2] != " "  # the column is as near as the longest line allows
     assert re.search(r"# \S*test_pretty\.py:\d+:\d+ \(here\)$", lines[0])
     assert lines[2].endswith("# <unknown>")
 
@@ -277,7 +277,7 @@ def test_a_hundred_thousand_equations_print_in_linear_time(small_heap):
 
 
 def test_jaxprs_shared_over_and_over_print_once():
-    """Forty levels of "call the previous one twice": 2^40 calls in all."""
+    """Forty levels of jaxprs, each of which calls the one before twice: 2^40 calls in total."""
     aval = ShapedArray((), np.dtype("float32"))
     jit, jaxpr = Primitive("jit"), straight_line(1)
     for _ in range(40):

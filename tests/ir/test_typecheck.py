@@ -56,7 +56,7 @@ def test_accepts_a_good_jaxpr():
     eqns = [
         JaxprEqn(add, [a, k], {}, [b]),
         JaxprEqn(two, [b], {}, [c, d]),
-        JaxprEqn(two, [b], {}, [DropVar(F32), d]),  # a dropped result is no variable: it may repeat
+        JaxprEqn(two, [b], {}, [DropVar(F32), d]),  # dropped results may repeat, because they are no variables
         JaxprEqn(call, [c], {"jaxpr": ClosedJaxpr(negation())}, [Var(F32)]),
     ]
     typecheck_jaxpr(ClosedJaxpr(Jaxpr([k], [a], [c, Literal(np.float32(1), F32)], eqns), [np.float32(2)]))
@@ -175,7 +175,7 @@ def test_linear_time_and_each_jaxpr_once(small_heap):
     small = min(seconds(10_000) for _ in range(3))
     assert any(seconds(100_000) < 20 * small + 0.5 for _ in range(3))
     jaxpr = negation()
-    for _ in range(2000):  # each level calls the previous one twice; deeper than the recursion limit
+    for _ in range(2000):  # the nesting is deeper than the recursion limit, and each level calls the one before twice
         x, y, z = variables(3)
         eqns = [JaxprEqn(call, [a], {"jaxpr": ClosedJaxpr(jaxpr)}, [b]) for a, b in [(x, y), (y, z)]]
         jaxpr = Jaxpr([], [x], [z], eqns)

@@ -21,7 +21,7 @@ import pytest
 
 from tests.browser.page import Browser, browser
 
-# JupyterLab keeps cells outside the window in the page, and opens no dialog or notification.
+# JupyterLab keeps invisible cells in the page too, and opens no dialog or notification.
 SETTINGS = {
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
@@ -35,7 +35,7 @@ PAGE = f"{LOAD}\n%config MinijaxMagics.stepper = 'page'"
 CELLS = (LOAD, "%step grad(f)(3.0)", "'the last cell'")
 STAGE = ".jp-OutputArea-output .mjw-stage"
 STATUS = "return document.querySelector('.mjw-status').textContent"
-# The words of the visible outputs.
+# The text of the visible outputs.
 SEEN = (
     "return [...document.querySelectorAll('.jp-OutputArea-child')].filter((e) => e.checkVisibility())"
     ".map((e) => e.innerText).join('\\n')"
@@ -88,7 +88,7 @@ def server(home: Path) -> Iterator[tuple[str, str]]:
             until(answers, lambda: log.read_text()[-2000:])
             yield origin, token
         finally:
-            with contextlib.suppress(ProcessLookupError):  # the kernels too
+            with contextlib.suppress(ProcessLookupError):  # kills the kernels too
                 os.killpg(process.pid, signal.SIGTERM)
             process.wait(60)
 
@@ -120,7 +120,7 @@ class Page:
         return value
 
     def execute(self, command: str, **args: Any) -> None:
-        """Run a JupyterLab command and wait for its end."""
+        """Run a JupyterLab command and wait until it ends."""
         self.waited("await app.commands.execute(given[0], given[1]);", command, args)
 
     def open(self, path: Path, kernel: bool = True) -> None:
@@ -142,16 +142,14 @@ class Page:
         )
 
     def cells(self) -> list[list[Any]]:
-        """The cells of the shown notebook: index, kind, text, and size of the output."""
+        """The cells of the shown notebook: id, type, source, and number of outputs."""
         return self.waited(
             "return app.shell.currentWidget.content.widgets.map(({ model, outputArea }) => "
             "[model.id, model.type, model.sharedModel.source, outputArea ? outputArea.model.length : 0])"
         )
 
     def faults(self) -> list[str]:
-        """Console errors since the last call, without those of JupyterLab's extensions; and requests to other
-        servers.
-        """
+        """Console errors since the last call, without those of JupyterLab's extensions; requests to other servers."""
         errors = [each["message"] for each in self.driver.get_log("browser") if each["level"] == "SEVERE"]
         names = self.browser.run("return performance.getEntriesByType('resource').map((e) => e.name)")
         elsewhere = [name for name in names if not name.startswith((self.origin, "data:", "blob:"))]
@@ -186,7 +184,7 @@ def opened(lab: Page) -> Iterator[Callable[..., Path]]:
 def test_keys_in_the_stepper_do_not_reach_the_notebook(lab, opened):
     opened(*CELLS)
     cells = lab.cells()
-    # a live stepper has a second output, for pages without a kernel
+    # the second output of a live stepper is for pages without a kernel
     assert [each[3] for each in cells] == [0, 2, 1]
     lab.browser.one(".mjw [data-pane=stack]").click()
     for key in ("n", "b", "i", chr(0xE014), chr(0xE015), chr(0xE011)):
@@ -198,7 +196,7 @@ def test_keys_in_the_stepper_do_not_reach_the_notebook(lab, opened):
         lab.driver.switch_to.active_element.send_keys("ddxazmyrjk n0011cv" + chr(0xE013) + chr(0xE015))
         assert lab.browser.run("return document.querySelector('.mjw').contains(document.activeElement)"), place
         assert lab.cells() == cells, place
-    # outside the stepper the same keys belong to the notebook
+    # outside the stepper, the notebook handles these keys
     lab.waited("app.shell.currentWidget.content.activeCellIndex = 2;")
     lab.execute("notebook:enter-command-mode")
     lab.waited("app.shell.currentWidget.content.activate();")
@@ -211,7 +209,7 @@ def test_keys_in_the_stepper_do_not_reach_the_notebook(lab, opened):
 def test_a_saved_file_shows_everything_without_a_kernel(load, trusted, lab, opened):
     path = opened(load, "%step grad(f)(3.0)", "%grad f(3.0)", "%graph f(3.0)", "%tree {'a': jnp.ones(3)}")
     lab.close()
-    if not trusted:  # this server has not signed a file with a changed cell
+    if not trusted:  # after this change the file's signature is not valid
         path.write_text(path.read_text().replace("minijax.numpy as jnp", "minijax.numpy as  jnp"))
     lab.open(path, kernel=False)
     if trusted and load == PAGE:

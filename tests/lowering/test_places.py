@@ -1,4 +1,4 @@
-"""The equation of each line of a module, against JAX's locations and XLA's metadata."""
+"""The equation for each line of a module, compared with JAX's locations and XLA's metadata."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.ops import table
 
 VECTOR = (8,)
 
-# Programs for either library, with the names ``lib``, ``jnp`` and ``lax`` filled in.
+# Programs for either library; ``lib``, ``jnp`` and ``lax`` are replaced by its modules.
 SOURCE = """
 def chain(x):
     y = jnp.sin(x)
@@ -88,7 +88,7 @@ def lowered(fun: Callable[..., Any], shape: tuple[int, ...] = VECTOR) -> Any:
 
 
 def location_names(text: str) -> set[str]:
-    """The names in locations: those of operations, and of functions."""
+    """The names in locations, which are those of operations and functions."""
     return set(re.findall(r'^#loc\d* = loc\("([^"]*)"\(', text, re.MULTILINE))
 
 
@@ -107,7 +107,7 @@ def test_the_text_with_places_is_the_compiled_text(name: str) -> None:
 def test_locations_are_named_as_in_jax(name: str) -> None:
     ours = location_names(lowered(OURS[name]).as_text(debug_info=True))
     theirs = location_names(jax.jit(JAXS[name]).lower(jax.ShapeDtypeStruct(VECTOR, "float32")).as_text(debug_info=True))
-    # JAX writes the body of a scan, and its slices, as separate functions
+    # JAX writes the body of a scan, and the slices of its arrays, as separate functions
     theirs = {each.replace("closed_call/", "") for each in theirs}
     if name == "scanned":
         theirs |= {f"jit(scanned)/while/body/{each}" for each in theirs & {"cos", "add", "convert_element_type"}}
@@ -115,7 +115,7 @@ def test_locations_are_named_as_in_jax(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_module_with_locations_is_the_same_module(name: str) -> None:
+def test_locations_change_nothing_else_in_a_module(name: str) -> None:
     program = lowered(OURS[name])
     text = program.as_text(debug_info=True)
     assert text == lowered(OURS[name]).as_text(debug_info=True)
@@ -161,7 +161,7 @@ def test_every_operation_of_every_primitive_is_located() -> None:
             places = lower_places(closed, "f", host_callbacks=[])
             assert places.text == lower_closed(closed, "f", host_callbacks=[]), row
             for text, place in zip(places.text.split("\n"), places.lines, strict=True):
-                # a result that is a constant has no equation
+                # constants may come from no equation
                 assert place is not None or "stablehlo." not in text or "stablehlo.constant" in text, (row, text)
             module = bindings.ir().Module.parse(places.located_text(), context)
             for op in operations(module.operation):
@@ -171,7 +171,7 @@ def test_every_operation_of_every_primitive_is_located() -> None:
 
 
 def metadata_of(hlo: str) -> set[tuple[str, str]]:
-    """(op_name, line) of every instruction; JAX stores lines in tables."""
+    """(op_name, line) of every instruction; in JAX's text, lines are in separate tables."""
     frames: dict[str, str] = {}
     lines = dict(re.findall(r"(?m)^(\d+) \{file_name_id=\d+ function_name_id=\d+ line=(\d+)", hlo))
     for frame, place in re.findall(r"(?m)^(\d+) \{file_location_id=(\d+)", hlo):
@@ -228,7 +228,7 @@ def test_operations_of_a_users_rule_belong_to_its_equation() -> None:
     mlir.register_lowering(double, lambda ctx, x: [interpreters.mlir.ir_constant(np.float32(2.0))] and [x])
     places = lowered(lambda x: double.bind(x) + 1.0, ()).places()
     found = [place.eqn.primitive.name for place in places.lines if place is not None]
-    assert found.count("double_of_test_places") >= 2  # the call, and the function that it created
+    assert found.count("double_of_test_places") >= 2  # the user's call, and the function that its lowering rule created
     assert places.found[0].name.endswith("/double_of_test_places")
 
 
