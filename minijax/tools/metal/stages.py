@@ -1,8 +1,8 @@
 """The stages of one call, from Python to machine code, each line linked to its source lines.
 
 A browser of stages shows them in a terminal or on a page. A line belongs to equations of the jaxpr, and so to the lines
-of Python that they come from. Two lines of different stages are linked if they share a line of Python. A line without
-an equation says what it is; so does a line that XLA added for an equation.
+of Python that they come from. Two lines of different stages are linked if they share a line of Python. A note says what
+a line without an equation is, or that XLA added the line for an equation.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from minijax.tools.programs.user_lines import Spot, user_lines
 # The kinds of stage, in the order of compilation: 'given' is XLA's input HLO, 'final' the optimized HLO.
 KINDS = ("python", "jaxpr", "stablehlo", "given", "pass", "final", "llvm", "machine")
 
-# ``define void @fusion.1(ptr %0) {``; LLVM quotes some names
+# ``define void @fusion.1(ptr %0) {``, where LLVM quotes some names
 _LLVM_FUNCTION = r'define [^@]*@(?:"([^"]+)"|([\w.$-]+))\('
 _LLVM_KERNEL_END = "_kernel"
 _COMPUTATION = r"(?:ENTRY )?%?([\w.-]+) \(.*\{$"
 # Why a line of a kernel's code has no equation.
 LIBRARY, FRAME = "code of XLA's own", "LLVM's own"
-# Notes of XLA's own lines; and the short marks of lines that every program has.
+# Notes of lines that XLA added by itself; and the short marks of kinds of lines that every program has.
 _OWN = frozenset((ADDED, MADE, COPIED, LIBRARY))
 _SHORT = {
     "parameter": "arg",
@@ -43,12 +43,11 @@ _SHORT = {
 
 
 class StageLine(Frozen):
-    """A line of a stage.
+    """A line of a stage. ``number`` is its line number: for Python the number in the file.
 
-    ``number`` is its line number, for Python in the file. ``places`` are its source lines, in order, and ``equations``
-    the numbers of its jaxpr equations. ``note`` describes an instruction without an equation: 'constant', 'copy made by
-    XLA'; or it is ``ADDED``: XLA added the instruction for its equations. ``name`` is the instruction's name.
-    ``holds``: it contains several instructions, as a fusion does.
+    ``places`` are its source lines, in order, and ``equations`` the numbers of its jaxpr equations. ``note`` says what
+    an instruction without an equation is ('constant', 'copy made by XLA'), or is ``ADDED``: XLA added it for its
+    equations. ``name`` is the instruction's name. ``holds``: it contains several.
     """
 
     text: str
@@ -61,20 +60,20 @@ class StageLine(Frozen):
 
     @property
     def own(self) -> bool:
-        """Whether XLA added it: nothing in the source asks for it."""
+        """Whether XLA added the line, so that nothing in the source asks for it."""
         return self.note in _OWN
 
 
 class Stage:
-    """One text of the program during compilation.
+    """The text of the program at one stage of compilation.
 
     Attributes:
-      title: its title: ``jaxpr``, ``simplification · algsimp``, ``fusion.1``.
+      title: such as ``jaxpr``, ``simplification · algsimp`` or ``fusion.1``.
       kind: one of ``KINDS``.
-      language: its language, as ``documents.lexer`` names it.
-      detail: what changed: ``21 → 9``, ``-3 dot +1 fusion``; '' for most stages.
-      previous: the index of the stage to compare it with; -1 if there is none.
-      number: for a pass, its number among the passes that changed something, from 1; else 0.
+      language: the language of the text, as ``documents.lexer`` calls it.
+      detail: a summary of changes or size, such as ``21 → 9  -3 dot +1 fusion``; '' for most stages.
+      previous: the index of the stage before the pass, to compare with it; -1 for other stages.
+      number: the pass's number among the passes that changed the program, from 1; 0 for other stages.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class Stage:
 
     @cached_property
     def lines(self) -> tuple[StageLine, ...]:
-        """Its lines, linked at first use."""
+        """The lines of the stage, linked to the source when they are first needed."""
         return tuple(self._lines())
 
 
@@ -109,7 +108,7 @@ class Stages:
 
     Attributes:
       all: the stages in the order of compilation: source files, jaxpr, StableHLO, XLA's input HLO, each pass that
-          changed it, the optimized HLO, each kernel's LLVM IR, each kernel's machine code.
+          changed it, the optimized HLO, the LLVM IR of each kernel, the machine code of each kernel.
       descent: the passes, memory and kernels that the stages come from.
     """
 
@@ -130,7 +129,7 @@ class Stages:
 
     @property
     def colours(self) -> dict[Spot, int]:
-        """The index of each source line among them; it selects the line's colour."""
+        """source line -> its index in ``spots``, which selects the line's colour."""
         return self.user_lines.colours
 
     def places(self, numbers: Iterable[int]) -> tuple[Spot, ...]:
@@ -139,7 +138,7 @@ class Stages:
 
     @cached_property
     def computations(self) -> dict[str, range]:
-        """The line indices of each computation of the optimized HLO, by name."""
+        """name of a computation in the optimized HLO -> the indices of its lines."""
         found: dict[str, range] = {}
         name, begin = "", 0
         for i, text in enumerate(self.linked.hlo.lines):
@@ -152,7 +151,7 @@ class Stages:
 
     @property
     def of_equation(self) -> dict[int, Spot]:
-        """The source line of each equation; equations without one are missing."""
+        """number of an equation -> its source line, for the equations that have one."""
         return self.user_lines.of_equation
 
     def belonging(self, stage: Stage, wanted: Iterable[Spot]) -> tuple[int, ...]:
@@ -161,10 +160,10 @@ class Stages:
         return tuple(i for i, each in enumerate(stage.lines) if not among.isdisjoint(each.places))
 
     def mark(self, each: StageLine) -> str:
-        """``L4``, ``L4, 7–9``, ``model:12``: its source lines; ``XLA`` for a line of XLA's own, ``XLA L4`` if XLA added
-        it for that line; ``const``, ``arg``, ... for a line that every program has; else ''.
+        """The source lines of a line: ``L4``, ``L4, 7–9``, ``model:12`` (lines of the main file have no file name).
 
-        The main file's lines have no file name.
+        ``XLA`` marks a line that XLA added, ``XLA L4`` one that it added for line 4. Other lines without a source line
+        have marks such as ``const`` or ``arg``, or ''.
         """
         places = mark_text(each.places, self.main_file)
         if each.own:
@@ -172,7 +171,7 @@ class Stages:
         return places or _SHORT.get(each.note, "")
 
     def touched(self, stage: Stage) -> tuple[Spot, ...]:
-        """The source lines whose instructions a pass changed; () for a stage that is no pass."""
+        """The source lines whose instructions the pass of ``stage`` changed; () if the stage is no pass."""
         if stage.kind != "pass":
             return ()
         found = self._touched.get(stage.number)
@@ -180,7 +179,7 @@ class Stages:
             step = self.descent.passes[stage.number - 1]
             numbers = {each.number for each in self.descent.equations(step)}
             if any(step.made[kind] for kind in hlo.HOLDING):
-                # XLA's metadata may lack a fusion's line: use the lines of its contents
+                # XLA's metadata may lack a fusion's source line: add those of its contents
                 before = {each.name for each in self.all[stage.previous].lines}
                 new = [each for each in stage.lines if each.holds and each.name not in before]
                 numbers.update(number for each in new for number in each.equations)
@@ -189,22 +188,22 @@ class Stages:
 
     @property
     def main_file(self) -> str:
-        """The file with the most equations."""
+        """The file from which most equations come."""
         return self.user_lines.main_file
 
     def told(self, each: StageLine) -> str:
-        """``fusion.3 = tanh, mul of line 4``: what a line contains, or why it has no source line."""
+        """What a line contains, or why it has no source line: ``fusion.3 = tanh, mul of line 4``."""
         held = held_text([self.linked.equation(number) for number in each.equations])
         said = " · ".join(filter(None, (held, each.note)))
         return f"{each.name} = {said}" if each.name and said else said
 
     def names(self, each: StageLine, most: int) -> str:
-        """``tanh, mul``: the equations of a line, in ``most`` characters, and the number of further ones."""
+        """The equations of a line, such as ``tanh, mul``, in ``most`` characters, and the number of those left out."""
         return names_text([self.linked.equation(number) for number in each.equations], most)
 
 
 def stages(descent: Descent) -> Stages:
-    """Every stage of the call behind ``descent``. Each stage's lines are computed at first use."""
+    """Every stage of the call that ``descent`` describes. The lines of a stage are computed when first needed."""
     return Stages(descent)
 
 
@@ -259,7 +258,7 @@ def _python(of: Stages, pane: Pane) -> Lines:
 
 
 def _program(of: Stages, pane: Pane) -> Lines:
-    """The lines of a program, with Python names for its arguments."""
+    """The lines of a program, in which the arguments have their Python names."""
 
     def lines() -> Iterator[StageLine]:
         known = hlo.instructions(pane.lines) if pane.language == "hlo" else {}
@@ -276,7 +275,7 @@ def _program(of: Stages, pane: Pane) -> Lines:
 
 
 def _called(descent: Descent, pane: Pane) -> tuple[dict[str, str], list[str]]:
-    """The Python names of a program's arguments, and its lines with these names."""
+    """name of an argument in the program -> its Python name; and the program's lines with the Python names."""
     if pane.language == "hlo":
         names = arguments.hlo_names("\n".join(pane.lines), descent.arguments)
         return names, arguments.named_hlo(pane.lines, names)
@@ -288,7 +287,7 @@ def _text(of: Stages, text: str) -> Lines:
     return lambda: _program(of, of.descent.panes(text)[0])()
 
 
-# A kernel's code belongs to an instruction as a whole: it does not show which part is for which equation.
+# A kernel's code belongs to an instruction as a whole: nothing shows which part of it is for which equation.
 def _llvm(of: Stages, kernel: Kernel) -> Lines:
     def lines() -> Iterator[StageLine]:
         inside = False
@@ -324,7 +323,7 @@ def _code_line(of: Stages, text: str, number: int, numbers: Numbers, work: bool)
 
 
 def _held(of: Stages, function: str, kernel: Kernel) -> Numbers:
-    """The equations of a machine-code function: those of its namesake in the HLO, else the kernel's."""
+    """The equations of a machine-code function: those of the HLO with the same name, or else those of the kernel."""
     pane = of.linked.hlo
     for name in (function, function.removesuffix(_LLVM_KERNEL_END), kernel.name):
         at = of.descent.line_of.get(name, -1)

@@ -1,8 +1,8 @@
-"""The stages of a call as a part of a page: the source lines, and beside them the program after each of XLA's passes.
+"""The stages of a call as a part of a page: source lines, and beside them the program after each of XLA's passes.
 
-The page holds each distinct line once. The script (``pages/stages.js``) shows the chosen stage, finds the changes since
-the stage before, and marks linked lines. Without scripts, the main texts appear as ``<details>`` and the passes as a
-list.
+The page holds each line once, even if several stages share it. The script (``pages/stages.js``) shows the chosen stage,
+marks linked lines, and finds the changes since the previous stage. Without scripts, the main texts appear as
+``<details>`` and the passes as a list.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from minijax.tools.pages.page import MOST_LINES, Texts, element, packed
 from minijax.tools.programs.link_views import short_file
 from minijax.tools.programs.links import Equation
 
-# Show at least this many lines of each stage, and the code of at most this many kernels.
+# Minimum number of lines to show of each stage, and maximum number of kernels whose code is shown.
 _FEWEST = 20
 _MOST_KERNELS = 24
-# Characters of each text on a page without scripts.
+# Maximum number of characters of each text on a page without scripts.
 _STATIC = 6000
-# The heading of each kind of stage; passes stand under their pipelines.
+# The heading above each kind of stage. A pass has the name of its pipeline as its heading.
 _GROUPS = {
     "python": "your lines",
     "jaxpr": "the program",
@@ -37,13 +37,13 @@ _GROUPS = {
     "llvm": "LLVM IR of each kernel",
     "machine": "machine code of each kernel",
 }
-# Highlighted lines; the key holds everything that their colours depend on.
+# Key -> highlighted line. The key (see ``_key``) has everything that the line's colours depend on.
 Drawn = dict[tuple[str, str, int], Line]
 _CUT = "%passes with --pass, --kernel or --memory shows all of it"
 
 
 def stages_html(stages: Stages, highlight: Highlighter | None = None, title: str = "") -> str:
-    """This part of the page; long stages are cut to the size limit of a notebook (``documents.room``)."""
+    """The HTML of this part. Long stages are cut, so that it fits into a notebook's output (``documents.room``)."""
     listed = [*_listed(stages)]
     static = "".join(_static(stages))
     drawn = _drawn(listed, highlight)
@@ -54,13 +54,13 @@ def stages_html(stages: Stages, highlight: Highlighter | None = None, title: str
         over = len(made) - MOST_HTML_OF_BLOCK
         if over <= 0 or most <= _FEWEST:
             return made
-        # 10% of margin, since lines differ in size
+        # 10% of margin, since lines have different lengths
         room = 0.9 * max(len(data["packed"]) - over, 0) / len(data["packed"])
         most = max(_fitting([len(stage.lines) for stage in listed], most, room), _FEWEST)
 
 
 def _fitting(lengths: Sequence[int], most: int, part: float) -> int:
-    """A smaller ``most``, so that the stages cut to it have this fraction of their present lines."""
+    """A smaller ``most``: if every stage is cut to it, about the fraction ``part`` of the lines remains."""
     wanted = part * sum(min(length, most) for length in lengths)
     while most > 1 and sum(min(length, most) for length in lengths) > wanted:
         most = most * 9 // 10
@@ -68,7 +68,7 @@ def _fitting(lengths: Sequence[int], most: int, part: float) -> int:
 
 
 def _listed(stages: Stages) -> Iterator[Stage]:
-    """The stages on the page: the first kernels only, and after the optimized HLO a stage for its memory."""
+    """The stages on the page: without the code of later kernels, and with a memory stage after the optimized HLO."""
     kernels = {kernel.name: i for i, kernel in enumerate(stages.descent.kernels)}
     left = len(kernels) - _MOST_KERNELS
     for stage in stages.all:
@@ -101,7 +101,7 @@ def memory_lines(stages: Stages) -> Iterator[StageLine]:
 
 
 class _Collected:
-    """The script's data, collected stage by stage, ``most`` lines of each."""
+    """Collects the data for the script: at most ``most`` lines of each stage."""
 
     def __init__(self, stages: Stages, listed: Sequence[Stage], drawn: Drawn, most: int) -> None:
         self.stages = stages
@@ -116,25 +116,25 @@ class _Collected:
         self.rows = [[number for each in stage.lines[:most] for number in self._row(stage, each)] for stage in listed]
 
     def _row(self, stage: Stage, each: StageLine) -> tuple[int, ...]:
-        """The record of a line: text, number, source lines, note, name (-1: none), and whether it holds several."""
+        """A line's record: text, number, link to its source lines and equations, note, name (-1: none), ``holds``."""
         spots = tuple(self.stages.colours[spot] for spot in each.places)
         link = self.links.setdefault((spots, each.equations), len(self.links))
         note = self.notes.get(each.note)
         if note is None:
             note = self.notes[each.note] = len(self.notes)
-            # with the mark of a line without source lines
+            # with the mark that a line with this note has if it has no source lines
             self.note_rows.append([shown(each.note), each.own, self.stages.mark(each.replace(places=()))])
         name = self.texts.string(each.name) if each.name else -1
         text = self.texts.line(self.drawn[_key(stage, each)])
         return text, each.number, link, note, name, int(each.holds)
 
     def kept(self) -> dict[str, Any]:
-        """The lines, with their links."""
+        """The lines of all stages, and the tables that they refer to."""
         tables = self.texts.tables()
         return {**tables, "rows": self.rows, "links": list(self.links), "notes": self.note_rows}
 
     def header(self, title: str) -> dict[str, Any]:
-        """The data of each stage apart from its lines. File names occur only here."""
+        """The data of the stages without their lines. Only this part contains names of files."""
         main = self.stages.main_file
         return {
             "title": shown(title or "from Python to machine code"),
@@ -148,7 +148,7 @@ class _Collected:
         return [shown(each.primitive), self.files.get(each.file, -1), each.line]
 
     def _stage(self, stage: Stage) -> list[Any]:
-        """A stage's heading, title, kind, detail, previous stage, cut lines, and source lines that a pass changed."""
+        """A stage's heading, title, kind, detail, previous stage, note about cut lines, and changed source lines."""
         took = self.stages.descent.passes[stage.number - 1].time if stage.kind == "pass" else ""
         detail = " · ".join(filter(None, (stage.detail, took)))
         pipeline, _, name = stage.title.partition(" · ")
@@ -160,7 +160,7 @@ class _Collected:
         return [shown(group), shown(title), stage.kind, shown(detail), stage.previous, said, touched]
 
     def data(self, title: str) -> dict[str, Any]:
-        """All data, packed."""
+        """All data for the script. The lines are packed."""
         return {**self.header(title), "packed": packed(self.kept())}
 
 
@@ -172,13 +172,13 @@ def _files(stages: Stages) -> list[str]:
 
 
 def _key(stage: Stage, each: StageLine) -> tuple[str, str, int]:
-    """The key of a line's colours: in Python and jaxprs they also depend on the neighbouring lines."""
+    """The key of a highlighted line. In Python and jaxprs the colours also depend on neighbouring lines."""
     whole = stage.kind in ("python", "jaxpr")
     return stage.title if whole else stage.language, each.text, each.number if whole else 0
 
 
 def _drawn(listed: Iterable[Stage], highlight: Highlighter | None) -> Drawn:
-    """The highlighted lines; lines that several stages share occur once."""
+    """key -> highlighted line, for the lines of all stages. A line that several stages share has one key."""
     found: Drawn = {}
     wanted: dict[tuple[str, str], dict[tuple[str, str, int], str]] = {}
     for stage in listed:
@@ -187,7 +187,7 @@ def _drawn(listed: Iterable[Stage], highlight: Highlighter | None) -> Drawn:
             wanted.setdefault((key[0], stage.language), {})[key] = each.text
     for (_, language), texts in wanted.items():
         lines = [*code_lines(Code("\n".join(texts.values()), language), highlight if language else None)]
-        if len(lines) != len(texts):  # the highlighter split it into other lines
+        if len(lines) != len(texts):  # the highlighter has not kept the lines, so they stay without colours
             lines = [line(each) for each in texts.values()]
         found.update(zip(texts, lines, strict=True))
     return found

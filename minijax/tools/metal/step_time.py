@@ -1,8 +1,8 @@
 """A compiled call's time split into dispatch, transfer and compute, on the single clock of XLA's profiler.
 
-Each moment of a call belongs to one stretch. Compute: an instruction of the program runs, or a loop iterates. Transfer:
-an argument is copied to the device and nothing runs. Dispatch: everything before the first instruction, in Python or in
-the runtime. The rest, between instructions and after the last, is a category of its own.
+Each moment of a call counts as one of these. Compute: an instruction of the program runs, or a loop iterates. Transfer:
+an argument is copied to the device and no instruction runs. Dispatch: Python or the runtime works before the first
+instruction. Not attributed: the rest, between instructions and after the last one.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from minijax.core.records import Frozen
 from minijax.tools.metal.roofline import Nesting, of_one
 from minijax.tools.programs import hlo, links
 
-# The parts of a call, and the kinds of stretches that make them up.
+# Part of a call -> the kinds of ``Stretch`` that belong to it.
 PARTS = {
     "dispatch": ("python", "runtime"),
     "transfer": ("transfer",),
     "compute": ("compute",),
     "not attributed": ("between", "after"),
 }
-# Profile calls for about this many seconds in total, and up to this many calls.
+# Limits for the profiled calls: about this many seconds in total, and this number of calls.
 _SECONDS, _MOST_CALLS = 0.05, 50
 
 
 class Stretch(Frozen):
-    """A part of a call: its kind, and its begin and end in seconds since the call began.
+    """A stretch of time in a call: its kind, and its begin and end in seconds since the call began.
 
-    Kinds: 'python' and 'runtime' (before the first instruction, until PJRT begins to execute and from then on),
-    'transfer', 'compute', 'between' instructions, and 'after' the last.
+    Kinds: 'python', until PJRT begins to execute; 'runtime', from then until the first instruction; 'transfer';
+    'compute'; 'between', no instruction runs; 'after' the last instruction.
     """
 
     kind: str
@@ -42,10 +42,10 @@ class Stretch(Frozen):
 
 
 class StepRow(Frozen):
-    """An instruction in one call: the times of its runs, in seconds since the call began.
+    """An instruction in one call. ``when``: the intervals in which it ran, in seconds since the call began.
 
-    ``seconds`` is its own time: for a loop, its overhead. ``rounds`` is a loop's number of iterations, 0 for other
-    instructions. ``depth`` counts the enclosing loops.
+    ``seconds`` is the time of the instruction itself, without the instructions inside a loop. ``rounds``: the number of
+    iterations of a loop, 0 for other instructions. ``depth``: the number of loops around the instruction.
     """
 
     name: str
@@ -57,7 +57,7 @@ class StepRow(Frozen):
 
 
 class StepTime(Frozen):
-    """The fastest of ``calls`` calls under XLA's profiler; ``stretches`` cover it from beginning to end."""
+    """The fastest of ``calls`` calls under XLA's profiler. ``stretches`` cover it from its beginning to its end."""
 
     seconds: float
     calls: int
@@ -67,7 +67,7 @@ class StepTime(Frozen):
 
     @property
     def parts(self) -> dict[str, float]:
-        """The seconds of dispatch, transfer, compute, and the unattributed rest; they add up to the whole call."""
+        """The seconds of dispatch, transfer, compute, and the unattributed rest. They add up to the whole call."""
         return {part: self.of(*kinds) for part, kinds in PARTS.items()}
 
     def of(self, *kinds: str) -> float:
@@ -79,7 +79,7 @@ class StepTime(Frozen):
 
 
 def timed_step(lowered: Any, call: Callable[[], Any], about: float) -> StepTime:
-    """Profile ``call()``, which takes ``about`` that many seconds and waits for its result.
+    """Profile ``call()``, which takes about ``about`` seconds and waits for its result.
 
     ``lowered`` is the result of ``jit(f).lower(...)`` for the program that it runs. ProfilerBusy if a profiler is
     already active, ``UsageError`` if another program of the same name ran too.
@@ -104,7 +104,7 @@ def timed_step(lowered: Any, call: Callable[[], Any], about: float) -> StepTime:
 
 
 def stretches(call: TracedCall, rows: Iterable[StepRow]) -> Iterator[Stretch]:
-    """The stretches of a call, in order, from its beginning to its end."""
+    """The stretches of a call, in order and without gaps."""
     begin, length = call.when.begin, (call.when.end - call.when.begin) / 1e9
 
     def clipped(intervals: Iterable[Interval]) -> list[Interval]:
@@ -142,7 +142,7 @@ def merged(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def without(intervals: Iterable[Interval], others: Iterable[Interval]) -> list[Interval]:
-    """The first intervals minus the others; each list is in order and without overlaps."""
+    """``intervals`` without the parts that ``others`` cover. Each list must be in order and without overlaps."""
     found = []
     listed = [*others]
     at = 0
@@ -165,7 +165,7 @@ def without(intervals: Iterable[Interval], others: Iterable[Interval]) -> list[I
 
 
 def _bodies(lines: list[str], known: dict[int, hlo.Instruction]) -> dict[str, str]:
-    """The computation of each loop's body, by the name of the loop."""
+    """name of a loop -> the computation that is its body."""
     found = {each.name: re.search(r"\bbody=%?([\w.-]+)", lines[i]) for i, each in known.items()}
     return {name: body[1] for name, body in found.items() if body is not None}
 
@@ -173,7 +173,7 @@ def _bodies(lines: list[str], known: dict[int, hlo.Instruction]) -> dict[str, st
 def _rows(
     call: TracedCall, known: dict[int, hlo.Instruction], bodies: dict[str, str], equations: dict[str, links.Numbers]
 ) -> Iterator[StepRow]:
-    """The instructions that ran, in the order of their start; those inside a loop follow it."""
+    """The instructions that ran, in the order in which they began. Instructions inside a loop follow the loop."""
     runs: dict[str, list[InstructionRun]] = {}
     for one in call.instructions:
         runs.setdefault(one.instruction, []).append(one)
@@ -187,7 +187,7 @@ def _rows(
         return [since(Interval(one.begin, one.begin + one.nanoseconds)) for one in runs[name]]
 
     times = {name: when(name) for name in runs}
-    # a loop's own thread may leave before the other threads: extend the loop to the end of its last instruction
+    # a loop's thread may end before its other threads: the loop lasts until its last instruction ends
     for name in sorted(runs, key=lambda name: -depth[name]):
         times[name] = _extended(times[name], [each for one in inside[name] for each in times[one]])
     for name, own in times.items():
@@ -199,7 +199,7 @@ def _rows(
 
 
 def _extended(loop: list[Interval], within: list[Interval]) -> list[Interval]:
-    """The runs of a loop, each extended to the end of the instructions that began in it."""
+    """The runs of a loop, each extended to the end of the last instruction that began during it."""
     ordered = sorted(within)
     begins = [each.begin for each in ordered]
     found = []

@@ -1,4 +1,4 @@
-"""A call's time as text: its parts in a line, by line of Python, and as a timeline."""
+"""The time of a call as text: its parts in a line, the time of each source line, and a timeline."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from minijax.tools.programs.user_lines import user_lines
 
 _BAR = 8
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-# Columns of a timeline's names, times and places.
+# Widths of a timeline's columns for names, times and places.
 _NAMES, _TIMES, _PLACES = 24, 9, 16
-# Columns below which a timeline has no places.
+# Minimum width of a page on which a timeline has places.
 _WIDE = 60
-# Characters of the source line or the instruction names beside a time.
+# Maximum number of characters of the source line, or of instruction names, beside a time.
 _WHAT = 40
-# A page draws a lane in this many parts, and merges parts that are closer together.
+# On a page a lane is this many units wide. Gaps of less than one unit are not drawn.
 _PIXELS = 1000
-# The name of each kind of stretch in a list.
+# Kind of ``Stretch`` -> its name in a list.
 _KINDS = {
     "python": "Python",
     "runtime": "runtime",
@@ -46,12 +46,12 @@ _KINDS = {
     "after": "after the last",
 }
 _ROLES = {"dispatch": "warning", "transfer": "place", "compute": "primitive", "not attributed": "muted"}
-# The place of an instruction without a source line.
+# The place that is shown for an instruction without a source line.
 _OWN = "XLA's own"
 
 
 def parts(step: StepTime, more: bool) -> Row:
-    """``dispatch 12 µs · transfer 8 µs · compute 20 µs · not attributed 3 µs``, and how it was measured."""
+    """The parts of a call, such as ``dispatch 12 µs, transfer 8 µs, ...``, and how many calls were measured."""
     said: list[Segment] = []
     for part, seconds in step.parts.items():
         said += [("muted", ", ")] if said else []
@@ -67,7 +67,7 @@ def parts(step: StepTime, more: bool) -> Row:
 
 
 def by_line(step: StepTime, most: int) -> Iterator[Block]:
-    """The time of each source line; an instruction of several lines has one entry for them together."""
+    """The time of each source line. Instructions of several lines are added up in an entry for these lines together."""
     if not step.rows:
         said = "XLA's profiler told of no instruction: the call ran none, or the platform tells nothing"
         yield text(said, role="muted")
@@ -97,21 +97,21 @@ def by_line(step: StepTime, most: int) -> Iterator[Block]:
 
 
 def _role(step: StepTime, rows: Iterable[StepRow]) -> str:
-    """The colour of the instructions' one source line; a neutral role if they have none or several."""
+    """The role for the instructions' source line. It has no line's colour if they have no line, or several."""
     known = user_lines(step.linked)
     found = known.places(number for row in rows for number in row.equations)
     return known.role(found[0]) if len(found) == 1 else "label" if found else "muted"
 
 
 def _where(step: StepTime, each: StepRow) -> str:
-    """An instruction's source lines; its equations if it has none."""
+    """The source lines of an instruction. If it has none, its equations; if it has none of these, ``_OWN``."""
     return places_text([step.linked.equation(number) for number in each.equations]) or (
         equations_text(each.equations) if each.equations else _OWN
     )
 
 
 def _what(step: StepTime, rows: Sequence[StepRow]) -> Segment:
-    """The text of the source line; if there are none or several, the instruction names."""
+    """The text of the instructions' source line. If they have none or several, the names of the instructions."""
     lines = {(e.file, e.line) for row in rows for e in map(step.linked.equation, row.equations) if e.line}
     source = _source(step, *lines.pop()) if len(lines) == 1 else ""
     if source:
@@ -148,7 +148,7 @@ class _Track(Frozen):
 
 
 def timeline(step: StepTime, most: int) -> Iterator[Block]:
-    """A call's parts and instructions, from left to right; all iterations of a loop share rows."""
+    """The parts and instructions of a call on a time axis. All iterations of a loop are in the same rows."""
     tracks = [*_tracks(step, most)]
 
     def drawn(width: int) -> tuple[Block, ...]:
@@ -190,7 +190,7 @@ def _label(each: _Track, room: int) -> str:
 
 def _drawn(step: StepTime, tracks: Sequence[_Track], width: int) -> Iterator[Line]:
     files = {file for each in tracks for file in re.findall(r"(\S+):\d", each.where)}
-    if len(files) == 1:  # with one file, leave out its name
+    if len(files) == 1:  # all places are in one file: leave out its name
         (file,) = files
         tracks = [
             each.replace(where="L" + each.where[len(file) + 1 :]) if each.where.startswith(f"{file}:") else each
@@ -212,7 +212,7 @@ def _drawn(step: StepTime, tracks: Sequence[_Track], width: int) -> Iterator[Lin
 
 
 def lane(when: Iterable[tuple[float, float]], whole: float, columns: int) -> str:
-    """``  ▊██▏   ``: the intervals in a call of ``whole`` seconds; each column is filled by its covered part."""
+    """The intervals of a call of ``whole`` seconds as text: ``  ▊██▏   ``. A column is filled by its covered part."""
     filled = [0.0] * columns
     scale = columns / max(whole, 1e-12)
     for begin, end in when:
@@ -223,7 +223,7 @@ def lane(when: Iterable[tuple[float, float]], whole: float, columns: int) -> str
     return "".join("█" if mark == 8 else _EIGHTHS[mark] for mark in marks)
 
 
-# Rows of four: name, lane, time and place. Notebooks style tables differently.
+# A row has four cells: name, lane, time and place. It is no table, because notebooks style tables in their own way.
 _GRID = (
     "display:grid;grid-template-columns:fit-content(40%) minmax(90px,1fr) auto fit-content(25%);gap:1px 10px;"
     "align-items:center;font-family:monospace"
@@ -232,7 +232,7 @@ _CELL = "overflow:hidden;text-overflow:ellipsis;white-space:pre"
 
 
 def _markup(step: StepTime, tracks: Sequence[_Track]) -> str:
-    """The rows, with the intervals drawn as rectangles that scale with the page."""
+    """The rows as HTML. Intervals are rectangles that scale with the page."""
     return f'<div style="{_GRID}">{"".join(_row(step, each) for each in tracks)}</div>'
 
 
@@ -255,7 +255,7 @@ def _row(step: StepTime, each: _Track) -> str:
 
 
 def _pixels(each: _Track, scale: float) -> Iterator[tuple[float, float]]:
-    """The intervals as coordinates of a drawing; gaps below a pixel are closed, so long loops stay small."""
+    """The intervals in units of the drawing. Gaps of less than one unit are closed, which keeps long loops small."""
     begin, end = 0.0, -1.0
     for of, to in sorted((a * scale, b * scale) for a, b in each.when):
         if end < begin:

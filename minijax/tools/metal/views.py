@@ -1,4 +1,4 @@
-"""A program on its way through XLA, as text: the passes, one pass, the memory, and a kernel."""
+"""A program on its way through XLA, as text: all passes, one pass, the memory, and a kernel."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from minijax.tools.programs.link_views import equations_text, held_text, mark_te
 from minijax.tools.programs.links import Equation
 from minijax.tools.programs.user_lines import Spot
 
-# Unchanged lines shown around a changed one.
+# Number of unchanged lines that are shown before and after a changed line.
 _AROUND = 2
-# Columns of the drawing of a value's lifetime: at least, and at most.
+# Minimum and maximum width of the drawing of a value's lifetime, in columns.
 _LANE = 12, 24
 _KINDS = ("argument", "result", "temporary", "constant", "scratch", "memory")
-# At most this many source lines are listed with their text.
+# Maximum number of source lines that are listed with their text.
 _MOST_LINES = 12
-# At most this many source lines are named one by one.
+# Maximum number of source lines that are named one by one.
 _MOST_PLACES = 3
 
 
 def overview(found: Descent) -> Iterator[Block]:
-    """Every pass that changed the program, then one line each for the memory and the kernels."""
+    """A line for each pass that changed the program, one for the memory, and one for the kernels."""
     of = stages(found)
     if found.passes:
         first, last = found.passes[0].counts[0].total(), found.passes[-1].counts[1].total()
@@ -70,7 +70,7 @@ def overview(found: Descent) -> Iterator[Block]:
 
 
 def _lines_row(of: Stages) -> Row:
-    """The source lines, each in its colour."""
+    """The source lines with their text, each in its colour."""
     files = [stage for stage in of.all if stage.kind == "python"]
     texts = {spot: each.text.strip() for stage in files for each in stage.lines for spot in each.places[:1]}
     marks = [mark_text((spot,), of.main_file) for spot in of.spots[:_MOST_LINES]]
@@ -91,7 +91,7 @@ def _steps(of: Stages, width: int) -> Iterator[Line]:
     totals = [tuple(counts.total() for counts in each.counts) for each in found.passes]
     sizes = [f"{a}" if a == b else f"{a} → {b}" for a, b in totals]
     places = [line_mark(of, of.touched(each)) for each in of.all if each.kind == "pass"]
-    # a narrow page has no room for them; --pass shows them
+    # on a narrow page the times have no room; --pass shows them
     times = [*_times(found)] if width >= BESIDE else [""] * len(names)
     name_columns, size_columns, time_columns = (max(map(len, each)) for each in (names, sizes, times))
     time_columns += 2 * bool(time_columns)
@@ -112,7 +112,7 @@ def _steps(of: Stages, width: int) -> Iterator[Line]:
 
 
 def _times(found: Descent) -> Iterator[str]:
-    """``1.2 ms ×7``: the time of all runs of a pass, shown at its first change."""
+    """For each pass, the time of all its runs, such as ``1.2 ms ×7``; '' if an earlier line shows it already."""
     seen = set()
     for each in found.passes:
         key = each.pipeline, each.name
@@ -125,7 +125,7 @@ def _times(found: Descent) -> Iterator[str]:
 
 
 def _kinds(each: Pass, room: int) -> str:
-    """``-1 dot +2 reshape``, and the number of further kinds that do not fit."""
+    """The kinds of instructions that a pass removed and added, ``-1 dot +2 reshape``, as far as there is room."""
     kinds = [*_counted("-", each.gone), *_counted("+", each.made)]
     if not kinds:
         return "same kinds"
@@ -169,9 +169,10 @@ def _kernels_row(found: Descent) -> Row:
 
 
 def line_mark(stages: Stages, places: Sequence[Spot], held: StageLine | None = None, most: int = 24) -> Line:
-    """``L4, 7``, each number in its line's colour; for a fusion ``tanh, mul L4``, with equations in ``most`` columns.
+    """Source lines such as ``L4, 7``, each number in its line's colour.
 
-    ``XLA`` stands before the source lines of instructions that XLA added for them, or alone.
+    For a fusion, equations stand before the source lines, in at most ``most`` columns: ``tanh, mul L4``. ``XLA`` stands
+    before the source lines for which XLA added the instruction, or alone if there are none.
     """
     out: list[Segment] = []
     if held is not None and held.holds:
@@ -219,7 +220,7 @@ def _took(each: Pass) -> Iterator[Segment]:
 
 
 def _pairs(of: Stages, before: Sequence[StageLine], after: Sequence[StageLine]) -> list[Pair]:
-    """The lines of two stages, paired; a run of equal lines becomes one line."""
+    """The lines of two stages, paired. In a long run of equal lines, one line stands for those in the middle."""
     out: list[Pair] = []
     texts = [each.text for each in before], [each.text for each in after]
     matcher = difflib.SequenceMatcher(None, *texts, False)
@@ -292,13 +293,13 @@ def _peak(of: Stages, plan: Memory) -> Iterator[Block]:
 
 
 def _where(of: Stages, name: str) -> Line:
-    """The source lines of an instruction of the optimized HLO, after a gap."""
+    """A gap, and then the source lines of an instruction of the optimized HLO; () if it has none."""
     where = line_mark(of, of.places(each.number for each in _equations(of.descent, name)))
     return (("", "  "), *where) if where else ()
 
 
 def _lives(of: Stages, plan: Memory, shown: list[tuple[int, HeldValue]], width: int) -> Table:
-    """Each value with its size and its lifetime, drawn as wide as the page allows."""
+    """A table of the values, each with its size and its lifetime. The lifetimes are as wide as the page allows."""
     header = ("", "value", "bytes", "lives", "your lines")
     rows = [_life(of, plan, *each) for each in shown]
     others = [(*row[:3], row[4]) for row in (*rows, tuple(("", name) for name in header))]
@@ -309,7 +310,7 @@ def _lives(of: Stages, plan: Memory, shown: list[tuple[int, HeldValue]], width: 
 
 
 def _life(of: Stages, plan: Memory, number: int, held: HeldValue) -> tuple[Segment, ...]:
-    """A value's row before its lifetime is drawn."""
+    """The row of a value. The cell for its lifetime is still empty."""
     places = of.places(each.number for each in _equations(of.descent, held.name))
     where = of.mark(StageLine("", 0, places))
     role = line_role(of.colours[places[0]]) if len(places) == 1 else "place"
@@ -323,7 +324,7 @@ def _life(of: Stages, plan: Memory, number: int, held: HeldValue) -> tuple[Segme
 
 
 def lane(held: HeldValue, plan: Memory, most: int = _LANE[1]) -> str:
-    """``··████······``: its lifetime in the order of execution; ``│`` or ``▓`` marks the peak."""
+    """A value's lifetime in the order of execution, ``··████······``. ``│`` or ``▓`` marks the peak."""
     steps = max(len(plan.order), 1)
     columns = min(most, steps)
     first, last = held.begin * columns // steps, max(held.end - 1, held.begin) * columns // steps
@@ -366,7 +367,7 @@ def _listing(each: Kernel) -> Iterator[str]:
 
 
 def _fused(found: Descent, name: str) -> list[int]:
-    """The line of an instruction, and those of the computation that it calls, without parameters."""
+    """The indices of an instruction's line and of the lines in the computation that it calls, without parameters."""
     pane = found.linked.hlo
     at = found.line_of.get(name, -1)
     if at < 0:

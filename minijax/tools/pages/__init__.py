@@ -1,4 +1,4 @@
-"""Recordings, linked programs and sessions as self-contained HTML.
+"""Recordings, linked programs and sessions as HTML that loads nothing else.
 
-The scripts beside the modules draw the data that Python has computed.
+The scripts (``*.js``) are beside the modules. They draw the data that Python has computed.
 """

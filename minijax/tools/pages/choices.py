@@ -1,6 +1,6 @@
-"""The choices on a page: iterations of loops and examples of vmaps, within a page's limits.
+"""The choices on a page, iterations of loops and examples of vmaps, as many as a page can hold.
 
-Lines with values are drawn here once for every choice; the script picks one of them.
+Lines with values are drawn here once for every choice. The script shows those of the current choice.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from minijax.tools.stepper.backward import at_cursor
 from minijax.tools.values.moment import Ledger, Worth
 from minijax.tools.values.table import Named, loop_text
 
-# Draws lines for the current choice.
+# A function that draws lines for the current choice.
 Drawing = Callable[[], Iterable[Line]]
 
-# Maximum number of iterations of a loop or examples of a vmap on a page, and of combinations when they nest.
+# Maximum number of iterations of a loop, or of examples of a vmap, on a page; and of their combinations if they nest.
 MOST_CHOICES = 24
 MOST_TOGETHER = 96
-# Maximum number of NumPy calls to draw all choices for one variable.
+# Maximum number of NumPy calls for drawing all choices of one variable.
 MOST_WORK = 60_000
-# Maximum number of values searched for loops, and of earlier rows searched for a loop at one moment.
+# Maximum number of values that are searched for loops, and of earlier rows searched for choices at one moment.
 MOST_LOOKED = 5_000
 _BACK = 200
 
 
 class PageChoice:
-    """A loop or a vmap. ``key`` is the loop's key or the vmap's label. ``held`` is how many of its ``size`` iterations
-    or examples are on the page. A vmap has the choice "all" too, before its examples.
+    """A loop or a vmap. ``key`` is the key of the loop or the label of the vmap. Of its ``size`` iterations or
+    examples, ``held`` are on the page. A vmap has one more choice, which comes first: all examples.
     """
 
     def __init__(self, key: Any, size: int, held: int) -> None:
@@ -44,18 +44,18 @@ class PageChoice:
 
     @property
     def is_loop(self) -> bool:
-        """Whether this is a loop, so that iterations are chosen."""
+        """Whether this is a loop, whose iterations can be chosen."""
         return isinstance(self.key, tuple)
 
     @property
     def states(self) -> int:
-        """The number of choices."""
+        """The number of choices: iterations, or examples and the choice of all."""
         return self.held if self.is_loop else self.held + 1
 
 
 class Choices:
-    """The choices of one recording, and the drawing of lines that depend on them. Between drawings, the ledger always
-    has the first iterations and all examples.
+    """The choices of one recording, and the drawing of lines that depend on them. While no lines are drawn, the ledger
+    has the first iteration of every loop and all examples chosen.
     """
 
     def __init__(self, known: Ledger | None, source: str) -> None:
@@ -69,7 +69,7 @@ class Choices:
 
     @contextmanager
     def first(self) -> Iterator[None]:
-        """A context with the first iterations and all examples chosen."""
+        """A context in which the first iteration of every loop and all examples are chosen."""
         if self.known is None:
             yield
             return
@@ -81,7 +81,7 @@ class Choices:
             self.known.iterations, self.known.examples = before
 
     def of(self, number: int) -> tuple[int, ...]:
-        """The choices that a value depends on, outermost first: vmaps, then loops."""
+        """The numbers of the choices that a value depends on: vmaps, then loops, in each case the outermost first."""
         if self.known is None or not number:
             return ()
         if number not in self._of:
@@ -90,7 +90,7 @@ class Choices:
         return self._of[number]
 
     def union(self, numbers: Iterable[int]) -> tuple[int, ...]:
-        """The choices that at least one of the values depends on."""
+        """The choices that at least one of the values depends on, as long as there are not too many combinations."""
         known = dict.fromkeys(choice for number in numbers for choice in self.of(number))
         while math.prod(self.listed[each].states for each in known) > MOST_TOGETHER:
             known.popitem()
@@ -102,13 +102,13 @@ class Choices:
         for label in known.vmaps(number):
             room = self._add(out, label, self._sizes(known).get(label, 0), room, 1)
         for depth, loop in enumerate(known.loops(number)):
-            # the length of an inner loop may depend on the iteration of the outer loop
+            # how often an inner loop runs may depend on the iteration of the outer loop
             counts = [loop.count] if not depth else [each.count for each in self._inner(known, number, out, depth)]
             room = self._add(out, loop.key, max(counts, default=0), room, 0)
         return tuple(out)
 
     def _sizes(self, known: Ledger) -> dict[str, int]:
-        """The number of examples of each vmap by label, from the first value that it maps."""
+        """label of a vmap -> the number of its examples, read from the first value that it maps."""
         if self._examples is None:
             self._examples = {}
             for life in known.recording.lives:
@@ -125,7 +125,7 @@ class Choices:
                 yield from known.loops(number)[depth : depth + 1]
 
     def _add(self, out: list[int], key: Any, size: int, room: int, more: int) -> int:
-        """Add a choice. Returns how many combinations the remaining choices may have."""
+        """Add a choice to ``out``. Returns the maximum number of combinations for the choices after it."""
         found = self._numbers.get(key)
         if found is None:
             held = min(size, MOST_CHOICES, room - more)
@@ -162,7 +162,7 @@ class Choices:
             self.known.iterations, self.known.examples = before
 
     def draw(self, texts: Texts, wanted: Sequence[Varied]) -> None:
-        """Draw these lines for all choices; lines with the same choices are drawn together."""
+        """Draw the lines ``wanted`` for all choices. Lines that depend on the same choices are drawn together."""
         groups: dict[tuple[int, ...], list[Varied]] = {}
         for each in wanted:
             groups.setdefault(each.choices, []).append(each)
@@ -178,8 +178,8 @@ class Choices:
     # -----------------------------------------------------------------------------------------------
 
     def here(self, cursor: Cursor, every: Sequence[Named], row: int) -> list[tuple[int, int]]:
-        """The choices at the cursor's moment, outermost first, each with the number of a value that depends on it.
-        They belong to the named value in this ``row`` of ``every``, or to the last earlier one that has choices.
+        """The choices at the cursor's moment, outermost first, each with the number of a value that depends on it. They
+        are those of the value in row ``row`` of ``every``, or else of the last value before it that has choices.
         """
         if self.known is None:
             return []
@@ -200,7 +200,7 @@ class Choices:
         return self._here[key]
 
     def label(self, choice: int, number: int) -> str:
-        """The current choice in words: ``iteration 1 of 10``, ``all 8 examples of vmap:1``."""
+        """A text for the current choice, such as ``iteration 1 of 10`` or ``all 8 examples of vmap:1``."""
         assert self.known is not None
         own = self.listed[choice]
         if own.is_loop:
@@ -211,7 +211,7 @@ class Choices:
         return f"{chosen} of {own.key}"
 
     def count(self, choice: int, number: int) -> int:
-        """The number of choices in the current iterations of the outer loops."""
+        """The number of choices. For a loop it depends on the current iterations of the loops around it."""
         assert self.known is not None
         own = self.listed[choice]
         if not own.is_loop:
@@ -219,7 +219,7 @@ class Choices:
         return next((loop.count for loop in self.known.loops(number) if loop.key == own.key), 0)
 
     def data(self) -> list[dict[str, Any]]:
-        """The data of the choices for the script. A note says so if the page does not hold all of a choice."""
+        """The choices as data for the script. If a page does not hold all of a choice, a note says what it holds."""
         out = []
         for each in self.listed:
             note = ""
@@ -232,7 +232,7 @@ class Choices:
 
 
 class Varied:
-    """Lines that depend on choices: ``make`` draws them, and ``picks`` collects their numbers, a list for each line."""
+    """Lines that depend on choices. ``make`` draws them. ``picks`` has a list for each line, to collect its numbers."""
 
     def __init__(self, choices: tuple[int, ...], picks: Sequence[list[int]], make: Drawing) -> None:
         self.choices = choices

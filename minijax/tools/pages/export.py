@@ -1,6 +1,6 @@
 """A session or a recording as a file: a self-contained HTML page, or JSON.
 
-The page holds every highlighted input, its output, its folded panels, and a stepper for each full recording. The
+The page holds each input in colours, its output, its panels (folded), and a stepper if it has a full recording. The
 page loads nothing: its content security policy allows only its own script, by hash.
 """
 
@@ -30,9 +30,8 @@ _WIDTH = 100
 def session_json(entries: Iterable[Entry]) -> dict[str, Any]:
     """The inputs of a session as JSON data.
 
-    Each of the ``inputs`` has its ``number``, its ``source``, the text that it ``showed``, whether it ``failed``, its
-    ``panels`` (see ``panel_data``; null if nothing was traced), and its full ``recording`` (as ``storage`` writes it)
-    or null.
+    Each entry of ``inputs`` has ``number``, ``source``, the text that it ``showed``, whether it ``failed``, ``panels``
+    (see ``panel_data``; null if nothing was traced), and its full ``recording`` (as ``storage`` writes it) or null.
     """
     inputs = []
     for entry in entries:
@@ -51,7 +50,7 @@ def session_json(entries: Iterable[Entry]) -> dict[str, Any]:
 
 
 def session_page(entries: Iterable[Entry], highlight: Highlighter | None = None, about: str = "") -> str:
-    """The inputs of a session as a page; ``about`` is a line below its title."""
+    """The inputs of a session as a page. ``about`` is shown below the title."""
     parts = []
     for entry in entries:
         head = "mj-prompt-out" if entry.failed else "mj-prompt-in"
@@ -60,7 +59,7 @@ def session_page(entries: Iterable[Entry], highlight: Highlighter | None = None,
         if entry.panels:
             body += f"<details><summary>panels</summary><div>{markup(entry.panels, highlight)}</div></details>"
         if entry.recording is not None and entry.recording.tree:
-            # the stepper replaces the log, which stays below it, folded
+            # the stepper shows the recording; the log is below it, folded
             widget = widget_html(entry.recording, highlight, MOST_EXPORTED, in_page=True)
             log = f"<details><summary>as text</summary><div>{body}</div></details>" if entry.shown else ""
             body = widget + log
@@ -94,7 +93,7 @@ _PAGE_STYLE = (
 
 
 def page(title: str, body: str, about: str = "") -> str:
-    """A whole page around ``body``. The page adds the style and the script."""
+    """A page with the elements ``body``, the style and the script."""
     script = widget_page.script()[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
@@ -113,5 +112,5 @@ def page(title: str, body: str, about: str = "") -> str:
 
 
 def as_text(data: dict[str, Any]) -> str:
-    """JSON data as the text of a file."""
+    """JSON data as text for a file."""
     return json.dumps(data, ensure_ascii=False) + "\n"

@@ -1,4 +1,4 @@
-"""Linked programs as an interactive part of a page: a chosen line shows its sources and its results."""
+"""Linked programs as an interactive part of a page: it marks what a chosen line comes from, and what it becomes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from minijax.tools.documents.room import MOST_HTML
 from minijax.tools.pages.page import Texts, element
 from minijax.tools.programs.links import LinkedPrograms, Pane
 
-# A shortened program keeps at least this number of lines, even if they are long.
+# A program is not cut to fewer lines than this.
 _FEWEST = 40
 
 
 def programs_html(programs: LinkedPrograms, highlight: Highlighter | None = None, title: str = "") -> str:
-    """The linked programs side by side; without scripts, below each other with line numbers.
+    """The linked programs side by side. Without scripts they are below each other, with line numbers.
 
-    Long programs are cut to the lines that a notebook keeps (``documents.room``).
+    Long programs are cut, so that a notebook can keep them (``documents.room``).
     """
     longest = max((len(pane.lines) for pane in programs.panes), default=0)
     while True:
@@ -29,13 +29,13 @@ def programs_html(programs: LinkedPrograms, highlight: Highlighter | None = None
         made = element(data, "".join(_static(programs)))
         if len(made) <= MOST_HTML or longest <= _FEWEST:
             return made
-        # 10% below the estimate for lines of equal length
+        # 10% less than if all lines had the same length
         longest = max(longest * MOST_HTML * 9 // (10 * len(made)), _FEWEST)
         programs = programs.shortened(longest)
 
 
 def linked(texts: Texts, programs: LinkedPrograms, highlight: Highlighter | None, title: str = "") -> dict[str, Any]:
-    """The programs as data for the script; ``texts`` collects their lines."""
+    """The programs as data for the script. The lines themselves are added to ``texts``."""
     around = {number for each in programs.equations for number in each.inside}
     inside = {
         each.number: sorted(programs.with_inner((each.number,)) - {each.number})
@@ -56,7 +56,7 @@ def _title(pane: Pane) -> str:
 
 
 def _rows(texts: Texts, pane: Pane, highlight: Highlighter | None) -> Iterator[list[Any]]:
-    """``[line, number, equations, note]``"""
+    """For each line of a pane ``[line, number, equations, note]``."""
     lines = code_lines(Code("\n".join(pane.lines), pane.language), highlight)
     notes = pane.notes or ("",) * len(pane.lines)
     for each, number, equations, note in zip(lines, pane.numbers, pane.links, notes, strict=False):

@@ -1,7 +1,7 @@
-"""A recording on a page of a live process. The process makes parts when the reader gets to them, and records the call
-again when the reader changes arguments.
+"""A recording on a page that is connected to its process. The process makes a part of the page when the reader gets to
+it, and records the call again when the reader changes an argument.
 
-``LivePage`` answers messages with messages, all JSON data. The front end transports them.
+``LivePage`` answers messages by messages, which are JSON data. The front end transports them.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from minijax.tools.session.result import Step
 from minijax.tools.values.moment import at_hand
 from minijax.tools.values.table import PageTable
 
-# Maximum number of records on the page; a longer recording shows those around the first moment.
+# Maximum number of records on the page. Of a longer recording it has those around the first moment.
 MOST_LIVE = 200_000
-# Maximum number of adjustable arguments, and of elements of one array.
+# Maximum number of arguments with sliders, and maximum number of elements in an array with sliders.
 MOST_ARGUMENTS = 12
 MOST_ELEMENTS = 256
-# The number of steps of a float's slider, and the largest number that it can show.
+# The number of steps of a slider for floats, and the largest number that it can show.
 _STEPS = 200
 _WIDEST = 1e300
-# For notebooks without a kernel: of the log and the stepper's output, Jupyter shows only one, preferably the stepper.
+# In a notebook without a kernel, Jupyter shows the stepper if the page has one, or else the log.
 _KEPT = (
     ".mjw-kept details>div{margin-left:0;padding-left:1.2em}.mjw-kept pre{white-space:pre-wrap}"
     ".jp-OutputArea-child:has(.mjw-kept):has(+.jp-OutputArea-child .mjw-stage){display:none}"
@@ -47,11 +47,11 @@ _KEPT = (
 
 
 class LivePage:
-    """Answers the script's messages about ``step``.
+    """Answers the messages that the script sends about the recording in ``step``.
 
     Args:
       rename: replaces names in the texts.
-      ended: called after user code has run.
+      ended: is called after user code has run.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class LivePage:
         self.ended = ended
         self.leaves = [value for _, value in step.given]
         self.controls = list(_controls(step)) if step.again is not None else []
-        # the number of adjustable arguments beyond the maximum
+        # the number of arguments that could have sliders, but exceed the maximum
         movable = sum(_is_movable(value) for value in self.leaves)
         self.left = max(movable - MOST_ARGUMENTS, 0) if len(self.controls) == MOST_ARGUMENTS else 0
         self._show(step.recording, step.position)
@@ -78,7 +78,7 @@ class LivePage:
         self.page = SteppedPage(recording, self.highlight, MOST_LIVE, start)
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a message of the script; an answer of kind "failed" says why."""
+        """The answer to a message of the script. If it is of kind "failed", its ``said`` is the reason."""
         kind = asked.get("kind")
         if kind == "script":
             return {"kind": "script", "script": script()[0], "style": style()}
@@ -92,7 +92,7 @@ class LivePage:
         return {"kind": "failed", "said": f"the kernel does not know the question {kind!r}"}
 
     def _whole(self) -> dict[str, Any]:
-        """The whole page, with its first visible part."""
+        """The whole page, together with the part that is visible first."""
         page = self.page
         first = max(begin for begin in page.parts if begin <= page.begin)
         made = packed(page.part(first), self.rename)
@@ -107,7 +107,7 @@ class LivePage:
         return {"kind": "part", "begin": begin, "data": made, "choices": self.page.choices}
 
     def _again(self, number: int, index: tuple[int, ...], value: float, moment: int) -> dict[str, Any]:
-        """Record the call again with one number changed, and return to the reader's moment."""
+        """Record the call again with one number changed. The page stays at the reader's moment."""
         control = self.controls[number]
         leaf = control["leaf"]
         before = self.leaves[leaf]
@@ -115,7 +115,7 @@ class LivePage:
             self.leaves[leaf] = changed(before, index, value)
             assert self.step.again is not None
             recording, error = self.step.again(self.leaves)
-        except Exception as failed:  # user code may raise any error, and the type may not hold the number
+        except Exception as failed:  # user code may raise any error, and the number may not fit the type
             recording, error = None, failed
         finally:
             if self.ended is not None:
@@ -124,7 +124,7 @@ class LivePage:
             self.leaves[leaf] = before
             message = "" if error is None else f"{type(error).__name__}: {error}"
             message = shortened(self.rename(message), 300) or "nothing was computed"
-            # the page shows the new number already: send the numbers of the current recording
+            # the page shows the new number already: send the old numbers to replace it
             return {"kind": "failed", "said": message, "controls": self.controls}
         control["values"] = _elements(self.leaves[leaf])
         self._show(recording, moment)
@@ -132,7 +132,7 @@ class LivePage:
 
 
 def changed(leaf: Any, index: tuple[int, ...], value: float) -> Any:
-    """A copy of ``leaf`` with one element replaced; the type stays the same."""
+    """A copy of ``leaf``, of the same type, with one element replaced by ``value``."""
     if isinstance(leaf, (int, float)):
         return type(leaf)(value)
     low, high = _bounds(leaf)
@@ -148,7 +148,7 @@ def changed(leaf: Any, index: tuple[int, ...], value: float) -> Any:
 
 
 def _controls(step: Step) -> Iterator[dict[str, Any]]:
-    """The sliders: one for each number among the arguments, and for each element of a small array."""
+    """For each argument that is a number or a small array, the data of the sliders for its elements."""
     count = 0
     for leaf, (name, value) in enumerate(step.given):
         elements = _elements(value)
@@ -168,7 +168,7 @@ def _is_movable(value: Any) -> bool:
 
 
 def _elements(value: Any) -> list[float]:
-    """The elements of an argument as numbers; [] if it is not numeric or too large, or if a number fits no slider."""
+    """The elements of an argument for its sliders; [] if it is not numeric or too large, or a number fits no slider."""
     if not _is_movable(value):
         return []
     try:
@@ -179,7 +179,7 @@ def _elements(value: Any) -> list[float]:
 
 
 def _kind(value: Any) -> str:
-    """The kind of a type: ``f`` for floats, ``i`` and ``u`` for integers, '' for types without a slider."""
+    """The kind of a number or array: ``f`` for floats, ``i`` and ``u`` for integers, '' if it gets no slider."""
     if isinstance(value, (int, float)):
         return "" if isinstance(value, bool) else "i" if isinstance(value, int) else "f"
     if isinstance(value, Tracer) or not (isinstance(value, (Array, np.ndarray, np.generic)) or is_jax_array(value)):
@@ -189,7 +189,7 @@ def _kind(value: Any) -> str:
 
 
 def _bounds(value: Any) -> tuple[float, float]:
-    """The smallest and the largest number of an argument's type."""
+    """The smallest and the largest number that an argument's type can hold."""
     if isinstance(value, (int, float)):
         return -math.inf, math.inf
     known = np.iinfo(value.dtype) if _kind(value) in "iu" else np.finfo(value.dtype)
@@ -197,7 +197,7 @@ def _bounds(value: Any) -> tuple[float, float]:
 
 
 def _range(elements: list[float], whole: bool, bounds: tuple[float, float]) -> dict[str, float]:
-    """The range of a slider: twice as far from 0 as the largest element, at least -1 to 1, within the type's bounds."""
+    """The range of a slider, about twice as far from 0 as the largest element. It is within the bounds of the type."""
     widest = max(2 * max(map(abs, elements)), 10.0 if whole else 1.0)
     # round up to 1, 2 or 5 times a power of ten
     power = 10.0 ** math.floor(math.log10(widest))
@@ -207,7 +207,7 @@ def _range(elements: list[float], whole: bool, bounds: tuple[float, float]) -> d
 
 
 def static_html(recording: Recording, start: int = 0, rename: Callable[[str], str] = str) -> str:
-    """The content of a saved notebook in place of a live page: the folding log, and the values at the first moment."""
+    """What a saved notebook shows if the page is not live: the folded log, and the values at the first moment."""
     log = "".join(log_lines(recording, MOST_RECORDS, start, "in a notebook with a kernel a stepper stands here."))
     values = "\n".join(html.escape(shown(each)) for each in _values(recording, start))
     table = f"<pre>values at the first moment\n{values}</pre>" if values else ""

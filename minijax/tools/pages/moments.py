@@ -1,4 +1,4 @@
-"""The moments of a recording that are on a page, and the gaps between them."""
+"""Which moments of a recording are on a page, and where it leaves some out."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from minijax.tools.recording.timeline import Timeline
 
 
 def moments_kept(known: Timeline, most: int, start: int) -> list[int]:
-    """The moments on a page: those of the first ``most`` records or, if ``start`` is later, those around it with their
-    enclosing records. The beginning and the end are always included.
+    """The moments on a page: those of the first ``most`` records. If ``start`` is later, they are those of the records
+    around ``start``, with the records that enclose them. The beginning and the end are always on the page.
     """
     total = len(known.nodes)
     here = known.begun_by(min(max(start, 0), len(known) - 1)) - 1
@@ -27,5 +27,5 @@ def moments_kept(known: Timeline, most: int, start: int) -> list[int]:
 
 
 def runs(kept: list[int]) -> list[list[int]]:
-    """``[place on the page, moment]`` for the first moment and for each moment after a gap."""
+    """``[place on the page, moment]``, for the first moment and for each moment before which some are left out."""
     return [[place, index] for place, index in enumerate(kept) if not place or kept[place - 1] != index - 1]

@@ -1,7 +1,7 @@
-"""Shared by the interactive parts of a page: texts stored once, data for a script element, and the element itself with
-its style, its script, and its content without scripts.
+"""What all interactive parts of a page need: a table of texts, data for a script, and an HTML element with the data,
+the style, the script, and a content for pages without scripts.
 
-A page loads nothing. Recorded data never becomes markup: it travels as JSON and is shown as text.
+A page loads nothing. Recorded data is never markup: it is JSON, and the script shows it as text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from minijax.tools.documents.document import Line, line
 from minijax.tools.documents.html import layout, shown, stylesheet
 
-# The title of the content without scripts.
+# The first words of the content without scripts.
 WITH_SCRIPTS = "where scripts are on, a stepper stands here."
 WITH_ANOTHER = "run its cell again for a stepper."
 # Maximum number of lines of one program or file on the page.
@@ -26,7 +26,7 @@ MOST_LINES = 1000
 
 
 class Texts:
-    """Texts and lines by number; each is stored once."""
+    """Texts and lines, which are stored once and have numbers."""
 
     def __init__(self) -> None:
         self.strings: dict[str, int] = {}
@@ -40,7 +40,7 @@ class Texts:
         return self.strings.setdefault(shown(text), len(self.strings))
 
     def line(self, parts: Line) -> int:
-        """The number of a line; adjacent segments with the same role are joined."""
+        """The number of a line. Adjacent segments with the same role are joined first."""
         known = self._known.get(parts)
         if known is None:
             known = self._known[parts] = self._line(parts)
@@ -61,15 +61,15 @@ class Texts:
         return self.lines.setdefault(tuple(flat), len(self.lines))
 
     def varied(self, choices: tuple[int, ...]) -> tuple[int, list[int]]:
-        """The number of a line that depends on ``choices``, and a list to fill with the numbers of its variants, one
-        for each combination of choices; the last choice changes fastest.
+        """A line that depends on ``choices``: its number, and an empty list for the numbers of its variants, one for
+        each combination of choices. In this list the last choice changes fastest.
         """
         picks: list[int] = []
         self.varying.append((choices, picks))
         return self.lines.setdefault((-len(self.varying),), len(self.lines)), picks
 
     def block(self, lines: Iterable[Line], most: int = MOST_LINES) -> list[int]:
-        """The numbers of the first ``most`` lines, then of a line that counts the others."""
+        """The numbers of the first ``most`` lines. If there are more, a line with the number of the others follows."""
         listed = list(lines)
         out = [self.line(each) for each in listed[:most]]
         if len(listed) > most:
@@ -77,15 +77,15 @@ class Texts:
         return out
 
     def tables(self) -> dict[str, Any]:
-        """The tables that numbers refer to. A line is ``[role, string, role, string ...]``. ``[-1]`` is the first line
-        that depends on choices.
+        """The tables of lines, roles and strings. A line is ``[role, string, role, string ...]``, or ``[-n]`` for the
+        n-th line that depends on choices.
         """
         tables = {"lines": list(self.lines), "roles": list(self.roles), "strings": list(self.strings)}
         return {**tables, "varying": self.varying} if self.varying else tables
 
 
 def packed(data: Any, rename: Callable[[str], str] | None = None) -> str:
-    """``data`` as JSON, changed by ``rename``, compressed (RFC 1951) and encoded as base64, for ``inflate.js``."""
+    """``data`` as JSON (changed by ``rename``), compressed by RFC 1951 and encoded as base64, for ``inflate.js``."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     text = text if rename is None else rename(text)
     squeezer = zlib.compressobj(9, zlib.DEFLATED, -15)
@@ -93,7 +93,7 @@ def packed(data: Any, rename: Callable[[str], str] | None = None) -> str:
 
 
 def embedded(data: Any) -> str:
-    """``data`` as JSON for a ``<script>`` element; no character in it can end the element or begin a comment."""
+    """``data`` as JSON for a ``<script>`` element. No character in it can end the element or begin a comment."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -102,8 +102,8 @@ def embedded(data: Any) -> str:
 
 @functools.cache
 def script() -> tuple[str, str]:
-    """The script and its version; the version marks the widgets that this script can start."""
-    # the last file starts the widgets on the page
+    """The script and its version. A script starts only the elements that have its version."""
+    # the last file starts the elements on the page
     names = ("inflate.js", "chooser.js", "stepper.js", "links.js", "stages.js", "live.js", "page.js")
     text = "".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in names)
     version = hashlib.sha256(text.encode()).hexdigest()[:10]
@@ -112,7 +112,7 @@ def script() -> tuple[str, str]:
 
 @functools.cache
 def loader() -> str:
-    """The module of a live page, which requests the script if the page has none."""
+    """A module for live pages, which asks for the script if the page has none."""
     return _squeezed(Path(__file__).with_name("loader.js").read_text(encoding="utf-8"), script()[1])
 
 
@@ -130,15 +130,15 @@ def style() -> str:
 
 
 def element(data: dict[str, Any], otherwise: str) -> str:
-    """The element for the script, with its style and the script.
+    """The HTML element for the data, with its style and the script.
 
-    ``otherwise`` is the markup shown without scripts.
+    ``otherwise`` is the content that is shown without scripts.
     """
     return bare_element(data, otherwise, _own_style()) + f"<script>{script()[0]}</script>"
 
 
 def _own_style() -> str:
-    # the script copies this style for elements without one: see ``lent``
+    # the script copies this style to elements that lack it: see ``lent``
     return f'<style class="mjw-style">{style()}</style>'
 
 
@@ -148,7 +148,7 @@ def has_script(markup: str) -> bool:
 
 
 def lent(markup: str) -> str:
-    """``markup`` without style and script, for a page that has them from an earlier ``element``. If they are gone
+    """``markup`` without style and script, for a page on which an earlier ``element`` has them. If they are removed
     later, the content without scripts keeps its layout and says how to get the stepper.
     """
     begin = f'<script>document.dispatchEvent(new Event("mjw{script()[1]}"))</script>'
@@ -158,9 +158,9 @@ def lent(markup: str) -> str:
 
 
 def bare_element(data: dict[str, Any], otherwise: str, before: str = "") -> str:
-    """The element alone, for a page that has ``style``, and ``script`` at its end."""
+    """The element without style and script, for a page that has the style, and the script at its end."""
     return (
-        # JupyterLab's own shortcuts are off while the focus is inside
+        # with this, JupyterLab's keyboard shortcuts are off while the focus is in the element
         '<div class="minijax mjw tex2jax_ignore mathjax_ignore" data-lm-suppress-shortcuts="true" '
         f'data-mjw="{script()[1]}">{before}<div class="mjw-static">{otherwise}</div>'
         f'<script type="application/json">{embedded(data)}</script></div>'

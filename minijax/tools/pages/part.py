@@ -1,5 +1,5 @@
-"""A part of a page: the content of each pane at its moments, stored as changes from moment to moment (``track``). A
-part has all texts that it needs, so that the script can read one part without the others.
+"""A part of a page: what each pane shows at each of its moments, stored as changes from one moment to the next
+(``track``). A part has all texts that it needs, so the script can read it without the other parts.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from minijax.tools.values.table import NO_ARRAYS, PageEntry, PageTable
 
 # Maximum number of lines of one jaxpr or module on the page.
 MOST_PROGRAM_LINES = 300
-# Width of jaxprs and tables in columns.
+# Width of jaxprs and tables on the page, in columns.
 WIDTH = 90
-# Maximum number of lines that another device's view may have beyond the first device's.
+# Maximum number of lines that the view of another device may have beyond that of the first device.
 MORE_LINES = 2
-# For recordings with more events, a page has no links to origins and uses: finding them takes a pass over all events.
+# For a recording with more events, a page has no links to origins and uses: to find them takes a pass over all events.
 MOST_WALKED = 100_000
 
 
 class PageSource:
-    """The shared source of all parts of a page.
+    """What all parts of a page share.
 
     Attributes:
       kept: the moments on the page.
-      pages: for each of these, its place on the page.
-      walked: the origins and uses of operations, by the operation's event.
-      over_devices: whether the page has a pane of devices.
+      pages: moment on the page -> its place among ``kept``.
+      walked: event of an operation -> its origins and its uses.
+      over_devices: whether the page has a pane for devices.
     """
 
     def __init__(self, recording: Recording, highlight: Highlighter | None, kept: list[int]) -> None:
@@ -74,7 +74,7 @@ class PageSource:
 
 
 class _EquationList:
-    """The list of equations, by its number, of a jaxpr in progress, from the equation ``begin`` on."""
+    """The list, with this ``number``, of the equations of a jaxpr in progress, from the equation ``begin`` on."""
 
     def __init__(self, number: int, begin: int) -> None:
         self.number = number
@@ -83,12 +83,12 @@ class _EquationList:
 
     @property
     def end(self) -> int:
-        """The index after the last listed equation."""
+        """The index of the equation after the last one in the list."""
         return self.begin + len(self.list) - 1
 
 
 def around_bind(state: State) -> Node | None:
-    """The record around the current operation of a state."""
+    """The record that encloses the current operation of a state; None if there is none."""
     for outer, inner in zip((None, *state.path), state.path, strict=False):
         if inner is state.bind:
             return outer
@@ -96,11 +96,11 @@ def around_bind(state: State) -> Node | None:
 
 
 class PagePart(Texts):
-    """Collects the script's data for the moments from ``begin`` on.
+    """Collects the script's data for a part: for the moments from the place ``begin`` on.
 
-    An item of a pane is the number of a line, or a part of a list of lines: -1 is the first part, -2 the second.
-    A part is ``[list, from, to]``. A list is ``[number shown at its first line (0: none), line, ...]``.
-    An item of the tree is a row: ``[line, depth, place of its moment on the page (-1: none), whether it is closed]``.
+    An item of a pane is the number of a line, or a negative number for lines of a list: -1 is the first entry of
+    ``parts``, -2 the second. An entry is ``[list, from, to]``. A list is ``[number shown at its first line (0: none),
+    line, ...]``. An item of the tree is ``[line, depth, place of its moment on the page (-1: none), whether closed]``.
     """
 
     def __init__(self, source: PageSource, begin: int) -> None:
@@ -119,7 +119,7 @@ class PagePart(Texts):
         self.found: list[list[int]] = []
         self.rows: dict[tuple[int, int, int, int], int] = {}
         self.row_items: dict[Any, int] = {}
-        # items computed once per record, by the record's id; ``alive`` keeps the records, so that no id is reused
+        # items computed once per record, by the record's id; ``alive`` holds the records, so that no id is reused
         self.alive: list[Any] = []
         self.nodes: dict[int, list[int]] = {}
         self.lives: dict[int, int] = {}
@@ -131,7 +131,7 @@ class PagePart(Texts):
         self.views: dict[tuple[int, ...], int] = {}
         self.device_items: dict[Any, list[int]] = {}
         self.tracks: dict[str, Track] = defaultdict(Track)
-        # lines that depend on choices; ``finish`` draws them for all choices
+        # lines that depend on choices, which ``finish`` draws for all choices
         self.open: list[Varied] = []
 
     # --- lines and parts
@@ -140,7 +140,7 @@ class PagePart(Texts):
         return code_lines(Code(text, language), self.source.highlight)
 
     def part(self, listed: int, start: int, end: int) -> int:
-        """The item for a part of a list."""
+        """The item for the lines from ``start`` to ``end`` of the list number ``listed``."""
         return -1 - self.parts.setdefault((listed, start, end), len(self.parts))
 
     def listing(self, lines: list[int], first: int = 0) -> int:
@@ -152,7 +152,7 @@ class PagePart(Texts):
         return self.listed[key]
 
     def depending(self, choices: tuple[int, ...], lines: Iterable[Line], make: Drawing) -> list[int]:
-        """The numbers of lines; ``make`` draws them again for other ``choices``."""
+        """The numbers of ``lines``, which depend on ``choices``. ``make`` draws them for other choices."""
         if not choices:
             return [self.line(each) for each in lines]
         made = [self.varied(choices) for _ in lines]
@@ -160,7 +160,7 @@ class PagePart(Texts):
         return [number for number, _ in made]
 
     def kept(self, code: Code) -> int:
-        """The item for kept source lines of a file, with line numbers."""
+        """The item for recorded source lines of a file, with their line numbers."""
         key = (code.text, code.first)
         if key not in self.sources:
             lines = self.block(self.code(code.text, "python"))
@@ -168,8 +168,8 @@ class PagePart(Texts):
         return self.sources[key]
 
     def node(self, node: Node, around: Node | None) -> list[int]:
-        """For a record inside ``around``: ``[its line in the tree, its result (-1: none), the list of its details (-1:
-        none), how many of the details are known from the beginning]``
+        """For a record inside the record ``around``: ``[its line in the tree, its result (-1: none), the list of its
+        details (-1: none), how many of the details are known at its beginning]``.
         """
         known = self.nodes.get(id(node))
         if known is None:
@@ -192,7 +192,7 @@ class PagePart(Texts):
         return known
 
     def own_row(self, node: Node) -> int:
-        """The text for a search at the end of a bind with its own row, else -1."""
+        """The line that a search looks at for the end of a bind, if this end has its own row; else -1."""
         if isinstance(node, BindRecord) and node.children:
             assigned = self.naming.assigned(node)
             return self.line(line(("primitive", node.primitive), ("var", f" {assigned}" if assigned else "")))
@@ -201,7 +201,7 @@ class PagePart(Texts):
     # --- the panes at the cursor's moment
 
     def show(self, position: int, left_out: int) -> None:
-        """Add the cursor's moment as ``position`` of the page; ``left_out`` earlier records are not on the page."""
+        """Add the cursor's moment at the place ``position``; ``left_out`` earlier records are not on the page."""
         position -= self.begin
         items = [self.line(each) for each in panes.moment_parts(self.cursor.moment, self.naming, self.cursor.cut)]
         if left_out and self.cursor.moment.kind == END:
@@ -236,11 +236,11 @@ class PagePart(Texts):
         return found
 
     def nearest(self, index: int) -> int:
-        """The place on the page of this moment, or of the next one on the page."""
+        """The place on the page of the moment ``index``; if it is not on the page, that of the next moment."""
         return min(bisect_left(self.source.kept, index), len(self.source.kept) - 1)
 
     def _told(self) -> list[int]:
-        """The texts for a search at a moment: lines, and lists as -1 (the first), -2 (the second)."""
+        """What a search looks at in this moment: numbers of lines, and lists as -1 (the first), -2 (the second), ..."""
         moment = self.cursor.moment
         if moment.node is None:
             return []
@@ -248,7 +248,7 @@ class PagePart(Texts):
         label, gave, listed, _ = self.node(moment.node, around)
         came = [gave] if gave >= 0 else []
         if moment.kind == LEAVE:
-            # the end of a bind shows its result, if it has its own row there
+            # the end of a bind shows the result, if this end has its own row
             own = self.own_row(moment.node)
             return [own, *came] if own >= 0 else []
         return [label, *came, *([-1 - listed] if listed >= 0 else [])]
@@ -276,7 +276,7 @@ class PagePart(Texts):
         return self.entries[entry.key]
 
     def _offers(self, position: int) -> None:
-        """The choices: each as its number, a line with the current choice, and a line with the number of choices."""
+        """For each choice its number, a line with the current choice, and a line with the number of choices."""
         table, choices = self.source.table, self.source.choices
         at = self.cursor.moment.at
         here = [] if table is None else choices.here(self.cursor, table.named(at)[0], table.row(at))
@@ -293,7 +293,7 @@ class PagePart(Texts):
         self.tracks["offers"].show(position, items)
 
     def _devices(self, position: int) -> None:
-        """The values on all devices; in a collective, also the parts that the chosen device receives."""
+        """The values on all devices. In a collective, also the parts that the chosen device receives."""
         moment = self.cursor.moment
         bind = self.cursor.state().bind
         done = bind is not None and moment.kind == LEAVE and moment.node is bind
@@ -310,7 +310,7 @@ class PagePart(Texts):
         own = [n for column in shown.columns for n in column.numbers]
         choices = self.source.choices.union(own)
         met = shown.meeting is not None
-        if not met:  # without a collective, all devices show the same
+        if not met:  # only in a collective do the lines depend on the chosen device
             listed = self.source.choices.listed
             choices = tuple(each for each in choices if listed[each].key != shown.mesh.key)
 
@@ -323,7 +323,7 @@ class PagePart(Texts):
         return self.depending(choices, [*lines, *[()] * MORE_LINES] if choices else lines, draw)
 
     def _walks(self, position: int) -> None:
-        """The origins of the current operation and the uses of its results: names, each with its place on the page."""
+        """Links to the origins of the operation and the uses of its results: each a name, and its place on the page."""
         bind, walked, pages = self.cursor.state().bind, self.source.walked, self.source.pages
         known = None if bind is None else walked.get(bind.at)
         if known is None and bind is not None and self.recording.events <= MOST_WALKED:
@@ -345,7 +345,7 @@ class PagePart(Texts):
             self.tracks[name].show(position, items)
 
     def place(self, said: str, file: str, number: int, function: str) -> tuple[list[int], list[int], list[int]]:
-        """The heading of a place, the source around it, and the row of the place."""
+        """The heading for a place in the source, the source around it, and the row of the place in that source."""
         if not file:
             return [], [self.line(panes.NO_LINE)], []
         heading = [self.line(panes.place_heading(said, file, number, function))]
@@ -370,7 +370,7 @@ class PagePart(Texts):
         self.tracks["rule"].show(position, [self.rule(state)])
 
     def _near_operation(self) -> list[int]:
-        """The last operation, or else the next, if none is in progress."""
+        """An item for the last operation; if there is none, for the next one. It is for moments between operations."""
         which, near, done = idle.near_operation(self.cursor)
         if near is None or near.node is None:
             return [self.line(panes.NO_OPERATION)]
@@ -380,7 +380,7 @@ class PagePart(Texts):
 
     def rule(self, state: State) -> int:
         """The number of the rule pane's content."""
-        # a rule belongs to one operation, or to none
+        # a rule belongs to a single operation, or to none
         rule = state.rule
         if id(rule) not in self.rules:
             self.alive.append(rule)
@@ -405,7 +405,7 @@ class PagePart(Texts):
             used += [len(items) + i for i, life in enumerate(level.tracers) if life.tracer.id in numbers]
             items += [self.life(life) for life in level.tracers]
         self.tracks["stack"].show(position, items)
-        # the row of the active level, and the rows of the operation's tracers
+        # the rows of the active level and of the tracers that the operation uses
         self.tracks["marks"].show(position, [working, *used])
 
     def life(self, life: LifeRecord) -> int:
@@ -419,7 +419,7 @@ class PagePart(Texts):
         return [(("", "    "), *panes.life_line(life, self.naming, self.known))]
 
     def _backward(self) -> tuple[list[int], list[Line]]:
-        """The backward pass: its lines as items, and the lines themselves."""
+        """The backward pass: items for its lines, and the lines themselves."""
         backward = at_cursor(self.cursor)
         if backward is None:
             return [], []
@@ -433,7 +433,7 @@ class PagePart(Texts):
         return self.blocks[id(lines)], lines
 
     def _there(self, draw: Drawing) -> Drawing:
-        """``draw``, called later at the cursor's current moment."""
+        """A function that moves the cursor to the present moment and calls ``draw``."""
         index = self.cursor.position
 
         def there() -> Iterable[Line]:
@@ -459,7 +459,7 @@ class PagePart(Texts):
                 items.append(self.line(panes.earlier_line(first)))
             growing = self.growing.get(program.program.scope)
             if growing is None or first > growing.end:
-                # no moment on this page shows the equations in between
+                # the equations in between are shown at no moment of this page
                 growing = self.growing[program.program.scope] = _EquationList(len(self.lists), first)
                 self.lists.append(growing.list)
             for equation in equations[growing.end :]:
@@ -482,7 +482,7 @@ class PagePart(Texts):
         self.tracks["newest"].show(position, newest)
 
     def finished(self, node: JaxprRecord | ModuleRecord | ExecutableRecord) -> list[int]:
-        """The lines of a finished program with its title, computed once because many moments show it."""
+        """The lines of a finished program after its title. They are computed once, since many moments show them."""
         known = self.printed.get(node.at)
         if known is None:
             known = self.printed[node.at] = self.block(self._finished(node), MOST_PROGRAM_LINES)

@@ -1,6 +1,6 @@
-"""The rows of the tree at consecutive moments, for a page that holds all moments.
+"""The rows of the tree at consecutive moments, for a page with all moments.
 
-They are the rows of ``tree_rows``. The set of visible rows is computed only if it differs from the previous moment's.
+The rows are those of ``tree_rows``. They are computed again only if other rows are visible than at the previous moment.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from minijax.tools.documents.document import Line
 from minijax.tools.recording.cursor import ENTER, Cursor
 from minijax.tools.stepper.tree import FOLD, TreeWalk, taken
 
-# Number of rows above the moment's row, and below it.
+# Number of rows above the moment's row, and of rows below it.
 REACH = 100
-# How many times that number is computed at once.
+# Rows are computed for this many times ``REACH``, so that the next moments need no new ones.
 _AHEAD = 4
 
 
 class TreeRow(NamedTuple):
-    """A row: a key of its text, its moment and depth, and whether it hides other rows."""
+    """A row of the tree. ``key`` determines its text. ``closed``: the row hides other rows."""
 
     key: tuple[Any, ...]
     position: int
@@ -40,7 +40,7 @@ class PageTree:
         self._whole = (False, False)
 
     def rows(self) -> tuple[list[TreeRow], int]:
-        """The rows around the cursor, and the index of the cursor's row."""
+        """The rows around the cursor, and the index of the cursor's row among them."""
         walk = TreeWalk(self.cursor, FOLD)
         shape, here = walk.shape(), walk.row_of(self.cursor.position)
         if shape != self._shape or not self._reaches(here):
@@ -60,7 +60,7 @@ class PageTree:
         return rows, above
 
     def line(self, row: TreeRow) -> Line:
-        """The text of a row, without its mark and indent."""
+        """The text of a row, without mark and indent."""
         return self.walk.content(self.cursor.moments[row.position], row.position)
 
     def _reaches(self, here: int) -> bool:
@@ -82,6 +82,6 @@ class PageTree:
         _, end, times, _ = self.walk.closed(position)
         moment = moments[position]
         folded = moment.kind == ENTER and moment.other > position + 1 and not self.walk.unfolded(position)
-        # the row of the entry shows the end too, if it is the record's only row
+        # if a record has only one row, this row shows the record's end too
         other = moment.other if moment.kind == ENTER and not self.walk.unfolded(position) else len(moments)
         return position, other, end, times, moment.depth, bool(times) or folded

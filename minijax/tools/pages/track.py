@@ -1,19 +1,19 @@
-"""The content of a pane from moment to moment, as changes: consecutive moments share nearly everything."""
+"""What a pane shows from moment to moment, stored as changes: consecutive moments show nearly the same."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-# Minimum length of a hunk, in items.
+# Minimum length of a hunk, in numbers.
 _SMALLEST_HUNK = 3
 
 
 class Track:
     """The items that a pane shows, moment by moment.
 
-    ``changes`` holds ``[moments since the previous change, item, ...]`` with all items of the pane from then on. If
-    that is shorter, it holds ``[moments since the previous change, hunk, ...]`` instead. A hunk is ``[items kept since
-    the previous hunk, items removed, items added ...]``. A pane is empty before the first moment.
+    ``changes`` has an entry for each moment at which the items change. The entry begins with the number of moments
+    since the previous change. All items of the pane follow, or, if that is shorter, hunks. A hunk is ``[items kept
+    since the previous hunk, items removed, items added ...]``. A pane is empty before the first moment.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Track:
         wanted = list(items)
         if wanted == self._items:
             return
-        # compare the written lengths: the numbers and brackets
+        # compare how long either form is when written: its numbers and brackets
         size = len(wanted)
         found = list(hunks(self._items, wanted)) if size > _SMALLEST_HUNK else []
         change: Sequence[int | list[int]] = found if found and sum(len(each) + 1 for each in found) < size else wanted
@@ -36,10 +36,10 @@ class Track:
 
 
 def hunks(old: Sequence[int], new: Sequence[int]) -> Iterator[list[int]]:
-    """The hunks that turn ``old`` into ``new``; see ``Track``.
+    """The hunks that turn ``old`` into ``new``: see ``Track``.
 
-    A hunk ends at the nearest item that both have in common. That suits panes: between moments only one or two rows
-    change, far from each other.
+    A hunk ends at the nearest item that ``old`` and ``new`` have in common. This fits panes, in which one moment
+    changes only one or two rows, far from each other.
     """
     i = j = kept = 0
     while i < len(old) or j < len(new):
@@ -52,7 +52,7 @@ def hunks(old: Sequence[int], new: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _until_common(old: Sequence[int], new: Sequence[int]) -> tuple[int, int]:
-    """How many items of each come before the nearest common item; all of them if there is none."""
+    """How many items of ``old`` and of ``new`` come before the nearest common item; all of them if there is none."""
     seen_old: dict[int, int] = {}
     seen_new: dict[int, int] = {}
     for k in range(max(len(old), len(new))):

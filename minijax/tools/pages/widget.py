@@ -1,9 +1,9 @@
 """The stepping widget: a full recording as one self-contained piece of HTML, for notebooks and exported pages.
 
-This module computes the content of each pane at each moment, with the cursor and the panes of the terminal's stepper.
+This module computes what each pane shows at each moment, with the same cursor and panes as the stepper in a terminal.
 It stores the changes from one moment to the next (``track``). The script (``stepper.js``) applies them, forwards and
-backwards, and writes the lines as text nodes. A long recording has several compressed parts, which the script reads
-on demand. The widget loads nothing. Without scripts, the page shows the tree as nested ``<details>``.
+backwards, and shows the lines as text. A long recording has several compressed parts, which the script reads when they
+are needed. The widget loads nothing. Without scripts, the page shows the tree as nested ``<details>``.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from minijax.tools.recording.timeline import timeline
 from minijax.tools.stepper.programs import at_moment
 from minijax.tools.stepper.tree import record_around
 
-# Maximum number of records in a notebook's widget; ``%export`` writes all of them.
+# Maximum number of records in a notebook's widget. ``%export`` writes more.
 MOST_RECORDS = 1500
 # Maximum number of records of one recording on an exported page; JSON has no limit.
 MOST_EXPORTED = 50_000
 # Number of moments in a part.
 MOMENTS_IN_PART = 1000
-# HTML parsers flatten elements that are nested some hundreds deep.
+# Maximum depth of nested elements: HTML parsers flatten them if they are some hundreds deep.
 MOST_NESTED = 100
 
 
 class SteppedPage:
-    """A recording as data for the script, part by part. ``header`` and ``part`` do not depend on each other."""
+    """A recording as data for the script, in parts. ``header`` and ``part`` can be called in any order."""
 
     def __init__(self, recording: Recording, highlight: Highlighter | None, most: int, start: int) -> None:
         self.recording = recording
@@ -53,16 +53,16 @@ class SteppedPage:
         self.texts = Texts()
         signs = [self._sign(index) for index in self.kept]
         self.moves = "".join(signs)
-        # how many records the page has up to each moment, the moment's own included
+        # for each moment on the page: how many records the page has up to this moment, and with it
         self._records = list(accumulate(sign in ("(", ".") for sign in signs))
 
     @property
     def parts(self) -> range:
-        """The beginnings of the parts."""
+        """The places on the page at which its parts begin."""
         return range(0, len(self.kept), MOMENTS_IN_PART)
 
     def part(self, begin: int) -> dict[str, Any]:
-        """The part that begins at this moment of the page, as JSON data."""
+        """The part that begins at the place ``begin`` on the page, as JSON data."""
         with self.source.choices.first():
             part = PagePart(self.source, begin)
             for position in range(begin, min(begin + MOMENTS_IN_PART, len(self.kept))):
@@ -73,11 +73,11 @@ class SteppedPage:
 
     @property
     def choices(self) -> list[dict[str, Any]]:
-        """The choices of loops and vmaps in the parts made so far."""
+        """The choices of loops and vmaps in the parts that have been made so far."""
         return self.source.choices.data()
 
     def header(self) -> dict[str, Any]:
-        """The data outside the parts."""
+        """The data for the script apart from the parts."""
         programs = [each for each in self.recording.executables if isinstance(each.programs, LinkedPrograms)]
         selections = [Track() for _ in programs]
         for position, index in enumerate(self.kept) if programs else ():
@@ -102,7 +102,7 @@ class SteppedPage:
         return {ENTER: "(", LEAVE: ")", EVENT: "."}.get(kind, "")
 
     def note(self, left_out: int) -> int:
-        """The number of the line about records missing from the page; -1 if none is missing."""
+        """The number of a line that says how many records are missing from the page; -1 if none are."""
         message = self.source.cursor.cut
         if left_out:
             total = len(self.moments.nodes)
@@ -113,7 +113,7 @@ class SteppedPage:
         return self.texts.line(line(("warning", message))) if message else -1
 
     def programs(self, compiled: list[ExecutableRecord], selections: list[Track]) -> Iterator[dict[str, Any]]:
-        """The linked compiled programs, with the selected equations at each moment."""
+        """The compiled programs, linked line by line, with the equations that are selected at each moment."""
         for executable, track in zip(compiled, selections, strict=True):
             assert isinstance(executable.programs, LinkedPrograms)
             title = f"{executable.name}: Python, jaxpr, StableHLO and HLO, line by line"
@@ -124,7 +124,7 @@ class SteppedPage:
 def payload(
     recording: Recording, highlight: Highlighter | None = None, most: int = MOST_RECORDS, start: int = 0
 ) -> dict[str, Any]:
-    """The widget's data for the script, as JSON data; ``parts`` are not compressed yet."""
+    """The widget's data for the script, as JSON data in which ``parts`` are not yet compressed."""
     made = SteppedPage(recording, highlight, most, start)
     parts = [[begin, made.part(begin)] for begin in made.parts]
     return {**made.header(), "parts": parts, **made.texts.tables()}
@@ -142,7 +142,7 @@ def widget_html(
 
     Args:
       most: the maximum number of records; the page says how to see the rest.
-      start: the first visible moment.
+      start: the moment that is shown first.
       in_page: leave out the style and the script, for a page that has them.
       rename: replaces names in the compressed texts.
     """
@@ -153,7 +153,7 @@ def widget_html(
 
 
 def log_lines(recording: Recording, most: int, start: int, instead: str = WITH_SCRIPTS) -> Iterator[str]:
-    """The tree as folding text, for pages without scripts; ``instead`` says how to get the stepper."""
+    """The tree as text that can be folded, for pages without scripts. ``instead`` says how to get the stepper."""
     yield f"<pre>The log of this recording; {instead}</pre>"
     nested: list[int] = []  # the moments with an open <details>
     count = 0
