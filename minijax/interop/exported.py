@@ -50,7 +50,7 @@ export_rules: dict[str, ExportRule] = {}
 
 @functools.cache
 def all_export_rules() -> dict[str, ExportRule]:
-    """``export_rules``, complete."""
+    """Import the modules that add rules; return ``export_rules``."""
     _rules.load()
     return export_rules
 

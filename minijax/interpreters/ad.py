@@ -2,7 +2,7 @@
 
 ``primitive_jvps[p] = rule`` with ``rule(primals, tangents, **params) -> (primal_out, tangent_out)``; a tangent may be a
 symbolic ``Zero``. ``primitive_transposes[p] = rule`` with ``rule(ct, *args, **params)``, where a linear argument is an
-``UndefinedPrimal``; it returns one cotangent per argument, None for the others. ``primitive_linearizations[p] = rule``
+``UndefinedPrimal``; it returns one cotangent per argument, None for known ones. ``primitive_linearizations[p] = rule``
 replaces the jvp rule in reverse mode. The ``def...`` functions build such rules from shorter ones. A rule marked with
 ``depends_on_types`` runs once per signature, other rules at every call.
 """
@@ -65,7 +65,7 @@ def get_primitive_transpose(p: Primitive) -> Rule:
 
 
 def defjvp(primitive: Primitive, *rules: Callable[..., Any] | None) -> None:
-    """Set the jvp rule of ``primitive`` from one ``rule(g, *primals, **params)`` per operand; None gives zero."""
+    """Set the jvp rule of ``primitive`` from one ``rule(g, *primals, **params)`` per operand; None: no derivative."""
 
     def without_answer(rule: Callable[..., Any]) -> Callable[..., Any]:
         return lambda g, ans, *primals, **params: rule(g, *primals, **params)
@@ -79,7 +79,7 @@ def defjvp2(primitive: Primitive, *rules: Callable[..., Any] | None) -> None:
 
 
 def _differentiate(primitive: Primitive, rules: Sequence[Any], written: Sequence[Any]) -> None:
-    """Set the jvp rule made of ``rules``. Views show the first function in ``written``, the author's rules."""
+    """Set the jvp rule made of ``rules``. ``written``: the author's functions; views show the first one."""
     made: Any = nary.nary_jvp(primitive, rules)
     made.__wrapped__ = next(filter(None, written), None)
     by_types = all([rule is None or _depends_on_types(rule) for rule in written])

@@ -1,7 +1,7 @@
 """JAX's interface for authors of batching rules.
 
 ``primitive_batchers[p] = rule`` with ``rule(args, dims, **params) -> (out, out_dim)``: ``dims`` are the batch axes,
-None (``not_mapped``) for no axis. ``fancy_primitive_batchers[p]`` is ``rule(axis_data, args, dims, **params)``,
+or None (``not_mapped``). ``fancy_primitive_batchers[p]`` is ``rule(axis_data, args, dims, **params)``,
 ``axis_primitive_batchers[p]`` is ``rule(size, axis_name, None, args, dims, **params)``. The ``def...`` functions give a
 primitive a common rule.
 """
@@ -30,7 +30,7 @@ fancy_primitive_batchers = axis_rules
 
 
 class AxisPrimitiveBatchers:
-    """Where Equinox puts batching rules that take the size and the name of the axis as two arguments."""
+    """The table for batching rules that take the axis's size and name as two arguments. Equinox fills it."""
 
     def __setitem__(self, prim: Primitive, rule: Any) -> None:
         def axis_batch(axis_data: AxisData, args: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:

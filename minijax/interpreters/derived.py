@@ -1,6 +1,6 @@
 """The linearization of a primitive, derived from its jvp rule by partial evaluation.
 
-In: a jvp rule and a signature (the operands' types, which have a tangent, the parameters). Out: three programs, already
+In: a jvp rule and a signature (the operands' types, the active operands, the parameters). Out: three programs, already
 batched under vmaps (``interpreters.physical``). The *known* program computes the result and the residuals. The *linear*
 program computes the result's tangent from residuals and tangents. The *backward* program is its transpose.
 """
@@ -28,9 +28,9 @@ from minijax.ir.jaxpr import ClosedJaxpr, Literal
 class BackwardProgram(NamedTuple):
     """A transposed linear program.
 
-    ``function(*cts, packed residuals)`` runs on NumPy values. It gives the cotangents of the active operands ``slots``,
-    of ``types``: one alone, or a tuple. ``program(*residuals, *cts)`` runs on any values; cotangent ``i`` arrives after
-    ``arrivals[i]`` equations. ``binds``: see ``core.counting``.
+    ``function(*cts, packed residuals)`` runs on NumPy values. It returns the cotangents (one alone, or a tuple) of the
+    active operands numbered ``slots``; their types are ``types``. ``program(*residuals, *cts)`` runs on any values;
+    cotangent ``i`` arrives after ``arrivals[i]`` equations. ``binds``: see ``core.counting``.
     """
 
     function: Callable[..., Any]
@@ -49,7 +49,7 @@ class Derived:
     """How a primitive is linearized at one signature: the known program, the linear program and its transposes.
 
     ``types`` are the operands' physical types. ``forward(*NumPy values)`` gives the result and the packed residuals.
-    ``stageable``: whether its equations in a jaxpr equal the equations that the rule would record.
+    ``stageable``: whether the programs, written into a jaxpr, have the equations that the rule would record.
     """
 
     stageable: bool
@@ -76,7 +76,7 @@ class Derived:
 
     @functools.cached_property
     def typed_alike(self) -> bool:
-        """Whether the tangent has the result's type, weakness included: the operations of rules depend on that."""
+        """Whether the tangent has the result's type and weak type: the operations of rules depend on that."""
         return bool(self.tangent.aval == self.out_aval.to_tangent_aval())
 
     @functools.cached_property
@@ -97,7 +97,7 @@ class Derived:
 
     @functools.cached_property
     def distinct(self) -> tuple[CachedProgram | None, list[int]]:
-        """The known program with each result once and no operands; and the number of each result: see ``run``."""
+        """The known program, which returns each computed result once (or None), and the indices that ``run`` needs."""
         jaxpr = self.known.jaxpr
         number: dict[Any, int] = {v: i for i, v in enumerate(jaxpr.invars)}
         numbers = [number.setdefault(v, len(number)) for v in jaxpr.outvars]
@@ -113,7 +113,7 @@ class Derived:
         return [found[i] for i in numbers]
 
     def transposed(self, ct_type: Type) -> BackwardProgram:
-        """The backward program for this cotangent type, which may differ from the result's in weakness and axes."""
+        """The backward program for this cotangent type. Its weak type and batch axes may differ from the result's."""
         closed, slots, types, arrivals = self._transposed(ct_type)
         function = backward_function(closed, self.n_res)
         made = BackwardProgram(function, tuple(slots), tuple(types), CachedProgram(closed), tuple(arrivals), {})
@@ -184,7 +184,7 @@ def derive(
     if type(tangent_out) is Literal or tangent_out not in computed:
         return None
     made = Derived(primitive.name, known, linear, types)
-    # when the rule itself runs, constants that it makes become residuals
+    # not with constants: if the rule itself runs, constants that it makes become residuals
     made.stageable = not staged.stages_values and names_all(known) and names_all(linear)
     return made
 

@@ -48,7 +48,7 @@ from minijax.core.trace import Trace, check_alive, set_base_trace, state
 from minijax.errors import source_info, summarize
 from minijax.ir.evaluate import eval_closed
 
-# Few programs need these: programs, operations and arrays over several devices.
+# Modules for programs, operations and arrays over several devices, imported at first use.
 _partitioned = HigherModule("partitioned_programs")
 _eager = HigherModule("eager_over_meshes")
 _sharded = HigherModule("sharded_arrays")
@@ -71,7 +71,7 @@ numpy_rules = _NumPyRules(
 # Primitives whose evaluation rule itself places the results on devices.
 commits_itself: set[Primitive] = set()
 
-# Primitives that hold programs. Where an operand is over a mesh of devices, they are compiled.
+# Primitives with programs that are compiled if an operand is over a mesh of devices.
 compiled_over_meshes: set[Primitive] = set()
 # The primitives that name a mesh. If there are any, programs are searched for them.
 constraints: list[Primitive] = []
@@ -90,7 +90,7 @@ def _on(device: Any, out: Any) -> Any:
 
 
 def by_type(choose: Callable[..., Callable[..., Any]]) -> Rule:
-    """The NumPy rule ``choose(*operands, **params)(*operands)``; ``choose`` reads only types, once per signature."""
+    """The NumPy rule ``choose(*operands, **params)(*operands)``. ``choose`` reads only types, once per signature."""
 
     @functools.wraps(choose)
     def rule(*values: Any, **params: Any) -> Any:
@@ -101,7 +101,7 @@ def by_type(choose: Callable[..., Callable[..., Any]]) -> Rule:
 
 
 def numpy_function(primitive: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> Callable[..., Any] | None:
-    """The function of NumPy values of types ``avals`` that evaluates ``primitive``; None without a NumPy rule."""
+    """The function of NumPy values of types ``avals`` that evaluates ``primitive``; None if it has no NumPy rule."""
     rule = numpy_rules.get(primitive)
     if rule is None:
         return None
@@ -170,7 +170,7 @@ class EvalTrace(Trace):
             values: Any = [x._np for x in args]
         except AttributeError:
             values = None
-        if values is None:  # one is on the device
+        if values is None:  # an operand is on the device
             if avals.sharded_types_made:  # a type error comes before a device error
                 abstract_eval(primitive, tuple([x.aval for x in args]), params)
             device = common_device(args, primitive.name)

@@ -1,8 +1,8 @@
 """Forward mode: push (primal, tangent) pairs through a function.
 
-In: primals and tangents. Out: the same. Invariant: a tangent has the tangent type of its primal; a result with a zero
-tangent is no tracer. On NumPy values a cached function for the signature runs (``interpreters.jvp_rules``). On other
-values, or if observers watch, the rule runs.
+In: primals and tangents. Out: primals and tangents of the results. Invariant: a tangent has the tangent type of its
+primal; a result with a zero tangent is no tracer. On NumPy values a cached function for the signature runs
+(``interpreters.jvp_rules``). On other values, or if observers watch, the rule runs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _new = object.__new__
 
 
 def tally_of(trace: Any, bottom: Bottom) -> Any:
-    """The ``Tally`` of ``trace``, the vmaps of ``bottom`` and evaluation; None if observers need the rules to run."""
+    """The ``Tally`` that counts for ``trace``, ``bottom``'s vmaps and evaluation; None if observers need the rules."""
     if not observe.only_counted():
         return None
     if not hasattr(trace, "tally"):
@@ -154,7 +154,7 @@ class JVPTrace(Trace):
 
 
 class NumPyJVPTrace(JVPTrace):
-    """Calls cached functions of jvp rules: nothing is staged, and inputs are under vmaps only."""
+    """Calls cached functions of jvp rules. Used if nothing is staged and all input tracers belong to vmaps."""
 
     __slots__ = ("bottom", "tally", "counted")
     tally: Any  # made if an observer counts
@@ -242,7 +242,7 @@ class NumPyJVPTrace(JVPTrace):
         return tracer
 
     def operands(self, args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Type], list[Type | None]] | None:
-        """Physical values of ``args`` and of nonzero tangents, and their types; None if a value has none."""
+        """Physical values of ``args`` and of nonzero tangents, and their types; None if one has no physical value."""
         values: list[Any] = []
         moved: list[Any] = []  # the values of the nonzero tangents
         types: list[Type] = []
@@ -264,7 +264,7 @@ class NumPyJVPTrace(JVPTrace):
         return values, moved, types, tangent_types
 
     def bring_down(self, x: JVPTracer, fetch: bool = True) -> bool:
-        """Set the physical values of ``x``; False if it has none, or if one is on a device and not ``fetch``."""
+        """Set the physical values of ``x``. False if it has none, or if one is on a device and ``fetch`` is false."""
         if type(x.tangent) is Zero:
             return False
         primal, tangent = self.bottom.down(x.primal, fetch), self.bottom.down(x.tangent, fetch)
@@ -310,7 +310,7 @@ def jvp_jaxpr(
 ) -> tuple[ClosedJaxpr, list[bool]]:
     """The jvp of a jaxpr: (primals, nonzero tangents) -> (outputs, nonzero tangents); and which outputs have one.
 
-    ``instantiate`` makes real zeros of the other tangents. Kept with ``closed``.
+    ``instantiate``: outputs that get a tangent even if it is zero. Cached in ``closed``.
     """
     forced = [instantiate] * len(closed.out_avals) if isinstance(instantiate, bool) else list(instantiate)
     key = ("jvp", tuple(nonzero), tuple(forced))

@@ -31,7 +31,8 @@ class LinearizedJaxpr(NamedTuple):
     """A jaxpr's derivative in two parts.
 
     ``known`` maps its inputs to its outputs and ``n_res`` residuals; ``linear`` maps residuals and nonzero tangents to
-    the tangents of the outputs that ``nonzero_out`` selects. Constants that are residuals are constants of ``linear``.
+    the tangents of the outputs that ``nonzero_out`` selects. Values that depend on no
+    input are constants of ``linear``, not residuals.
     """
 
     known: ClosedJaxpr
@@ -43,7 +44,7 @@ class LinearizedJaxpr(NamedTuple):
 def linearize_jaxpr(
     closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate: bool | Sequence[bool] = False
 ) -> LinearizedJaxpr:
-    """The derivative of a jaxpr in its ``nonzero`` inputs, as two jaxprs; ``instantiate`` makes zeros real."""
+    """The derivative of a jaxpr in its ``nonzero`` inputs, as two jaxprs. ``instantiate``: zeros to make real."""
     forced = [instantiate] * len(closed.out_avals) if isinstance(instantiate, bool) else list(instantiate)
     key = ("linearize", tuple(nonzero), tuple(forced))
     found: LinearizedJaxpr | None = closed.memo.get(key)

@@ -70,12 +70,12 @@ class LinearizeTracer(DualTracer):
 
     @property
     def variable(self) -> Var:
-        """The variable of its tangent in the linear program."""
+        """The variable of this tracer's tangent in the linear program."""
         return self._trace.tape.variable(self.place)  # type: ignore[attr-defined]
 
     @property
     def tangent(self) -> PartialEvalTracer:
-        """Its tangent for jvp rules: an unknown value."""
+        """The tangent as jvp rules get it: a tracer of an unknown value."""
         return PartialEvalTracer(self._trace.tangents, self.variable)  # type: ignore[attr-defined]
 
     def _birth(self) -> Any:
@@ -86,7 +86,7 @@ class LinearizeTracer(DualTracer):
 
 
 class TangentTrace(PartialEvalTrace):
-    """Records the operations of rules on tangents, for the ``LinearizeTrace`` of the same main."""
+    """Records the operations of rules on tangents, for the ``LinearizeTrace`` of the same ``MainTrace``."""
 
     __slots__ = ("linear", "mixed")
 
@@ -94,9 +94,9 @@ class TangentTrace(PartialEvalTrace):
         Trace.__init__(self, main)
         self.level = main.level - HALF_LEVEL
         self.eqns = []
-        # whether the linear part of a linearization rule is running; it is recorded whole
+        # whether the linear function of a linearization rule is running; then every operation is recorded
         self.linear = False
-        # whether some recorded operation of it has no linear operand
+        # whether such a function has recorded an operation without a linear operand
         self.mixed = False
 
     def process_primitive(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -107,7 +107,7 @@ class TangentTrace(PartialEvalTrace):
 
     @property
     def stack(self) -> Any:  # type: ignore[override]
-        """It is on the stack as long as the trace above it."""
+        """This trace is on the stack as long as the ``LinearizeTrace`` above it."""
         return self.main.trace.stack
 
     @stack.setter
@@ -116,7 +116,7 @@ class TangentTrace(PartialEvalTrace):
 
 
 class LinearizeTrace(Trace):
-    """Runs the derived programs of jvp rules, or the rules themselves, and writes the tape of its main."""
+    """Runs the derived programs of jvp rules, or the rules themselves, and writes the tape of its ``MainTrace``."""
 
     __slots__ = ("tape", "_tangents", "on_numpy", "notes_lines", "bottom", "tally", "counted")
     tally: Any  # made if an observer counts
@@ -136,18 +136,18 @@ class LinearizeTrace(Trace):
         # Whether operands are NumPy values below vmaps: nothing is staged, and all input tracers belong to vmaps.
         self.tape, self.on_numpy, self.notes_lines = main.global_data
         self._tangents: TangentTrace | None = None
-        # the level of these NumPy values, or None
+        # the ``Bottom`` of these NumPy values, or None
         self.bottom: Any = self.tape.bottom
-        if self.bottom is None:  # notes lines if a derivative below does
+        if self.bottom is None:  # note lines if a derivative below does
             for below in reversed(state.stack):
                 if type(below.trace) is LinearizeTrace:
                     self.notes_lines = self.notes_lines or below.trace.notes_lines
-                    if self.notes_lines or below.trace.bottom is None:  # its flag covers the traces below it
+                    if self.notes_lines or below.trace.bottom is None:  # this flag covers the traces below
                         break
 
     @property
     def tangents(self) -> TangentTrace:
-        """Records the operations on tangents; made when the first rule runs."""
+        """The trace that records the operations on tangents, made when the first rule runs."""
         if self._tangents is None:
             self._tangents = TangentTrace(self.main)
         return self._tangents
@@ -287,8 +287,8 @@ class LinearizeTrace(Trace):
     def operands(self, args: Sequence[Any]) -> tuple[list[Any], list[Type], list[int], int] | None:
         """Values for programs, their types, the places of tangents, and ``kind`` with a bit for each active operand.
 
-        None if an operand is no array, or not NumPy's below the vmaps. While staging, a NumPy array gives None: a jaxpr
-        names each of the user's arrays once.
+        None if an operand is not an array, or is not a NumPy value below the vmaps. While staging, a NumPy array gives
+        None: a jaxpr names each of the user's arrays once.
         """
         values: list[Any] = []
         types: list[Type] = []
@@ -329,7 +329,7 @@ class LinearizeTrace(Trace):
         return values, types, places, kind
 
     def typed_alike(self, x: LinearizeTracer) -> bool:
-        """Whether the tangent of ``x`` is a variable of its type; if not, the counts of operations are wrong."""
+        """Whether the tangent of ``x`` is a variable of its tangent type. If not, counts of operations are wrong."""
         var = self.tape.variable(x.place)
         return type(var) is Var and var.aval is x.aval.to_tangent_aval()
 
@@ -401,7 +401,7 @@ class LinearizeTrace(Trace):
         return LinearizeTracer(self, primal, place)
 
     def record_all(self) -> None:
-        """Record all further operations as equations, since any of them may read the reference."""
+        """Record all further operations as equations, because any of them may read a reference."""
         if self.tape.eqns is None:
             self.on_numpy = False
             self.tangents.eqns = self.tape.record_all()
@@ -455,7 +455,7 @@ class LinearizeTrace(Trace):
         return "linearize" if primitive in linearize_rules else "jvp"
 
     def split(self, x: Any) -> tuple[Any, int | None]:
-        """The primal of ``x`` and the place of its tangent, None if that is zero."""
+        """The primal of ``x`` and the place of its tangent, which is None for a zero tangent."""
         if type(x) is LinearizeTracer and x._trace is self:
             return x.primal, x.place
         return x, None

@@ -61,9 +61,9 @@ def __getattr__(name: str) -> Any:
 def register_lowering(
     prim: Primitive, rule: LoweringRule, platform: str | None = None, inline: bool = True, cacheable: bool = True
 ) -> None:
-    """Set how ``prim`` is compiled, on ``platform`` ('cpu', 'cuda', 'rocm', 'tpu', 'gpu'), or where it has no own rule.
+    """Set the lowering rule of ``prim`` on ``platform`` ('cpu', 'cuda', 'rocm', 'tpu', 'gpu'), or the default rule.
 
-    ``rule(ctx, *values, **params)`` gives the list of results' MLIR values; or ``rule`` is a result of ``lower_fun``.
+    ``rule(ctx, *values, **params)`` gives the list of its results' MLIR values, or is made by ``lower_fun``.
     ``inline`` and ``cacheable`` are accepted for JAX's sake. NotImplementedError for an unknown platform.
     """
     foreign.register(prim, rule, platform)

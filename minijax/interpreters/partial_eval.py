@@ -23,7 +23,7 @@ from minijax.interpreters.stage import JaxprTracer, stage
 from minijax.ir.evaluate import bind_eqn
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, inlined, is_effectful
 
-# rule(trace, *args, **params) -> result(s): for primitives with subjaxprs, of which a part may be known
+# rule(trace, *args, **params) -> result(s): for primitives with subjaxprs that may be partly known
 partial_eval_rules = RuleTable(
     "partial_eval", "Partial evaluation rule for '{name}' not implemented", "most primitives need none"
 )
@@ -33,12 +33,12 @@ partial_eval_jaxpr_rules = RuleTable(
 )
 # Primitives that call a function with a custom derivative rule -> the parameter that holds its jaxpr.
 custom_rule_calls: dict[Primitive, str] = {}
-# rule(eqn, used_outputs) -> eqn without its unused parts (or None)
+# rule(eqn, used_outputs) -> eqn without its unused parts; None if nothing is left
 dce_rules = RuleTable("dce", "Dead-code rule for '{name}' not implemented", "most primitives need none")
 
 
 class Residual(Var):
-    """A variable of the unknown side with a value of the known side."""
+    """A variable of the jaxpr for the unknown values; ``val`` is its known value."""
 
     __slots__ = ("val",)
 
@@ -132,7 +132,7 @@ class PartialEvalTrace(Trace):
 
 
 def split_now(primitive: Primitive) -> Rule:
-    """The trace-time rule of a primitive in ``partial_eval_jaxpr_rules``: the known part is bound at once."""
+    """The rule for ``partial_eval_rules`` of a primitive in ``partial_eval_jaxpr_rules``: bind the known part now."""
 
     def rule(trace: PartialEvalTrace, *args: Any, **params: Any) -> list[Any]:
         unknown_in = [trace.is_unknown(x) for x in args]
@@ -153,7 +153,7 @@ def split_now(primitive: Primitive) -> Rule:
 
 
 class LinearProgram:
-    """A program: ``eqns`` compute ``outs`` (variables or symbolic zeros) from ``in_vars`` and residual values."""
+    """A linear program: ``eqns`` compute ``outs`` (variables or symbolic zeros) from ``in_vars`` and residuals."""
 
     __slots__ = ("in_vars", "eqns", "recorded", "outs", "name", "mixed", "known", "_closed")
 
@@ -168,13 +168,13 @@ class LinearProgram:
         self.in_vars = list(in_vars)
         # all equations, unused ones too
         self.recorded = eqns
-        # The backward pass skips unused equations, but a loop would run also for unused tangents that it carries.
+        # The backward pass skips unused equations, but a loop would also compute unused tangents in its carry.
         self.eqns = dce_eqns(eqns, outs)[0] if any(e.primitive in dce_rules for e in eqns) else eqns
         self.outs = list(outs)
         self.name = name
         # whether some equations have no linear operand
         self.mixed = mixed
-        # values of further variables: neither inputs, nor results, nor residuals
+        # variable -> value, for variables that are not inputs, results of equations or ``Residual``s
         self.known: dict[Var, Any] = {}
         self._closed: ClosedJaxpr | None = None
 
@@ -252,12 +252,12 @@ def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool], keep_inputs: bool = Fa
 
 
 def dce_closed(closed: ClosedJaxpr, used_outputs: Sequence[bool]) -> tuple[ClosedJaxpr, list[bool]]:
-    """``dce_jaxpr`` of a closed jaxpr, cached with it; ``closed`` itself if nothing is unused."""
+    """``dce_jaxpr`` of a closed jaxpr, cached in it; ``closed`` itself if everything is used."""
     key = ("dce", tuple(used_outputs))
     found = closed.memo.get(key)
     if found is None:
         pruned, used_in = dce_jaxpr(closed.jaxpr, used_outputs)
-        # a reference cycle would keep ``closed`` alive
+        # None stands for ``closed``, since a reference cycle would keep it alive
         found = None if pruned is closed.jaxpr else ClosedJaxpr(pruned, closed.consts), used_in
         closed.memo[key] = found
     return found[0] or closed, found[1]
@@ -307,7 +307,7 @@ def dce_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> tuple[list[JaxprE
 
 
 def _without_unread(eqn: JaxprEqn, needed: set[Any]) -> JaxprEqn:
-    """``eqn`` without the results that are not ``needed``; ``eqn`` itself if all are."""
+    """``eqn`` without the results that are not ``needed``; ``eqn`` itself if all are needed."""
     if all(v in needed or type(v) is DropVar for v in eqn.outvars):
         return eqn
     return eqn.replace(outvars=[v if v in needed else DropVar(v.aval) for v in eqn.outvars])
@@ -319,7 +319,7 @@ def partial_eval_jaxpr(
     """Split ``closed`` by ``unknown_in``: (known jaxpr, unknown jaxpr, unknown outputs, n residuals).
 
     The known jaxpr gives known outputs and residuals; the unknown one takes residuals and unknown inputs.
-    ``instantiate`` makes outputs unknown.
+    ``instantiate``: outputs to treat as unknown.
     """
     jaxpr = closed.jaxpr
     unknown: set[Any] = {v for v, u in zip(jaxpr.invars, unknown_in, strict=True) if u}
@@ -352,7 +352,7 @@ def partial_eval_jaxpr(
 
 
 def without_custom_rules(jaxpr: Jaxpr) -> Jaxpr:
-    """``jaxpr`` with calls of functions with custom derivative rules inlined."""
+    """``jaxpr``, in which calls of functions with custom derivative rules are inlined."""
     if not any(e.primitive in custom_rule_calls for e in jaxpr.eqns):
         return jaxpr
     same_as: dict[Any, Any] = {}  # results of inlined calls
@@ -413,7 +413,7 @@ class PartialVal(tuple[Any, Any]):
 def trace_to_jaxpr_dynamic(
     fun: Any, in_avals: Sequence[ShapedArray], *, keep_inputs: Sequence[bool] | None = None, **options: Any
 ) -> tuple[Jaxpr, list[ShapedArray], list[Any]]:
-    """Stage ``fun``, a ``WrappedFun``: its jaxpr on the inputs ``keep_inputs``, result types, constants. For Flax."""
+    """Stage ``fun``, a ``WrappedFun``. Returns the jaxpr of the inputs ``keep_inputs``, result types, constants."""
     closed = stage(fun.call_wrapped, in_avals, fun.__name__, label="trace_to_jaxpr_dynamic")
     jaxpr = closed.jaxpr
     if keep_inputs is not None:

@@ -1,7 +1,7 @@
 """Strips the vmap tracers off a value: the physical array below all vmaps, and its batch axes.
 
-In: a value under any number of vmaps. Out: one NumPy value, and its type, a ``BatchedAval`` if it is mapped. A program
-derived for such types runs on the physical values at once.
+In: a value under any number of vmaps. Out: one NumPy value and its type, which is a ``BatchedAval`` if the value is
+mapped. A program derived for such types computes all mapped instances in one run.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Bottom:
         self.axes = axes
 
     def down(self, x: Any, fetch: bool = True) -> tuple[Any, Type] | None:
-        """``(NumPy value, type)`` below the vmaps. None under another interpreter, or on a device without ``fetch``."""
+        """``(NumPy value, type)`` below the vmaps. None in another interpreter, and on a device if not ``fetch``."""
         dims: list[int | None] | None = None
         if type(x) is BatchTracer:
             axes, at = self.axes, len(self.axes)
@@ -133,12 +133,12 @@ class Bottom:
         return self.axes == other.axes[: len(self.axes)]
 
 
-# the bottom where nothing is mapped
+# the ``Bottom`` outside all vmaps
 EVALUATION = Bottom(())
 
 
 def bottom() -> Bottom | None:
-    """The current bottom; None while a function is staged."""
+    """The ``Bottom`` below the current vmaps; None while a function is staged."""
     if state.dynamic.level:
         return None
     axes: tuple[Any, ...] = ()

@@ -1,7 +1,7 @@
 """Jaxprs as Python functions of NumPy values: ``v1 = f1(x0)``, ``v2 = f2(v1, c1)``, ...
 
 No ``Array``, type or trace is made, so a call costs little more than its NumPy calls. Loops outside ``jit`` and
-derivative rules (``interpreters.derived``) run them. Invariant: values have exactly the types of the jaxpr.
+derivative rules (``interpreters.derived``) use such functions. Invariant: values have exactly the types of the jaxpr.
 
 Calls (``jit``) are inlined into the function; loops and branches have ``program_makers``; primitives without a NumPy
 rule are bound.
@@ -62,7 +62,7 @@ class _Writer:
         # NumPy attributes its warnings to the calling module: see ``interpreters.evaluate``
         self.names: dict[str, Any] = {"__name__": __name__}
         self.new_variables = map("v{}".format, itertools.count())
-        # variables whose values are dead: reusing them frees big values
+        # variables whose values are not needed any more; assigning to them again frees large arrays
         self.free: list[str] = []
 
     def name(self, value: Any) -> str:
@@ -74,7 +74,7 @@ class _Writer:
         return self.free.pop() if self.free else next(self.new_variables)
 
     def program(self, closed: ClosedJaxpr, inputs: Sequence[str]) -> list[str]:
-        """Write ``closed`` without dead and repeated equations on the variables ``inputs``; gives result variables."""
+        """Write ``closed`` without dead and repeated equations, on the variables ``inputs``. Returns its results."""
         jaxpr = without_repetition(closed.jaxpr)
         called = dict(zip(jaxpr.invars, inputs, strict=True))
         for var, const in zip(jaxpr.constvars, closed.consts, strict=True):
@@ -138,13 +138,13 @@ def _written(closed: ClosedJaxpr) -> tuple[_Writer, list[str], list[str]]:
 
 
 def forward_function(closed: ClosedJaxpr, instead: Any = None) -> Callable[..., Any]:
-    """``(*values) -> (first result, the others packed)``; ``instead`` if there are no others."""
+    """``(*values) -> (first result, the others packed)``. If there are no others, ``instead`` stands for them."""
     writer, parameters, (first, *others) = _written(closed)
     return writer.function(parameters, f"{first}, {packed(others) if others else writer.name(instead)}")
 
 
 def backward_function(closed: ClosedJaxpr, n_packed: int) -> Callable[..., Any]:
-    """``(*cts, packed) -> results`` of a jaxpr whose first ``n_packed`` inputs are packed; results may be a tuple."""
+    """``(*cts, packed) -> packed results`` of a jaxpr whose first ``n_packed`` inputs are in ``packed``."""
     writer = _Writer()
     inner = [f"r{i}" for i in range(n_packed)]
     if n_packed > 1:
@@ -156,7 +156,7 @@ def backward_function(closed: ClosedJaxpr, n_packed: int) -> Callable[..., Any]:
 
 
 def linear_function(closed: ClosedJaxpr, n_packed: int) -> Callable[..., Any]:
-    """``(packed, *tangents) -> result``, of a jaxpr whose first ``n_packed`` inputs are packed."""
+    """``(packed, *tangents) -> result`` of a jaxpr whose first ``n_packed`` inputs are in ``packed``."""
     writer = _Writer()
     inner = [f"r{i}" for i in range(n_packed)]
     if inner:

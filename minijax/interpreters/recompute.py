@@ -28,15 +28,15 @@ recompute_rules = RuleTable(
 
 
 class Saveable:
-    """A policy may return it in place of True."""
+    """A policy may return this class, or an instance, in place of True."""
 
 
 class Recompute:
-    """A policy may return it in place of False."""
+    """A policy may return this class, or an instance, in place of False."""
 
 
 class Offloadable(NamedTuple):
-    """A policy's answer to move a value to another memory: understood, but refused here."""
+    """A policy's answer that moves a value to another memory. minijax refuses it with an error."""
 
     src: str
     dst: str
@@ -59,7 +59,7 @@ class Split(NamedTuple):
 
 
 def allows(policy: Policy, eqn: JaxprEqn) -> bool:
-    """Whether ``policy`` saves the results of ``eqn``. TypeError for other answers; no offloading."""
+    """Whether ``policy`` saves the results of ``eqn``. NotImplementedError for ``Offloadable``, else TypeError."""
     answer = policy(eqn.primitive, *[v.aval for v in eqn.invars], **eqn.params)
     if isinstance(answer, bool):
         return answer
@@ -86,7 +86,7 @@ def split_by_policy(
     force_unknown: Sequence[bool] = (),
     force_staged: Sequence[bool] = (),
 ) -> Split:
-    """Split ``closed`` by its unknown inputs and by the values that ``policy`` saves; kept with it.
+    """Split ``closed`` by its unknown inputs and by the values that ``policy`` saves; cached in ``closed``.
 
     ``recompute_outputs``: the staged part also computes known outputs that are not saved. ``force_unknown`` and
     ``force_staged`` select outputs to treat as unknown, or to stage even if they are saved.
@@ -96,7 +96,7 @@ def split_by_policy(
     key = ("recompute", tuple(unknown_in), policy, recompute_outputs, forced)
     try:
         found = closed.memo.get(key)
-    except TypeError:  # a policy that is not hashable is asked each time
+    except TypeError:  # a policy that cannot be hashed is called each time
         return _split(closed, unknown_in, policy, recompute_outputs, *forced)
     if found is None:
         found = closed.memo[key] = _split(closed, unknown_in, policy, recompute_outputs, *forced)
@@ -155,7 +155,7 @@ def _split_eqn(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Policy) -> tup
 
 
 def call_recompute(primitive: Primitive, known_params: Any, staged_params: Any, param: str = "jaxpr") -> Any:
-    """The rule, under an enclosing checkpoint's policy, of a primitive that calls its parameter ``param``."""
+    """The rule under a checkpoint policy for a primitive that calls the jaxpr in its parameter ``param``."""
 
     def rule(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
         split = split_by_policy(eqn.params[param], unknown_in, policy, recompute_outputs=True)
@@ -175,7 +175,7 @@ def call_recompute(primitive: Primitive, known_params: Any, staged_params: Any, 
 def _live(
     closed: ClosedJaxpr, leading: Sequence[Var], ins: Sequence[Var], outs: Sequence[Any], eqns: Sequence[JaxprEqn]
 ) -> tuple[ClosedJaxpr, list[bool], list[bool]]:
-    """The program from ``leading`` and ``ins`` to ``outs`` without dead equations; and which of these it reads."""
+    """The program from ``leading`` and ``ins`` to ``outs`` without dead equations; and which inputs it reads."""
     jaxpr = closed.jaxpr
     whole = Jaxpr([], [*jaxpr.constvars, *leading, *ins], outs, eqns, jaxpr.debug_name)
     pruned, used = dce_jaxpr(whole, [True] * len(outs))

@@ -1,7 +1,7 @@
 """Staging: run a function on abstract values and record a jaxpr.
 
 In: a function and input types. Out: a jaxpr and the values of its constants. Invariant: while the function runs,
-every primitive is recorded, also on constants (omnistaging: the trace is dynamic), in program order.
+every primitive is recorded in program order, even on constants (omnistaging: the trace is dynamic).
 """
 
 from __future__ import annotations
@@ -187,9 +187,9 @@ class JaxprTrace(Trace):
             out = abstract_eval(primitive, tuple(avals), params)
         if primitive.multiple_results:
             out_vars = [*map(Var, out)]
-            result: Any = [*map(JaxprTracer, repeat(self), out, out_vars)]  # a closure over self slows others
+            result: Any = [*map(JaxprTracer, repeat(self), out, out_vars)]  # a closure would make self a slow cell
         else:
-            var = _new(Var)  # as calling the classes, in half the time
+            var = _new(Var)  # takes half the time of ``Var(out)``
             var.aval = out
             out_vars = [var]
             result = _new(JaxprTracer)
@@ -218,7 +218,7 @@ class JaxprTrace(Trace):
         source = state.source or source_info(4, self.builder.sources)
         for eqn in jaxpr.eqns:
             if eqn.primitive in staging_rules and type(values.get(eqn.invars[0])) is LiteralArray:
-                bind_eqn(eqn, values)  # the rule may make another inline number
+                bind_eqn(eqn, values)  # the staging rule may return a number, which stays inline
                 continue
             operands = []
             for v in eqn.invars:
@@ -269,7 +269,7 @@ def stage(
 ) -> ClosedJaxpr:
     """The jaxpr of ``fun`` (from flat values to a flat sequence of values) on inputs of ``in_avals``.
 
-    ``kind`` names its maker for observers; ``label`` and ``name`` name the transformation and the function in errors.
+    ``kind`` tells observers who stages; ``label`` and ``name`` name the transformation and the function in errors.
     """
     if tracing_forbidden():
         raise RuntimeError(

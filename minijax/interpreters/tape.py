@@ -33,7 +33,7 @@ from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 
 
 class Recorded(NamedTuple):
-    """Equations that a jvp rule recorded. ``place_of``: its operands' variables; ``first``: place of the results."""
+    """Equations that a jvp rule recorded. ``place_of``: their operands' places; ``first``: the first result's place."""
 
     eqns: list[JaxprEqn]
     place_of: dict[Var, int]
@@ -53,7 +53,7 @@ class Tape:
         self.entries: list[Any] = []
         # place -> the variable of the tangent, made at first use
         self.variables: dict[int, Var] = {}
-        # (id of a NumPy value that may be a residual, its type) -> the value, and the array that has it
+        # (id of a NumPy value that may be a residual, its type) -> the value, and the array that holds it
         self.arrays: dict[tuple[int, Type], tuple[Any, Any]] = {}
         # all equations, once every operation is recorded; then there are no entries
         self.eqns: list[JaxprEqn] | None = None
@@ -63,9 +63,9 @@ class Tape:
         self.name = name
         # whether some recorded equations have no linear operand
         self.mixed = False
-        # the bottom of NumPy values in entries; None if entries hold arrays and tracers
+        # the ``Bottom`` of NumPy values in entries; None if entries hold arrays and tracers
         self.bottom: Bottom | None = None
-        # whether rules run even where a program is derived
+        # whether rules run even if a program has been derived
         self.by_rules = False
         self._program: LinearProgram | None = None
         self._needed: list[int] | None = None
@@ -79,7 +79,7 @@ class Tape:
         return place
 
     def add(self, eqns: list[JaxprEqn], place_of: dict[Var, int], out_vars: Sequence[Var]) -> list[int]:
-        """Add the equations of a rule; the places of the tangents ``out_vars``: new ones, or an operand's place."""
+        """Add a rule's equations. Returns the places of the tangents ``out_vars``, new places or an operand's."""
         known = dict(place_of)
         new: list[Var] = []
         first = len(self.entries)
@@ -118,13 +118,13 @@ class Tape:
             self.arrays = {key: found for key, found in self.arrays.items() if key[0] in kept}
 
     def know(self, value: Any, type_: Type, x: Any) -> None:
-        """If ``value`` is a residual, the program holds ``x``, the array of that value: a literal stays a literal."""
+        """``x`` is the array of ``value``. If ``value`` becomes a residual, the program holds ``x``."""
         self.arrays[id(value), type_] = value, x
 
     def residual(self, value: Any, type_: Type) -> Any:
         """The array of the NumPy value ``value``; all entries with that value share it."""
         assert self.bottom is not None
-        if type(value) is np.bool_:  # NumPy has only two such objects
+        if type(value) is np.bool_:  # NumPy has only two such objects, so an id tells nothing
             return self.bottom.up(value, type_)
         key = id(value), type_
         found = self.arrays.get(key)
@@ -210,7 +210,7 @@ class Tape:
                 return _ForwardRun(self, now).run(tangents)
 
     def bottom_now(self, counted: bool = False) -> Bottom | None:
-        """The bottom for a run over the entries; None if equations must run. ``counted``: the run can be counted."""
+        """The ``Bottom`` for a run over the entries; None if equations must run. ``counted``: observers may count."""
         if self.eqns is not None or (watched() if not counted else followed()):
             return None
         now = bottom()
@@ -256,14 +256,14 @@ def watched() -> bool:
 
 
 def followed() -> bool:
-    """``watched``, apart from observers that only count operations."""
+    """Like ``watched``, but without observers that only count operations."""
     if observe.observers and (observe.followers or not observe.only_counted()):
         return True
     return bool(evaluation_watched and evaluated_singly())
 
 
 class _Run:
-    """One run over a tape: ``values[place]`` is a NumPy value of type ``types[place]``, any value if that is None."""
+    """One run over a tape. ``values[place]`` is a NumPy value of type ``types[place]``; if None, an array or tracer."""
 
     def __init__(self, tape: Tape, bottom: Bottom | None) -> None:
         self.tape = tape
@@ -392,7 +392,7 @@ class _BackwardRun(_Run):
         return self.found()
 
     def found(self) -> list[Any]:
-        """The cotangents of the inputs, symbolic zeros where none has arrived."""
+        """The cotangents of the inputs; symbolic zeros for inputs without one."""
         made = []
         for place in range(self.tape.n_in):
             ct, type_ = self.values[place], self.types[place]
@@ -421,7 +421,7 @@ class _BackwardRun(_Run):
             self.tally.measured(program.function, (), program.binds, run)
         else:
             run()
-        for place, each in arrived:  # sums depend on other cotangents
+        for place, each in arrived:  # after measuring, since sums depend on other entries' cotangents
             self.arrive(place, each)
 
     def arrive(self, place: int, ct: Any) -> None:

@@ -39,7 +39,7 @@ def backward_pass(
     named: bool = False,
     for_observers: Callable[[], tuple[Jaxpr, Mapping[Var, Any]]] | None = None,
 ) -> list[Any]:
-    """Cotangents of ``in_vars`` (symbolic zeros where none arrives) given ``cts`` of ``outs``; ``known`` has residuals.
+    """Cotangents of ``in_vars`` (or symbolic zeros) given ``cts`` of ``outs``; ``known`` maps residuals to values.
 
     ``named``: name stacks show the transposition. ``for_observers`` gives the program and its constants for observers.
     """
@@ -64,7 +64,7 @@ def backward_pass(
 
 
 def evaluate_known(eqns: Sequence[JaxprEqn], known: dict[Var, Any]) -> Sequence[JaxprEqn]:
-    """Evaluate the equations without linear operands (from linearization rules) into ``known``; gives the others."""
+    """Evaluate the equations without linear operands (from linearization rules) into ``known``; return the others."""
     linear: list[JaxprEqn] = []
     for eqn in eqns:
         for v in eqn.invars:
@@ -121,7 +121,7 @@ def transpose_eqn(eqn: JaxprEqn, known: dict[Var, Any], ct_of: dict[Var, Any]) -
 
 
 class Arrivals(dict):  # type: ignore[type-arg]
-    """Cotangents of variables. One for a variable in ``places`` goes to ``arrive(place, ct)`` and is not summed."""
+    """variable -> its cotangent so far. Cotangents of a variable in ``places`` go to ``arrive(place, ct)`` instead."""
 
     def __init__(self, places: Mapping[Var, Any], arrive: Callable[[Any, Any], None]) -> None:
         super().__init__()
@@ -169,14 +169,14 @@ class CallOperands(NamedTuple):
 
 
 def call_operands(cts: Sequence[Any], args: Sequence[Any]) -> CallOperands:
-    """Which operands are linear and which cotangents nonzero; the known operands and the nonzero cotangents."""
+    """Find the linear operands and nonzero cotangents, and the operands that the transposed call takes."""
     linear = [type(x) is UndefinedPrimal for x in args]
     nonzero = [type(ct) is not Zero for ct in cts]
     return CallOperands(linear, nonzero, partition(linear, args)[0], partition(nonzero, cts)[1])
 
 
 def operand_cotangents(args: Sequence[Any], arrives: Sequence[bool], found: Iterable[Any]) -> list[Any]:
-    """A call's cotangents: None for known operands, ``found`` for the linear operands that ``arrives`` selects."""
+    """The cotangents of a call's operands: None if known, the next of ``found`` where ``arrives`` is true, or zero."""
     at, values = iter(arrives), iter(found)
     return [None if type(x) is not UndefinedPrimal else next(values) if next(at) else zero_of(x.aval) for x in args]
 

@@ -1,7 +1,7 @@
 """Batching: one run of a function replaces many runs, side by side along a batch axis.
 
-In: values with a batch axis each (or none). Out: the same. Invariant: a tracer's ``aval`` is the logical type,
-without the batch axis; ``val`` is the physical value, with it; a value without a batch axis is no tracer at all.
+In: values, some of which have a batch axis. Out: the same. Invariant: a tracer's ``aval`` is the logical type, without
+the batch axis; ``val`` is the physical value, with it; a value without a batch axis is not a tracer.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def batch(
     dims: Sequence[int | None],
     name: str = "",
 ) -> tuple[list[Any], list[int | None]]:
-    """Run flat ``fun`` with ``values`` batched along ``dims``; physical outputs and their batch axes."""
+    """Run flat ``fun`` with ``values`` batched along ``dims``. Returns physical outputs and their batch axes."""
     previous = state.axis_env
 
     def run_batched(main: Any) -> list[tuple[Any, int | None]]:
@@ -196,7 +196,7 @@ def vmap_jaxpr(
     out_front: Sequence[bool] | bool = False,
     at: int = 0,
 ) -> tuple[ClosedJaxpr, list[int | None]]:
-    """The batched jaxpr and the batch axes of its outputs. ``out_front``: outputs to batch along ``at`` always."""
+    """The batched jaxpr and the batch axes of its outputs. ``out_front``: outputs that are batched along ``at``."""
     forced = [out_front] * len(closed.out_avals) if isinstance(out_front, bool) else list(out_front)
     key = ("vmap", axis, tuple(dims), tuple(forced), at)
     if key not in closed.memo:

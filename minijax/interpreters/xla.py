@@ -11,7 +11,7 @@ from minijax.core.primitive import Primitive
 
 __all__ = ["apply_primitive"]
 
-# primitive -> its params -> the compiled function; one entry per signature is kept in the function
+# primitive -> its params -> the jitted function, which caches one executable for each signature
 _programs: weakref.WeakKeyDictionary[Primitive, dict[Any, Callable[..., Any]]] = weakref.WeakKeyDictionary()
 
 
@@ -31,7 +31,7 @@ def apply_primitive(prim: Primitive, *args: Any, **params: Any) -> Any:
 def _program(prim: weakref.ref[Primitive], params: dict[str, Any]) -> Callable[..., Any]:
     def apply(*args: Any) -> Any:
         found = prim()
-        assert found is not None  # it is being evaluated
+        assert found is not None  # the primitive is alive while it is evaluated
         return found.bind(*args, **params)
 
     return jit(apply)
