@@ -127,6 +127,31 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"lax\.integer_pow",
+        r"minijax alone raises TypeError: .'float' object cannot be interpreted as an integer",
+        "a float is no integer exponent; JAX accepts 0., 2. and -1. and breaks in a line of its own at other floats",
+    ),
+    (
+        r"lax\.pad",
+        r"minijax raises ValueError: 'padding_value must be a scalar.* JAX TypeError: 'broadcast_in_dim",
+        "a padding value with axes is refused; the batching rule of JAX does not look at it and broadcasts it",
+    ),
+    (
+        r"lax\.reshape",
+        r"minijax raises TypeError: 'reshape total size must be unchanged",
+        "a wrong size is refused at once; JAX refuses it when it compiles, or the next function refuses the result",
+    ),
+    (
+        r"numpy\.linspace",
+        r"minijax raises ValueError: 'Incompatible shapes.* JAX TypeError: .linspace requires ndarray",
+        "both the shapes and a list are wrong: minijax names the shapes, and JAX names the list",
+    ),
+    (
+        r"random\.categorical",
+        r"minijax raises ValueError: 'k argument to top_k must be nonneg.* JAX TypeError: 'Only non-negative indices",
+        "a negative size is refused; minijax and JAX find it in different functions",
+    ),
+    (
+        r"lax\.integer_pow",
         r"JAX alone raises (ValueError: .Non-hashable static|TypeError: .(unhashable type|As of JAX v0.7, parameters))",
         "an array of one integer is an integer, a known one of one truth value is that: JAX needs its hash",
     ),
