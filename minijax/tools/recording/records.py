@@ -36,8 +36,7 @@ class TracerRecord(Frozen):
 
 
 class LifeRecord(Frozen):
-    """The lifetime of a tracer or array: from ``born`` until just before ``died``, or to the end of its scope if
-    ``died`` is -1.
+    """The lifetime of a tracer or array: from ``born`` until just before ``died`` (-1: to the end of its scope).
 
     ``scope`` is the ``at`` of the interpreter's ``ScopeRecord`` (``-level`` if it was on the stack before the recording
     began). ``name`` is the first variable of the user that held it, with the path to it (``params['w']``); ``place`` is

@@ -101,9 +101,7 @@ def _parts(kind: type[Frozen], without: str) -> tuple[list[tuple[int, Type]], li
 
 
 def held(record: Frozen, without: str = "") -> Iterator[Frozen]:
-    """The records inside ``record``, except those in the field ``without``. The items of a tuple come in reverse
-    order.
-    """
+    """The records inside ``record``, except in the field ``without``. The items of a tuple come in reverse."""
     values = record.values()
     for i in _parts(type(record), without)[1]:
         value = values[i]

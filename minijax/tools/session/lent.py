@@ -17,7 +17,7 @@ class LentNames:
         self.aside: dict[str, Any] = {}
 
     def borrow(self, names: Iterable[str], given: Mapping[str, Any]) -> list[str]:
-        """Save the values of ``names`` and replace them by those in ``given``. Names saved already are skipped.
+        """Save the values of ``names`` and replace them by those in ``given``. Skip names that are saved already.
 
         Returns the names whose old value was set by the user and differs from ``given``.
         """

@@ -77,8 +77,7 @@ def arrays_of(x: Any) -> tuple[Any, Callable[[Any], Any]] | None:
     """Split an argument that holds third-party objects, such as an Equinox model. Return the argument with only its
     arrays, and a function that puts the other leaves back. None if it holds no such objects, or these hold only arrays.
 
-    A model's own library treats its other leaves (dropout flags and rates, the activation) as part of the program. So
-    does minijax.
+    The model's library treats its other leaves (dropout flags and rates, the activation) as part of the program too.
     """
     if "jax" not in sys.modules:
         return None
