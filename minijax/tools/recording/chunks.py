@@ -2,7 +2,7 @@
 
 the line "minijax recording 2"
 chunks: rows of records (``storage_rows``), as compressed JSON, about two thousand each
-documents; the signs of the moments (``timeline``); the columns of all records that a cursor needs; names
+documents; the signs of the moments (``timeline``); columns with the fields of all records that a cursor needs; names
 the directory: compressed JSON, with the address of each part
 the address of the directory, and a checksum of everything before it
 

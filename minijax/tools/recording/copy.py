@@ -21,7 +21,7 @@ _PLAIN = {int, str, bool, float, complex, type(None), np.dtype, frozenset}
 
 
 class Copier:
-    """Copies jaxprs without the functions, objects and constants of inner jaxprs, which a copy would keep alive.
+    """Copies jaxprs without functions, objects and the constants of inner jaxprs: a copy would keep these alive.
 
     ``equations`` is the number of copied equations, inner jaxprs included.
     """
@@ -62,7 +62,7 @@ class Copier:
                 # such as NumPy's print options
                 return _Printed(shortened(printed(value), MOST_TABLE))
             return kind([self.value(each, True) for each in value])
-        if isinstance(value, tuple) and kind.__module__.startswith("minijax."):  # a named table of the engine
+        if isinstance(value, tuple) and kind.__module__.startswith("minijax."):  # a named tuple of the engine
             return kind(*[self.value(each, True) for each in value])
         return _Printed(shortened(printed(value, repr if inside else str), MOST_PARAMETER))
 

@@ -174,7 +174,7 @@ class Alive(Sequence[LifeRecord]):
     def __getitem__(self, index: Any) -> Any:
         first = index.start if isinstance(index, slice) else index
         if first is not None and first < 0:
-            # counted from the end: the search stops there
+            # an index from the end needs only the newest tracers
             return self.lives.newest(self.at, -first)[index]
         return self.lives.newest(self.at, self.length)[index]
 
@@ -315,8 +315,8 @@ class Cursor:
     ) -> bool:
         """Move to the next moment (the previous one if ``backwards``) that is ``wanted``; stay if there is none.
 
-        If ``signs`` are given, only moments with one of them are tested. In a recording from a file, only chunks that
-        contain ``said`` are searched.
+        If ``signs`` are given, only moments with one of them are tested. In a recording from a file, only chunks with
+        the words ``said`` are searched.
         """
         moments = self.moments
         mentions = getattr(moments.nodes, "mentions", None) if said else None

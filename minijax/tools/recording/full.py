@@ -291,7 +291,7 @@ class Full(Summary):
         )
         self.trusted.append(-2 if is_plain else -1)
         self.open.append(_new_tuple(_Begun, (first, primitive, place, True, len(notes))))
-        if alone:  # few phases begin inside a rule of the engine
+        if alone:  # in an engine's rule few phases begin, so the sum of the time is enough
             self.own_since += perf_counter() - began
         else:
             self.note_own(began)

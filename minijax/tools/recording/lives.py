@@ -312,7 +312,7 @@ class LifeTable(Lazy):
         super().__init__(len(rows) // _WIDTH)
         self.again = again
         self.rows = rows
-        # cached texts of tracers as operands: there are few
+        # interned texts of tracers as operands: there are few different ones
         self._texts: dict[str, str] = {}
         self.names = names
         self.deaths = deaths

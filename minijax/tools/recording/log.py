@@ -27,7 +27,7 @@ from minijax.tools.recording.records import (
 from minijax.tools.recording.repeats import repeats_of
 from minijax.tools.recording.timeline import LEAVE, Timeline, timeline
 
-# The deepest indentation: deeper lines stay at this one, so that they remain visible.
+# The deepest indentation. Lines of deeper records get the same one, so that they remain visible.
 MOST_INDENT = 30
 # A brief line has this many characters of an operation's parameters.
 _MOST_PARAMETERS = 24

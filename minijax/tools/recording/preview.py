@@ -79,10 +79,10 @@ def _elements(value: np.ndarray) -> str:
 
 
 def host_value(array: Array, fetch: bool = False) -> Any:
-    """The NumPy value of ``array``, None if it is on a device.
+    """The NumPy value of ``array``; None if it is on a device.
 
-    With ``fetch`` it is read from the device if that only takes reading its memory, which excludes arrays on several
-    devices and dtypes that NumPy lacks.
+    With ``fetch`` its memory is read from the device, which is not possible for arrays on several devices and for
+    dtypes that NumPy lacks.
     """
     if array.on_host:
         return array._value()
@@ -149,7 +149,7 @@ def tangent_variable(tracer: Tracer) -> Var | None:
 
 
 def physical_type(tracer: Tracer) -> str:
-    """The type of the innermost value: without the vmap levels, with all their batch axes."""
+    """The type of the innermost value in a tracer, which has the batch axes of all vmap levels."""
     value: Any = tracer
     while isinstance(value, (DualTracer, BatchTracer)):
         value = value.primal if isinstance(value, DualTracer) else value.val

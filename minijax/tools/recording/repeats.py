@@ -108,7 +108,7 @@ class Repeats:
         return any(isinstance(node, CacheRecord) and not node.hit for node in map(self.moments.node, map(int, among)))
 
     def _label(self, step: Sequence[int]) -> str:
-        """The label of a step: its loop, or the function with its lines."""
+        """The label of a step: the loop around its lines, or else the function of its first line."""
         nodes = [self.moments.node(each) for each in step]
         places = [place_parts(getattr(node, "place", "")) for node in nodes]
         places = [each for each in places if each[0]]

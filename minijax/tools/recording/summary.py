@@ -52,8 +52,8 @@ MOST_PROGRAMS = 1000
 # The most cache misses, a number reached only after minutes; the most function names for hits, phases and rules.
 MOST_MISSES = 100_000
 MOST_NAMES = 4000
-# Of a longer jaxpr, MOST_EQUATIONS_SHOWN equations are kept, as text. Once MOST_EQUATIONS_IN_ALL are kept, this holds
-# for every jaxpr with more than MOST_EQUATIONS_SHOWN.
+# Of a jaxpr with more than MOST_EQUATIONS, only MOST_EQUATIONS_SHOWN are kept, as text. Once MOST_EQUATIONS_IN_ALL are
+# kept, this holds for every jaxpr with more than MOST_EQUATIONS_SHOWN.
 MOST_EQUATIONS = 5000
 MOST_EQUATIONS_IN_ALL = 50_000
 MOST_EQUATIONS_SHOWN = 200

@@ -19,7 +19,7 @@ class LentNames:
     def borrow(self, names: Iterable[str], given: Mapping[str, Any]) -> list[str]:
         """Save the values of ``names`` and replace them by those in ``given``. Skip names that are saved already.
 
-        Returns the names whose old value was set by the user and differs from ``given``.
+        Returns the names that had a value other than the one in ``given``.
         """
         space, differ = self.namespace, []
         for name in names:

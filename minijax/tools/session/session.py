@@ -252,7 +252,7 @@ class Session:
         return shown, growth(self.live)
 
     def complete_names(self) -> None:
-        """Import the modules of the prompt's names whose import was left for later."""
+        """Import the names of the prompt that are not imported yet."""
         # another thread may run this too (repl/warm.py), so every step may run twice
         load = self.late_names
         if load is None:

@@ -89,7 +89,7 @@ class BackwardPass:
     """One backward pass of a linear program, with names.
 
     Attributes:
-      recorded: its record; ``record`` is the same with its equations listed.
+      recorded: the record of the pass; ``record`` is the same record with its equations listed.
       around: the backward pass whose transpose rule runs this one, and the step of that rule; None at the top.
       within: the latest backward pass of the same function that ran during the forward computation of this one. If
       there is one, this pass is the derivative of a derivative.
@@ -227,7 +227,7 @@ class BackwardPass:
 
     @cached_property
     def _words(self) -> list[str]:
-        """``h_dot`` for the tangent of ``h``, ``h`` for a residual, each once. Nameless variables keep the letter."""
+        """Unique names: ``h_dot`` for the tangent of ``h``, ``h`` for a residual, the letter for nameless variables."""
         count: Counter[str] = Counter()
         out = []
         for variable, letter in enumerate(self._letters):

@@ -82,7 +82,7 @@ def examples_text(array: Array, axes: int) -> str:
 
 
 def _fitted(kind: str, found: ValueSummary, room: int) -> Line:
-    """As many of type, range, mean, picture and counts as there is room for, the most important first.
+    """As many of type, range, mean, picture (``spark``) and counts as fit into ``room``, the most important first.
 
     Figures from a sample have a sign in front: range and mean are approximate, counts of non-finite elements are lower
     bounds.

@@ -51,7 +51,7 @@ class LoopRun:
         self.courses: dict[str, Any] = {}
         self.frames: dict[Any, Any] = {}
         self._made: tuple[Any, list[str]] | None = None
-        # the reasons why operands are unknown; they may be known in other iterations
+        # the reasons why operands are unknown; the same operands may be known in other iterations
         self.reasons: tuple[str, ...] = ()
 
     def pure(self) -> tuple[Any, list[str]]:
