@@ -111,8 +111,8 @@ def jacfwd(
 ) -> Callable[..., Any]:
     """The Jacobian of ``fun`` in the arguments ``argnums``, column by column (forward mode): for tall Jacobians.
 
-    For leaves of shapes ``s`` and ``t`` the entry has shape ``s + t``; the output's tree is outside. Returns
-    ``(jacobian, aux)`` with ``has_aux``. TypeError for integer inputs.
+    For output leaves of shape ``s`` and input leaves of shape ``t`` the blocks have shape ``s + t``; the output's tree
+    is outside. Returns ``(jacobian, aux)`` with ``has_aux``. TypeError for integer inputs.
     """
     check_callable(fun)
 

@@ -72,7 +72,7 @@ class _Concat(Doc):
 
 
 class _Rows(_Concat):
-    """Items that may be cut short: ``children`` alternates items and separators, then the number left out."""
+    """Items with separators between. If ``left_out`` is not 0, the last child says that so many items are missing."""
 
     __slots__ = ("left_out",)
 
@@ -151,7 +151,7 @@ def join(separator: Doc, docs: Iterable[Doc]) -> Doc:
 
 
 def rows(separator: Doc, docs: Iterable[Doc], left_out: int = 0) -> Doc:
-    """The equations of a jaxpr with ``separator`` between, then the number ``left_out``. ``cut_rows`` cuts more."""
+    """The documents ``docs`` with ``separator`` between. ``left_out``: the number of missing equations, shown last."""
     pieces: list[Doc] = []
     for doc in docs:
         pieces += [doc, separator]

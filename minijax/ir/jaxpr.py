@@ -77,12 +77,12 @@ class JaxprEqn:
 
     @property
     def source_info(self) -> SourceInfo:
-        """The user's line and the named scopes that it was recorded under."""
+        """The user's line and the named scopes under which the equation was recorded."""
         return source_info_of(self.source)
 
     @property
     def effects(self) -> frozenset[Any]:
-        """Its side effects: see ``Jaxpr.effects``."""
+        """The side effects of the equation: see ``Jaxpr.effects``."""
         return frozenset(_eqn_effects(self))
 
     def __repr__(self) -> str:
@@ -142,7 +142,7 @@ class Jaxpr(_PrettyPrinted):
 
     @property
     def effects(self) -> frozenset[Any]:
-        """Its side effects: effects on its own references (``core.refs``), and effectful primitives."""
+        """The side effects of the program: effects on its own references (``core.refs``), and effectful primitives."""
         taken = {*self.invars, *self.constvars}
         found = {effect for eqn in self.eqns for effect in _eqn_effects(eqn)}
         return frozenset(e for e in found if not hasattr(e, "variable") or e.variable in taken)
@@ -159,7 +159,7 @@ class ClosedJaxpr(_PrettyPrinted):
     def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any] = ()) -> None:
         assert len(jaxpr.constvars) == len(consts)
         self.jaxpr = jaxpr
-        self.serial = next(_serials)  # higher for younger jaxprs
+        self.serial = next(_serials)  # a jaxpr that is made later has a higher number
         self.consts = list(consts)
         # Programs derived from this jaxpr (its jvp, its executable, ...) are freed with it.
         self.memo: dict[Any, Any] = {}
@@ -186,7 +186,7 @@ class ClosedJaxpr(_PrettyPrinted):
 
 
 def keep_together(closeds: Sequence[ClosedJaxpr], key: Any, make: Callable[[], Any]) -> Any:
-    """The result of ``make``, derived from several jaxprs, kept with the youngest: it is likely to be freed first."""
+    """The result of ``make``, cached in the youngest of ``closeds``, which is likely to be freed first."""
     youngest = max(closeds, key=lambda closed: closed.serial)
     full_key = ("together", key, tuple([None if c is youngest else c for c in closeds]))
     if full_key not in youngest.memo:
@@ -256,7 +256,7 @@ def _operands_of(eqn: JaxprEqn, sub: Jaxpr) -> Sequence[Any]:
         n, m = params["cond_nconsts"], params["body_nconsts"]
         consts = args[:n] if sub is params["cond_jaxpr"].jaxpr else args[n : n + m]
         return [*consts, *args[n + m :]]
-    return args[len(args) - len(sub.invars) :]  # after the index of a branch
+    return args[len(args) - len(sub.invars) :]  # leave out the index of a branch
 
 
 def is_effectful(eqn: JaxprEqn) -> bool:
@@ -280,6 +280,6 @@ pretty_printer = _unprinted
 
 
 def set_pretty_printer(printer: Any) -> None:
-    """Install the function behind ``str(jaxpr)``: ``ir.pretty`` imports this module and calls it."""
+    """Install the function behind ``str(jaxpr)``. ``ir.pretty`` calls this when it is imported."""
     global pretty_printer
     pretty_printer = printer

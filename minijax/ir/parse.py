@@ -45,7 +45,7 @@ from minijax.ir.pretty import Unread, parse_rules, shared_jaxprs
 
 __all__ = ["JaxprSyntaxError", "MissingConstant", "Unread", "page_consts", "parse_jaxpr"]
 
-# Names that a program chose may have dots: params.w.0
+# Names that the user chose may have dots: params.w.0
 _VAR = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 _BINDER = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*):")
 # a dimension with the mesh axes that shard it: 8, 8@x, 8@(x,y); then varying and summed axes: {V:x, U:(y,z)}
@@ -69,7 +69,7 @@ _NEXT_KEY = re.compile(r"\s+(?:[A-Za-z_]\w*=|# )")
 _JAXPR_KEY = re.compile(r"(?:.*_)?jaxprs?$|branches$")
 # Python type of a literal's text -> the kinds of types (see ``dtypes.kind``) that the literal can have.
 _KINDS: dict[type, str] = {bool: "b", int: "iufc", float: "fc", complex: "c"}
-# Parameters that are any text without quotes.
+# Parameters whose values are printed without quotes, as any text.
 _RAW = ("name", "fmt")
 
 
@@ -99,7 +99,7 @@ def parse_jaxpr(
 
     Args:
       text: a jaxpr in style 'jax', of any width, with or without source notes.
-      consts: the values of all constvars, in the order of the page; ``page_consts`` gives them for an existing jaxpr.
+      consts: the values of all constvars, in the order of the text; ``page_consts`` gives them for an existing jaxpr.
           By default they are stand-ins: then the jaxpr can only be printed and typechecked.
       primitives: primitives by name, in addition to the defined ones (or in place of some). If several have one
           name, minijax's own is used, else the one defined last.
@@ -185,7 +185,7 @@ class _Parser:
         # jaxprs that share a variable print it under one name, so they get the same variable here
         self.variables: dict[str, list[Var]] = {}
         self.avals: dict[str, ShapedArray] = {}
-        # position of a shared jaxpr in the text -> the jaxpr, and where it ends; and the names of those being read
+        # position of a shared jaxpr in the text -> the jaxpr, and its end; then the names of those that are being read
         self.bindings: dict[int, tuple[ClosedJaxpr, int]] = {}
         self.reading: list[str] = []
         # the jaxprs that are parameters; and all jaxprs, with their position and the names of their constvars
@@ -218,7 +218,7 @@ class _Parser:
         return jaxpr
 
     def binding(self) -> ClosedJaxpr:
-        """``f = { ... }``. It may be read already, if text above it mentions ``f``."""
+        """``f = { ... }``. Text above that mentions ``f`` may have led to reading it already."""
         scan = self.scan
         start = scan.at
         if start not in self.bindings:
@@ -370,7 +370,7 @@ class _Parser:
             if any(axes) or found[3]:
                 read = lazy.public("minijax.ir.parse_meshes", "typed")
                 aval = read(self.scan, aval, axes, found[3] or "", at)
-            if not (found[3] and ("U:" in found[3] or "R:" in found[3])):  # it differs inside shard_map
+            if not (found[3] and ("U:" in found[3] or "R:" in found[3])):  # such a type is different inside shard_map
                 self.avals[found[0]] = aval
         return aval
 
@@ -551,7 +551,7 @@ class _Parser:
         self.scopes, self.variables = [], {}
         try:
             closed = self.close(self.shared_and_jaxpr(None))
-        finally:  # text that is not a value is read again, as a string
+        finally:  # if the text is not a value, it is read again as a string
             self.scopes, self.variables = outer
         # Such a jaxpr is printed in full, even if it is shared and printed ahead of the program too.
         text = str(closed)
@@ -622,7 +622,7 @@ def _same(a: ShapedArray, b: ShapedArray) -> bool:
 def _weak_results(
     primitive: Primitive, in_avals: Sequence[ShapedArray], params: dict[str, Any], out_avals: Sequence[ShapedArray]
 ) -> list[bool]:
-    """Which results are weakly typed, by abstract evaluation: the page does not show it."""
+    """Whether each result is weakly typed. The text does not show this, so abstract evaluation infers it."""
     strong = [False] * len(out_avals)
     if not any(aval.weak_type for aval in in_avals) and not params:
         return strong

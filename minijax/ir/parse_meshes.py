@@ -126,7 +126,7 @@ def _explicit(mesh: AbstractMesh, spec: Sequence[Sequence[str]]) -> AbstractMesh
 
 
 def read_resharded(params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]) -> dict[str, Any]:
-    """The parameters of ``reshard``, which are not printed, from the types."""
+    """Derive the parameters of ``reshard``, which are not printed, from the types."""
     (x,), (out,) = in_avals, out_avals
     sharding = NamedSharding(_mesh_of(out, x), out.sharding.spec)
     return {"dst_sharding": sharding, "concrete_mesh": None, "operand_mesh": None}

@@ -37,8 +37,8 @@ pp_rules: dict[Primitive, Callable[[JaxprEqn, Printer], Params]] = {}
 # rule(eqn, printer) -> the whole line, for equations that read and write references. It replaces ``pp_rules``.
 eqn_rules: dict[Primitive, Callable[[JaxprEqn, Printer], Doc]] = {}
 
-# For ``ir.parse``: rule(params, in_avals, out_avals) -> params adds hidden parameters, from the types or by default.
-# Registered beside the rule that hides them.
+# For ``ir.parse``: rule(params, in_avals, out_avals) -> params with the hidden ones, which follow from the types or
+# have a default. The rule is registered beside the rule that hides them.
 ParseRule = Callable[[dict[str, Any], Sequence[Any], Sequence[Any]], dict[str, Any]]
 parse_rules: dict[Primitive, ParseRule] = {}
 # Name -> class of parameters that print as ``Class(...)`` or ``Class.MEMBER``.
@@ -93,7 +93,7 @@ class Unread:
 
 
 def unread_functions(**names: str) -> ParseRule:
-    """A rule for ``parse_rules`` of a call with derivative rules: functions that print as ``names`` are ``Unread``."""
+    """A rule for ``parse_rules``: the params printed as the keys of ``names`` are ``Unread``, under the names given."""
 
     def rule(params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]) -> dict[str, Any]:
         params = {"num_consts": 0, **params}
@@ -169,7 +169,7 @@ def jaxpr_document(
     Args:
       style: 'jax', or 'tutorial' (long type names, constants among the arguments, fresh names in each subjaxpr).
       source_info: end each equation with a comment that gives its place in the user's program.
-      name_stack: likewise its named scopes and transformations, ``[jvp(f)/g]``.
+      name_stack: end it also with the named scopes and transformations, ``[jvp(f)/g]``.
       max_eqns: print at most this many equations of each jaxpr, then the number left out.
       print_shapes: in style 'jax', whether variables have their types.
       names: in style 'jax', distinct names of variables; the others are named by letters.

@@ -86,7 +86,7 @@ def _check_consts(closed: ClosedJaxpr) -> None:
 
 
 def _check_body(jaxpr: Jaxpr, root: Jaxpr, user: JaxprEqn | None) -> list[JaxprEqn]:
-    """Check ``jaxpr`` without its subjaxprs; returns equations that have some. Errors show ``root`` and ``user``."""
+    """Check ``jaxpr`` apart from its subjaxprs; return the equations with subjaxprs. Errors show ``root``, ``user``."""
     bound: set[Var] = set()
     holders: list[JaxprEqn] = []
     eqn: JaxprEqn | None = user
@@ -125,7 +125,7 @@ def _bind(var: Any, aval: ShapedArray, bound: set[Var]) -> None:
         raise _Mistake(f"Only variables can be bound, found {type(var).__name__}")
     if var in bound:
         raise _Mistake("Variable '{}' already bound", var)
-    # not compared: the mesh axes along which it varies, which are known only where axes are bound
+    # the mesh axes along which a variable varies are not compared: they are known only where axes are bound
     if not (var.aval is aval or (var.aval.shape, var.aval.dtype) == (aval.shape, aval.dtype)):
         raise _Mistake(
             f"Value for variable '{{}}' inconsistently typed as {aval.str_short()} "

@@ -43,14 +43,14 @@ def cond(
     Args:
       pred: a boolean scalar, or a real number (true if nonzero).
       true_fun, false_fun: functions of the operands whose results have the same tree, shapes and dtypes. Both are
-        traced, one runs. Closed-over values are operands too, also for differentiation.
-      operands, operand: pytrees of arrays; or a single one, by keyword.
+        traced, but only one runs. Closed-over values are operands too, also for differentiation.
+      operands, operand: pytrees of arrays; or a single pytree, by the keyword ``operand``.
 
     The older form ``cond(pred, true_operand, true_fun, false_operand, false_fun)`` works too. Under ``vmap`` with a
     ``pred`` that differs between elements, both branches run and ``select`` picks the result.
 
     Raises:
-      TypeError: ``pred`` is no such scalar, a function cannot be called, an operand has a non-array leaf, or
+      TypeError: ``pred`` is not such a scalar, a function cannot be called, an operand has a non-array leaf, or
         the results differ in tree or types.
     """
     if not (callable(true_fun) and callable(false_fun)):
@@ -68,7 +68,7 @@ def cond(
     bodies = [stage_body(fun, in_tree, avals, "cond") for fun in (true_fun, false_fun)]
     _check_same_outputs("cond", ["true_fun", "false_fun"], [true_fun, false_fun], bodies)
     index = convert(pred, _INT32)
-    # the constants of true_fun come first, its branch last: False is 0
+    # true_fun is staged first, so its constants come first, but it is branch 1: False is 0
     return _bind(index, bodies, leaves, order=[1, 0])
 
 
@@ -77,9 +77,9 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
 
     Args:
       index: an integer scalar.
-      branches: functions of the operands whose results have the same tree, shapes and dtypes. All are traced, one
-        runs; a single one is just called.
-      operands, operand: pytrees of arrays; or a single one, by keyword.
+      branches: functions of the operands whose results have the same tree, shapes and dtypes. All are traced, but only
+        one runs. A single branch is called directly.
+      operands, operand: pytrees of arrays; or a single pytree, by the keyword ``operand``.
 
     Raises:
       TypeError: ``index`` is no integer scalar, a branch cannot be called, an operand has a non-array leaf, or
@@ -98,7 +98,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
     if not is_array_like(index):
         raise TypeError(f"Index type must be an integer, got {index}.")
     dtype = get_aval(index).dtype
-    if dtype.kind not in "iu":  # narrow integer types hold a few branches too
+    if dtype.kind not in "iu":  # integers of any width
         raise TypeError(f"Index type must be an integer, got {index} as {dtype_name(dtype)}")
     if not branches:
         raise ValueError("Empty branch sequence: lax.switch needs at least one function to choose from.")
@@ -184,7 +184,7 @@ def _bind(index: Any, bodies: Sequence[Body], leaves: Sequence[Any], order: Sequ
 def _check_same_outputs(
     name: str, names: Sequence[str], functions: Sequence[Callable[..., Any]], bodies: Sequence[Body]
 ) -> None:
-    """TypeError, listing the differences, unless all results have the tree and types of the first."""
+    """TypeError with the differences unless all results have the tree and types of the first function's result."""
     first = bodies[0]
     for other_name, other_fun, other in zip(names[1:], functions[1:], bodies[1:], strict=True):
         if other.out_tree == first.out_tree and all(map(same_type, first.closed.out_avals, other.closed.out_avals)):

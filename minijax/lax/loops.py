@@ -115,7 +115,7 @@ def fori_loop(
     Args:
       lower, upper: integers of one dtype (a Python number takes the dtype of the other). If both are known, the loop is
         a ``scan``, differentiable in reverse mode; if one is traced, it is a ``while_loop``.
-      body_fun: from the index and the carry to the next carry, of the same tree, shapes and dtypes.
+      body_fun: maps the index and the carry to the next carry, with the same tree, shapes and dtypes.
       init_val: the first carry, a pytree of arrays.
       unroll: the number of steps in one iteration of the compiled loop (True: all); only with known bounds.
 
@@ -169,7 +169,7 @@ def _index_dtype(lower: ShapedArray, upper: ShapedArray) -> Any:
 
 
 def _concrete(bound: Any) -> int | None:
-    """The bound as an integer, or None if it is traced or no scalar."""
+    """The bound as an integer; None if it is traced or not a scalar."""
     value = bound.to_concrete_value() if isinstance(bound, Tracer) else bound
     if value is None or get_aval(value).shape:
         return None
@@ -185,7 +185,7 @@ def _more_rounds(loop_carry: Any) -> Any:
 
 
 class _Round:
-    """One step of a ``fori_loop`` as the body of another loop, named after the body function, which it holds weakly."""
+    """One step of a ``fori_loop`` as the body of another loop. It has the name of ``fun``, and refers to it weakly."""
 
     __slots__ = ("fun", "__name__", "__code__", "__weakref__")
     construct = "fori_loop"
@@ -232,7 +232,7 @@ _rounds: weakref.WeakKeyDictionary[Any, dict[type[_Round], _Round]] = weakref.We
 def _round_of(body_fun: Callable[[Any, Any], Any], kind: type[_Round]) -> Any:
     try:
         made = _rounds.setdefault(body_fun, {})
-    except TypeError:  # no weak reference, or no hash
+    except TypeError:  # ``body_fun`` has no weak references or no hash
         made = {}
     if kind not in made:
         made[kind] = kind(body_fun)

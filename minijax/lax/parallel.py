@@ -81,7 +81,7 @@ def _reduction_groups(axes: tuple[Any, ...], axis_index_groups: Sequence[Sequenc
 
 
 def _check_no_groups(groups: Groups) -> None:
-    """NotImplementedError for groups: no type can say that the devices of a group share a value."""
+    """NotImplementedError for groups: no type can say that only the devices of one group share a value."""
     if groups is not None:
         raise NotImplementedError(
             "axis_index_groups of a reduction in shard_map: types cannot say that devices of one group have the same. "
@@ -90,7 +90,7 @@ def _check_no_groups(groups: Groups) -> None:
 
 
 def _scalar_like(example: Any, value: int) -> Any:
-    """Convert ``value`` to the type of ``example``: a Python number stays one."""
+    """Convert ``value`` to the type of ``example``, which may be a Python number."""
     if isinstance(example, (int, float, complex)) and not isinstance(example, np.generic):
         return type(example)(value)
     return np.asarray(value, get_aval(example).dtype)
@@ -240,7 +240,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
-    """Permute ``x`` along the mapped axis: ``i`` gets ``perm[i]``'s value. ValueError for another ``perm``."""
+    """Permute ``x`` along the mapped axis: ``i`` gets ``perm[i]``'s value. ValueError if it is no permutation."""
     if set(perm) != set(range(len(perm))):
         raise ValueError(f"`perm` does not represent a permutation: {perm}")
     return ppermute(x, axis_name, list(zip(perm, range(len(perm)), strict=True)))
@@ -266,10 +266,10 @@ def all_to_all(
       x: arrays with one element along ``split_axis`` for each instance (with ``tiled``, a multiple).
       axis_name: the mapped axis, or a tuple.
       split_axis: the axis that is cut into one piece for each instance.
-      concat_axis: the axis of the stacked received pieces, counted without ``split_axis``; with ``tiled``, the axis
-        along which they are concatenated.
+      concat_axis: the axis along which the received pieces are stacked, counted without ``split_axis``; with
+        ``tiled``, the axis along which they are concatenated.
       axis_index_groups: groups that exchange pieces internally. Not under vmap.
-      tiled: remove and add no axis.
+      tiled: whether the pieces are slices, so that no axis is removed or added.
 
     Raises:
       ValueError: the sizes do not fit. NameError: the axis name is not bound.
