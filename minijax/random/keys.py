@@ -109,7 +109,7 @@ def _chosen(name: str, impl: Any, dtype: Any) -> PRNGImpl:
 
 
 def typed_keys(name: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
-    """Convert ``key`` to typed keys; return whether it was an array of words, as ``PRNGKey`` makes them, too.
+    """Convert ``key`` to typed keys. Also return whether it was an array of words, such as ``PRNGKey`` makes.
 
     ValueError for more than one key unless ``batched``. TypeError if ``key`` is no key.
     """

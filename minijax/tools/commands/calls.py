@@ -51,7 +51,7 @@ def open_call(before: str) -> OpenCall | None:
 
 
 def _open(before: str) -> tuple[list[int], int | None]:
-    """The positions of the open brackets in ``before``, and of its unfinished string or comment or None."""
+    """The positions of the open brackets in ``before``, and that of its unfinished string or comment, or None."""
     stack: list[int] = []
     i = 0
     while i < len(before):

@@ -25,7 +25,7 @@ MOST_EQUATIONS = 300
 
 
 class _Row(Frozen):
-    """A line of a printed jaxpr. ``key`` pairs it with one of the other jaxpr. ``eqn``: the equation it begins."""
+    """A line of a printed jaxpr. ``key`` pairs it with one of the other jaxpr. ``eqn`` begins in it, if not None."""
 
     segments: Line
     key: tuple[Any, ...]

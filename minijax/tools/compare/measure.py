@@ -161,9 +161,9 @@ def _seconds(run: Callable[[], Any]) -> float:
 
 
 def _best(run: Callable[[], Any], nowhere: Nowhere) -> float:
-    """The shortest of several runs in seconds. The first run may compile operations, so it counts only if it is slow.
+    """The shortest of several runs in seconds. The first run does not count, since it may compile operations.
 
-    The output of the other runs goes to ``nowhere``.
+    A first run longer than ``_LONG`` is the only one. The output of later runs goes to ``nowhere``.
     """
     first = _seconds(run)
     if first > _LONG:

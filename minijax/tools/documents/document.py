@@ -58,7 +58,7 @@ class Code(Frozen):
 
     Line numbers begin with ``first``, unless that is 0. Lines whose numbers are in ``marked`` have a mark (in the role
     'current'); lines in ``linked`` have a lighter one. ``labels`` replace the line numbers, one for each line.
-    ``after`` follows the lines, one for each.
+    ``after`` has segments to add at the end of each line.
     """
 
     text: str

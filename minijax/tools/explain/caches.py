@@ -74,7 +74,7 @@ class no_recompile(contextlib.ContextDecorator):
 
     @property
     def misses(self) -> tuple[str, ...]:
-        """The calls that the block has let through so far, as texts. If it is entered again, of the inner block."""
+        """The calls let through so far, as texts. If blocks of the same object nest: those of the innermost block."""
         mine = self._mine()
         return tuple(self._entered[mine[-1]].misses) if mine else ()
 

@@ -203,7 +203,7 @@ def _referrers(wanted: Sequence[Any]) -> list[Any]:
 
 
 def _way(held_by: Mapping[int, tuple[Any, Any]], start: Any) -> Iterator[str]:
-    """The steps from ``start`` to the tracer. An object with its ``__dict__`` is one step; so is a function's cell."""
+    """The steps from ``start`` to the tracer. An object and its ``__dict__``, or a function and its cell, are one."""
     way = [start]
     while held_by[id(way[-1])][1] is not None:
         way.append(held_by[id(way[-1])][1])
@@ -237,7 +237,7 @@ def _own_dict(holder: Any) -> Any:
 
 
 def _is_own_dict(holder: Any, space: dict[Any, Any]) -> bool:
-    """Whether ``space`` holds the attributes of ``holder``. A class never shows its own dictionary, only a view."""
+    """Whether ``space`` holds the attributes of ``holder``. Always True for a class, whose ``__dict__`` is a view."""
     return isinstance(holder, type) or _own_dict(holder) is space
 
 

@@ -170,7 +170,7 @@ def _user_names(live: Live, level: Level) -> dict[Any, str]:
 
 
 def program_blocks(live: Live, level: Level, most: int = MOST_LINES) -> Iterator[Block]:
-    """The program that ``level`` records, if it records one. Notes mark new equations and tell the user's names."""
+    """The program that ``level`` records, if it records one. Notes mark new equations and give the user's names."""
     program = level.program()
     if program is None:
         return

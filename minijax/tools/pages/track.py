@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-# Minimum length of a hunk, in numbers.
+# Length of the shortest hunk when it is written: two numbers and the brackets.
 _SMALLEST_HUNK = 3
 
 
