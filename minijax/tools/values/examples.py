@@ -38,7 +38,7 @@ from minijax.interpreters.vmap import AxisData, batch
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ops.call import compiled
 
-# Loops with more NumPy calls than this in total are compiled: on NumPy they would take almost a second.
+# A loop with more NumPy calls than this in all iterations is compiled: on NumPy it would take almost a second.
 WORTH_COMPILING = 500_000
 
 
@@ -57,7 +57,7 @@ NEUTRAL = (
 
 
 class Unknown(Frozen):
-    """Stands for a missing value; ``reason`` says why it is missing."""
+    """A missing value; ``reason`` says why it is missing."""
 
     reason: str
 
@@ -78,7 +78,7 @@ Operation = Callable[..., tuple[Sequence[Any], Any]]
 
 @contextmanager
 def apart(wide: bool = False) -> Iterator[None]:
-    """The block runs without observers, checks, or interpreters of the user on the stack.
+    """In the block there are no observers, no checks, and no interpreters of the user on the stack.
 
     ``wide`` allows 64-bit types.
     """
@@ -162,9 +162,9 @@ class Levels:
         return [Stacked(as_array(x), f) for x, f in zip(outs, flags, strict=True)], side
 
     def staged(self, key: Any, fun: Operation, values: Sequence[Stacked], times: int = 1) -> tuple[list[Stacked], Any]:
-        """Like ``run``, but traced once for each ``key`` and types of values: for the bodies of loops.
+        """Like ``run``, but ``fun`` is traced only once for each ``key`` and types of ``values``: for bodies of loops.
 
-        ``times`` is the number of iterations; a loop with a lot of work is compiled by XLA, others run on NumPy.
+        ``times`` is the number of iterations. A loop with a lot of work is compiled by XLA; others run on NumPy.
         """
         arrays, mapped = [x.array for x in values], [x.mapped for x in values]
         full = (key, *[x.aval for x in arrays], *mapped)

@@ -23,14 +23,14 @@ from minijax.tools.values.examples import apart
 from minijax.tools.values.moment import Ledger, Unknown, Worth
 from minijax.tools.values.table import Named, named_until, named_values, picked
 
-# How many names the error for an unknown name lists.
+# The most names that the error for an unknown name lists.
 _MOST_NAMES = 8
 
 
 class Evaluated(NamedTuple):
     """The result of an expression: a ``value`` or an ``error``. ``examples`` names the vmaps that give the value axes.
 
-    ``later``: the first value of a name that gets its value later. ``unknown``: a name that never gets one.
+    ``later`` is set if a name gets its first value later. ``unknown`` is the name that never gets one.
     """
 
     value: Any
@@ -49,7 +49,7 @@ class Evaluated(NamedTuple):
 
 
 class NotKnown(Exception):
-    """A name has no value; the message says why. ``said`` is the name if all its parts lack values too."""
+    """A name has no value; the message says why. ``said``: the name; '' if its value could not be computed."""
 
     def __init__(self, text: str, said: str = "") -> None:
         super().__init__(text)

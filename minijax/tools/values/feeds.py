@@ -1,4 +1,4 @@
-"""Where a frame gets the values of its inputs from, their tangents, and the cotangents of its outputs."""
+"""Where a frame gets the values and tangents of its inputs from, and the cotangents of its outputs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Feed:
 
 
 class Given(Feed):
-    """Values given directly."""
+    """A feed with values that are given directly."""
 
     def __init__(
         self, primals: Sequence[Any], tangents: Sequence[Any] | None, cotangents: Sequence[Any] | None
@@ -56,7 +56,7 @@ class Given(Feed):
 
 
 class Called(Feed):
-    """The values of the operands and results of a call in the outer frame.
+    """A feed with the values of the operands and results of a call in the outer frame.
 
     While the outer frame evaluates the call, they are in ``now``. ``tangents``, ``cotangents``: why these are missing.
     """
@@ -84,7 +84,7 @@ class Called(Feed):
 
 
 class Asked(Feed):
-    """Functions compute the values: for iterations of loops, and for custom derivative rules."""
+    """A feed with functions that compute the values: for iterations of loops, and for custom derivative rules."""
 
     def __init__(
         self,

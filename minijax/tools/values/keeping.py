@@ -53,10 +53,10 @@ def size_of(value: Any) -> int:
 
 
 class Course:
-    """The states of a loop of ``length`` steps: state 0 is given, ``advance(at, state, steps)`` computes a later one.
+    """The states of a loop of ``length`` steps. State 0 is given; ``advance(at, state, steps)`` computes later ones.
 
-    About every sqrt(``length``)-th state is kept, which divides the loop into stretches. Once a stretch is entered,
-    about every sqrt(stretch)-th of its states is kept too: the next state there takes few steps.
+    It keeps about every sqrt(``length``)-th state. When a state between two of these is requested, it also keeps about
+    every sqrt(n)-th of the n states there, so that other states near it take few steps.
     """
 
     def __init__(self, keeper: Keeper, start: State, length: int, advance: Callable[[int, State, int], State]) -> None:
@@ -77,7 +77,7 @@ class Course:
                 start = known % self.stretch if steps == self.piece else known
                 if start % steps == 0 and known + steps <= at:
                     break
-            if steps == self.piece:  # a piece ends within its stretch
+            if steps == self.piece:  # do not go beyond the next kept state
                 steps = min(steps, self.stretch - known % self.stretch)
             state = self.advance(known, state, steps)
             known += steps

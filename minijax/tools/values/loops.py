@@ -15,7 +15,7 @@ CALLED = {"jit": "jaxpr", "remat2": "jaxpr", "custom_jvp_call": "call_jaxpr", "c
 
 
 def called(eqn: JaxprEqn) -> tuple[str, str]:
-    """The parameter with the program that ``eqn`` runs once on its operands, and its title; '' if there is none."""
+    """The parameter with the program that ``eqn`` runs once on its operands ('' if there is none); and a title."""
     name = eqn.primitive.name
     title = f"jit {eqn.params['name']}" if name == "jit" else {"remat2": "checkpoint"}.get(name, name)
     return CALLED.get(name, ""), title

@@ -1,6 +1,6 @@
 """The values of a recording, by their numbers. They are computed on demand; the user's Python never runs.
 
-Values that evaluation computed were kept. The value of a tracer is found in the tracer: a primal and a tangent, or a
+Values that evaluation computed were kept. A tracer holds its value: a primal and a tangent, or a
 batch. The value of a staged variable comes from replaying (``replay``) the next recorded run of its program, on the
 operands of that run and in the chosen iteration. A program that never ran is evaluated on the arguments of the call.
 """
@@ -110,7 +110,7 @@ class DividedCall(NamedTuple):
 Found = Worth | Unknown | None
 # Prefix of the label of a mesh axis when all devices are shown: ``mesh 0:1:model``.
 MESH = "mesh "
-# A program's variable -> (event, path of enclosing equations) of each run of an operation that contains it.
+# variable of a program -> where it is computed: events of runs, each with the path of enclosing equations.
 _Homes: TypeAlias = dict[Var, list[tuple[int, tuple[tuple[JaxprEqn, Jaxpr], ...]]]]
 
 
@@ -274,7 +274,7 @@ class Ledger:
     def _unknown_tangent(self, number: int) -> int:
         """The number of a JVP tracer's tangent if this stands for a variable of a linear program, otherwise 0.
 
-        The JVP tracers of linearize have such a tangent.
+        A JVP tracer made by linearize has such a tangent.
         """
         holds = self.lives[number].tracer.holds
         inner = self.lives.get(holds[1]) if len(holds) == 2 else None
@@ -351,7 +351,7 @@ class Ledger:
         if "primal" in fields:
             known = len(self._holds(number)) > 1 and not self._unknown_tangent(number)
             own = self._inner(number, 1, "primal") if known else None
-            # with linearize alone, the tangent is the one at the level below
+            # if only linearize is around the value, its tangent is that of the value inside
             return own if own is not None or self.is_zero(number) else self._inner(number, 0, "tangent")
         if "variable" in fields:
             found = self._staged(number, "tangent")
@@ -470,7 +470,7 @@ class Ledger:
         return next(found, None)
 
     def place_of_part(self, number: int) -> DividedPart | None:
-        """The array that a value is a part of. None unless the value is an input or output of a program on devices."""
+        """The divided array of which a value is a part; None if it is no input or output of a program on devices."""
         var, life = self.kept.variables.get(number), self.lives.get(number)
         run, path = (None, ()) if var is None or life is None else self._home(var, life.born)
         if run is None or not path or "in_specs" not in path[-1][0].params:
@@ -484,7 +484,7 @@ class Ledger:
         return None
 
     def _around(self, run: RunRecord, path: Sequence[tuple[JaxprEqn, Jaxpr]]) -> Any:
-        """The frame at the end of a path, in the chosen iterations; None if it is unknown."""
+        """The frame of the program that the path leads to, in the chosen iterations; None if it is unknown."""
         known = self._root(run)
         frame = None if isinstance(known, Unknown) else known[0]
         for step, (eqn, jaxpr) in enumerate(path):
@@ -757,7 +757,7 @@ def _forward_rules(eqn: JaxprEqn) -> Iterator[Jaxpr]:
 
 
 def _same_variables(a: Jaxpr, b: Jaxpr) -> bool:
-    """Whether both programs have the same inputs and outputs, as a program and its copy without effects have."""
+    """Whether both are the same program, maybe without its effects."""
     return a.invars == b.invars and a.outvars == b.outvars
 
 

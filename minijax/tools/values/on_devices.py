@@ -1,6 +1,6 @@
-"""The values of one moment on every device of a mesh: the operands and results of an operation inside a program that
-each device runs, or of the call that makes devices run it.
-"""
+"""The values of one moment on every device of a mesh.
+
+They are operands and results of an operation in a program that each device runs, or of the call that runs it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class DeviceColumn:
       type: its type on one device.
       along: the mesh axes along which it may differ.
       result: whether it is a result of the current operation.
-      note: how the array that it is part of is divided; '' if there is none.
+      note: how the array is divided whose part it is; '' if it is no part of an array.
       numbers: its numbers in the recording; () if it has none.
     """
 

@@ -1,8 +1,8 @@
 """The operations that a value of a recording depends on, and those that use it.
 
-The operations of evaluation, those on arrays below all transformations, form a program of their own. Calls of staged
-programs count among them; ``slices`` finds the dependencies of each of their results, for cached traces too. A tracer
-is followed to the array inside it; if there is none, to the variable of a program that ran which it stands for.
+The operations on arrays, below all transformations, form a program of their own. Calls of staged programs are among
+them: ``slices`` finds the dependencies of each of their results, even if the trace came from a cache. A tracer is
+replaced by the array inside it. If it has none, it stands for a variable of a program that ran, which is used instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_FRAMES = 200
 
 
 class EvaluatedStep:
-    """An operation of evaluation.
+    """An operation on arrays, below all transformations.
 
     Attributes:
       bind: its record.
@@ -62,7 +62,7 @@ class StepUse(Frozen):
 
 
 class Ran(WhatRan):
-    """What is known of a program that ran, from its frame."""
+    """The run of a program that is known from its frame."""
 
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
@@ -77,7 +77,7 @@ class Ran(WhatRan):
 
 
 class RanEquation(Ran):
-    """What is known of an equation in a program that ran. ``around``: the frames with the equation."""
+    """The runs of an equation that are known from frames; ``around``: the frames that contain the equation."""
 
     def __init__(self, eqn: JaxprEqn, around: Sequence[Frame]) -> None:
         self.eqn = eqn
@@ -129,7 +129,7 @@ class Origins:
 
     Attributes:
       steps: the operations of evaluation, in order.
-      makers: number -> the operation of evaluation whose result it is.
+      makers: number -> the index in ``steps`` of the operation whose result it is.
       lives: number -> the life of that tracer or array.
     """
 
@@ -166,7 +166,7 @@ class Origins:
         return 0
 
     def variable_of(self, number: int) -> Var | None:
-        """The variable of a tracer, or of the tracer inside it; None for an array."""
+        """The variable that a tracer, or the tracer inside it, stands for; None for an array."""
         known = self.recording.kept.variables
         while number:
             if number in known and not self._is_dual(number):
@@ -195,7 +195,7 @@ class Origins:
         return self._slice(wanted, arrays, focused, unknown)
 
     def _focus(self, number: int) -> tuple[int, Focus] | None:
-        """The last operation whose programs contain the tracer's variable, and the place of the variable."""
+        """The index of the last operation whose programs contain the tracer's variable, and its place there."""
         variable = self.variable_of(number)
         if variable is None:
             return None
@@ -238,7 +238,7 @@ class Origins:
         return StepUse(step, made, needed, parts)
 
     def known(self, run: RunRecord) -> WhatRan:
-        """What is known of the run of an operation with a program."""
+        """What is known about the run of an operation that has a program."""
         values = [self.recording.kept.array(n) if n else run.literals.get(i) for i, n in enumerate(run.operands)]
         if run.operation is None or any(each is None for each in values):
             return UNKNOWN
@@ -249,7 +249,7 @@ class Origins:
         return found
 
     def _constants(self) -> dict[int, int]:
-        """id of an array's memory -> the array's number, to recognize the constants that programs hold."""
+        """id of an array's memory -> the array's number: programs hold the arrays that they close over."""
         out: dict[int, int] = {}
         for number, array in self.recording.kept.arrays.items():
             for memory in _memory(array):

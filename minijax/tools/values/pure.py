@@ -62,7 +62,7 @@ class Purifier:
         return found[0], found[1]
 
     def whole(self, closed: ClosedJaxpr) -> tuple[ClosedJaxpr, Reasons]:
-        """The pure form of ``closed`` if all inputs are known."""
+        """The pure form of ``closed`` when all its inputs are known; '' or a reason for each result."""
         return self.closed(closed, [""] * len(closed.in_avals))
 
     def params(self, eqn: JaxprEqn, reasons: Sequence[str]) -> tuple[dict[str, Any] | None, Reasons]:
@@ -80,7 +80,7 @@ class Purifier:
         return (None if out and all(out) else params), out
 
     def rule(self, function: Function) -> Function:
-        """A derivative rule that runs no Python of the user, unless that is allowed."""
+        """``function`` as a rule staged on demand, if this runs no Python of the user or ``rules`` allows it."""
         key = (id(function), "rule")
         if key not in self.made:
             self.made[key] = KnownRule(self, function), function
@@ -232,7 +232,7 @@ def _filled(cell: CellType) -> bool:
 
 
 class KnownRule(Function):
-    """``inner`` as jaxprs: already staged ones; others only if staging runs no Python of the user."""
+    """``inner`` as jaxprs. Those that are staged are used; others are staged only if this runs no user Python."""
 
     def __init__(self, purifier: Purifier, inner: Function) -> None:
         self.purifier = purifier
@@ -267,7 +267,7 @@ class KnownRule(Function):
         return self.closed_for(side, avals)
 
     def _hashable(self, side: Any) -> Any:
-        """A cache key for ``side``: a backward pass gets a side result that may be unhashable."""
+        """``side`` as a cache key; the side result that a backward pass gets may be unhashable."""
         if type(side) is tuple:
             return tuple(map(self._hashable, side))
         try:

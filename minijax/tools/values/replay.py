@@ -4,9 +4,9 @@ A ``Frame`` is one evaluation of one jaxpr. It computes a value when one is requ
 value depends on. Frames of inner programs, iterations and branches are created on demand too. Found values are kept
 within a memory bound, and computed again after they are evicted.
 
-Jaxprs are evaluated with the engine's own rules; the user's Python does not run again. Effects are left out: a value
-that depends on a callback or on a ref is an ``Unknown`` with the reason. Operations run on NumPy as outside of ``jit``,
-so where XLA rounds differently the last digits differ.
+Jaxprs are evaluated with the engine's rules; the user's Python does not run again. A value that depends on a callback
+is an ``Unknown`` with the reason. Refs are evaluated on copies (``references``). Operations run on NumPy as outside of
+``jit``, so the last digits differ where XLA rounds differently.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Replay:
         self.wide = wide
         self.keeper = Keeper(most_bytes)
         self.purifier = Purifier(rules)
-        # the threads that are evaluating
+        # ids of the threads that are evaluating
         self.within: set[int] = set()
         self.layouts: dict[Jaxpr, Any] = {}
 
@@ -61,7 +61,7 @@ class Replay:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Evaluate inside this block, without observers: see ``apart``."""
+        """Evaluate inside this block, without observers: see ``apart``. Blocks may nest."""
         thread = get_ident()
         if thread in self.within:
             yield
@@ -132,10 +132,9 @@ class Frame:
         return found if isinstance(found, (int, Unknown)) else int(np.max(np.asarray(found.array._value())))
 
     def counts(self, eqn: JaxprEqn) -> Any:
-        """The number of iterations of ``eqn``, or an Unknown. For a batched loop, an Array of the numbers for all
-        examples.
+        """``count`` for each example, including those of vmaps inside the recorded program.
 
-        Examples of a vmap inside the recorded program count, too.
+        An integer if it is the same for all examples, otherwise an Array; an Unknown if it is not known.
         """
         with self.root.at_work():
             found = self.steps.counts(eqn)
@@ -237,7 +236,7 @@ class Frame:
         return env[var]
 
     def _kept(self, kind: str, var: Var) -> list[Any] | None:
-        """The kept value, wrapped in a list since a tangent may be None."""
+        """The kept value in a list, since a tangent may be None; None if nothing is kept."""
         found: list[Any] | None = self.root.keeper.get((self, kind, var))
         return found
 
@@ -315,19 +314,19 @@ class Example:
         self.path = (*frame.path, *self._title())
 
     def value(self, var: Any) -> Value:
-        """As ``Frame.value``."""
+        """``Frame.value`` for this example."""
         return self._picked(self.frame.primal_of, var)
 
     def tangent(self, var: Any) -> Value | None:
-        """As ``Frame.tangent``."""
+        """``Frame.tangent`` for this example."""
         return self._picked(self.frame.tangent_of, var)
 
     def cotangent(self, var: Any) -> Value | None:
-        """As ``Frame.cotangent``."""
+        """``Frame.cotangent`` for this example."""
         return self._picked(self.frame.cotangent_of, var)
 
     def mapped(self, var: Any, of: str = "value") -> tuple[bool, ...]:
-        """As ``Frame.mapped``, for the vmaps whose examples are all kept."""
+        """``Frame.mapped``, only for the vmaps whose examples are all kept."""
         return tuple(m for m, i in zip(self.frame.mapped(var, of), self.index, strict=True) if i is None)
 
     def count(self, eqn: JaxprEqn) -> Any:
@@ -336,7 +335,7 @@ class Example:
         return int(np.max(np.asarray(found._value()))) if isinstance(found, Array) else found
 
     def counts(self, eqn: JaxprEqn) -> Any:
-        """As ``Frame.counts``."""
+        """``Frame.counts`` for this example."""
         return self._number(self.frame.steps.counts, eqn)
 
     def branch(self, eqn: JaxprEqn) -> Any:
@@ -344,11 +343,11 @@ class Example:
         return self._number(self.frame.steps.branch, eqn)
 
     def parts(self, eqn: JaxprEqn) -> tuple[str, ...]:
-        """As ``Frame.parts``."""
+        """The same as ``Frame.parts``."""
         return self.frame.parts(eqn)
 
     def inside(self, eqn: JaxprEqn, index: int = 0, part: str = "") -> Any:
-        """As ``Frame.inside``: only the branch that this example takes and the iterations that it runs."""
+        """``Frame.inside``, only for the branch that this example takes and the iterations that it runs."""
         if eqn.primitive.name == "cond" and isinstance(taken := self.branch(eqn), int):
             index = taken
         if eqn.primitive.name == "while":
@@ -407,9 +406,8 @@ def replay(
       tangents: those of the inputs; None stands for zero.
       cotangents: those of the outputs of each example, as in ``vmap(grad(f))``; None stands for zero.
       axes: name (or None) and size of each vmap around the program, outermost first.
-      mapped: for each argument a flag for each of these vmaps. The argument and its tangent have a leading axis for
-          each
-            flag that is set, in the order of the vmaps. Cotangents have an axis for each vmap or for none.
+      mapped: for each argument, a flag for each of these vmaps. The argument and its tangent have a leading axis for
+        each flag that is set, in the order of the vmaps. Cotangents have an axis for each vmap or for none.
       rules: allow staging of derivative rules that are not staged yet; this runs their Python once each.
       most_bytes: memory bound for kept values.
       name: the start of ``path``, if given.

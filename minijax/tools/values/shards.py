@@ -16,7 +16,7 @@ from minijax.tools.documents.document import Block, Row, Segment, Table, line, t
 from minijax.tools.documents.words import bytes_text, plural
 from minijax.tools.usage import UsageError
 
-# The most rows of a table or picture; the width of a picture in characters.
+# The most rows of a table or picture, and the width of a picture in characters.
 MOST_PARTS = 32
 _WIDTH = 76
 
@@ -55,7 +55,7 @@ def blocks(name: str, value: Any) -> Iterator[Block]:
 
 
 def _sharding(name: str, value: Any) -> Sharding:
-    """The sharding of ``value`` as a class of minijax, converted if it is one of real JAX's."""
+    """The sharding of ``value``, converted to minijax's class if it is one of real JAX's."""
     sharding = value.sharding
     found = sharding if isinstance(sharding, Sharding) else sharding_of_jax(sharding)
     if found is None:
@@ -71,7 +71,7 @@ def _has_room(cells: Sequence[Sequence[str]]) -> bool:
 
 
 def _terms(sharding: Sharding) -> int:
-    """The number of terms on different devices that add up to the array: more than one if an axis is unreduced."""
+    """The number of arrays on different devices whose sum is the value: more than one if an axis is unreduced."""
     if not isinstance(sharding, NamedSharding):
         return 1
     return math.prod(sharding.mesh.shape[axis] for axis in sharding.spec.unreduced)

@@ -1,6 +1,6 @@
-"""Slices: the equations and inputs of a program that some of its outputs depend on, from the jaxpr alone.
+"""Slices: the equations and inputs that some outputs of a program depend on. They are found from the jaxpr alone.
 
-Inner programs are sliced output by output. A result depends on its selector too: the index of a cond, the condition of
+Inner programs are sliced for each output. A result also depends on its selector: the index of a cond, the condition of
 a while loop. Loop carries are followed to a fixed point, so an equation of a body is needed if any iteration needs it.
 """
 
@@ -13,7 +13,7 @@ from minijax.core.records import Frozen
 from minijax.core.refs import AbstractRef
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
 
-# Operations that run their one inner program on their unchanged operands.
+# Operations that run one inner program on their operands, unchanged -> the parameter with this program.
 CALLS = {
     "jit": "jaxpr",
     "remat2": "jaxpr",
@@ -23,7 +23,7 @@ CALLS = {
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
 }
-# Operations whose program only combines two elements into one.
+# Operations whose inner program only combines two elements.
 ELEMENTWISE = ("reduce", "reduce_window", "scatter", "sort")
 
 
@@ -71,7 +71,7 @@ class EquationUse(Frozen):
 
 
 class Focus(Frozen):
-    """A variable inside an operation: its program, and the equations around this program, outermost first."""
+    """A variable inside an operation: the program with the variable, and the equations around it, outermost first."""
 
     jaxpr: Jaxpr
     var: Var
@@ -109,7 +109,7 @@ def look_into(
 def _of_program(
     primitive: str, params: Mapping[str, Any], operands: int, outs: frozenset[int], known: WhatRan, focus: Focus | None
 ) -> Needed | None:
-    """As ``look_into``, but None if the operation is unsupported, or writes to refs from outside."""
+    """The result of ``look_into``; None if the operation is unsupported or writes to refs from outside."""
     if any(isinstance(v.aval, AbstractRef) for jaxpr in subjaxprs(dict(params)) for v in jaxpr.invars):
         return None
     if primitive in CALLS:
@@ -237,7 +237,7 @@ def _cond(
 def _linear_solve(
     params: Mapping[str, Any], operands: int, outs: frozenset[int], known: WhatRan, focus: Focus | None
 ) -> Needed | None:
-    """As ``_of_program``. Only the solver runs; the other functions are for derivatives."""
+    """The slice of the solver, which alone runs; the other functions are for derivatives."""
     lengths = params["const_lengths"]
     first = lengths.matvec + lengths.vecmat
     own = range(first, first + lengths.solve)

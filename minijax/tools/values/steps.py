@@ -31,7 +31,7 @@ from minijax.tools.values.pure import SILENT, refused
 from minijax.tools.values.references import is_reference
 
 INSTEAD = "inside the function of a custom_{} call there are no {}: the {} takes its place"
-# Inner programs that exist only for derivatives.
+# inner programs that exist only for derivatives -> why there are none
 NEEDED = {
     "rule": "a derivative rule needs tangents, and none were given",
     "fwd": "a forward pass is run where there are cotangents, and none were given",

@@ -13,7 +13,7 @@ from minijax.tools.trees.numbers import MOST_SCANNED, Budget, Numbers, fetched, 
 from minijax.tools.values.examples import Unknown
 
 LEVELS = "▁▂▃▄▅▆▇█"
-# The picture if no element is finite.
+# The histogram if no element is finite.
 NOTHING = "·"
 BINS = 8
 
@@ -24,8 +24,8 @@ class ValueSummary(Frozen):
     Attributes:
       type: ``f32[8,3]``.
       shape, dtype: those of the array.
-      numbers: ``seen`` of ``size`` elements, ``low``, ``high``, ``norm``, ``nans``, ``infs``; None if unknown.
-      mean: that of the finite elements seen, as absolute values if complex; None if there are none.
+      numbers: ``seen`` of ``size`` elements, ``low``, ``high``, ``norm``, ``nans``, ``infs``; None: see ``said``.
+      mean: the mean of the finite elements seen (of absolute values if complex); None if there are none.
       spark: a picture of up to eight characters; '' if there is none.
       course: whether ``spark`` draws the values of a vector in order, as means of successive stretches. Otherwise it is
               a histogram of the range in eight parts.

@@ -39,7 +39,7 @@ NOT_NOW: dict[str, Found] = {"primal": Unknown("takes long: select it"), "tangen
 MOST_EVENTS_WITHOUT = 100_000
 NO_VALUES = line(("muted", "no variable has a value yet"))
 NO_ARRAYS = line(("warning", "opened from a file: values are in the process that recorded them"))
-# The columns of a table, and the least width of a column.
+# The columns of a table; the least width of a column.
 COLUMNS = ("primal", "tangent", "cotangent")
 _NARROWEST = 8
 # The most characters of the name after a cotangent, which names another value with the same cotangent sum.
@@ -98,7 +98,7 @@ def _named(known: Ledger, some: Sequence[LifeRecord]) -> Iterator[Named]:
     """Those of ``some`` values that have a name."""
     lives = sorted(some, key=lambda life: (life.born, life.tracer.id))
     moments = timeline(known.recording)
-    # values inside a named tracer: as a named argument such a value would be listed twice
+    # values inside a named tracer: an argument would otherwise be listed twice, as itself and as the tracer
     held = {(number, life.born) for life in lives if life.name for number in life.tracer.holds}
     for life in lives:
         number = life.tracer.id
@@ -140,7 +140,7 @@ def _most_lives(known: Ledger) -> int:
 
 
 class _Changes:
-    """All events at which cotangents arrived, in order, each with the indices of the rows that it changed."""
+    """When cotangents arrive at the rows of a table: events in order, each with the indices of the changed rows."""
 
     def __init__(self, known: Ledger, rows: Sequence[Named]) -> None:
         self.rows = rows
@@ -261,7 +261,7 @@ def _found_data(found: Found) -> dict[str, Any] | None:
 
 
 def type_text(found: Worth) -> str:
-    """``f32[3]``, or ``8× f32[3]`` for eight examples."""
+    """The type as text: ``f32[3]``, or ``8× f32[3]`` for eight examples."""
     return type_of(found.array, len(found.axes))
 
 
@@ -385,11 +385,11 @@ def _group_line(
 
 
 def loops_text(loops: Sequence[LoopShown]) -> str:
-    """``iteration 1 of 10``; for nested loops ``iteration 1 of 10, in it turn 0 of 3``"""
+    """The text ``iteration 1 of 10``; for nested loops ``iteration 1 of 10, in it turn 0 of 3``."""
     return ", in it ".join(map(loop_text, loops))
 
 
-# Words for what is counted, if not iterations.
+# What is counted, if it is not iterations.
 _TURN_OF = {"while": "turn", "shard_map": "device"}
 
 
