@@ -1,9 +1,9 @@
 """Change the code a little and see whether a test fails: ``python -m tests.mutants --count 400``.
 
-The sampled suite runs once and records which test runs which line. Each mutant of ``tests/mutation.py`` is written to
-a copy of the tree. There the tests that ran its line run first, then all rows of their test functions. A mutant that
-passes all these tests is a survivor, and is listed with its file, line and change. ``REASONS`` lists
-the survivors that no test can notice.
+The sampled suite (with ``--all`` every test) runs once and records which test runs which line. Each mutant of
+``tests/mutation.py`` is written to a copy of the tree. There the tests that ran its line run first, then all rows of
+their test functions. A mutant that passes all these tests is a survivor, and is listed with its file, line and change.
+``REASONS`` lists the survivors that no test can notice.
 """
 
 from __future__ import annotations
@@ -252,6 +252,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[], metavar="FILE", help="draw from this file; repeatable")
     parser.add_argument("--jobs", type=int, default=1, help="how many mutants at once (default: 1)")
     parser.add_argument("--limit", type=float, default=60, metavar="SECONDS", help="for one run (default: 60)")
+    parser.add_argument("--all", action="store_true", help="record all tests instead of the sample (half an hour)")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
     parser.add_argument(
         "--record", type=Path, metavar="FOLDER", help="keep what the first run records there, and read it"
@@ -266,7 +267,8 @@ def main() -> int:
         kept.mkdir(exist_ok=True)
         covered = Covered(kept, kept / "tree")
         if not covered.seconds:
-            covered = record(ROOT, kept, "-q", "-n", str(max(asked.jobs, 2)))
+            # pytest does not sample a run that names a path.
+            covered = record(ROOT, kept, "-q", "-n", str(max(asked.jobs, 2)), *(["tests"] if asked.all else []))
         left = survivors(ROOT, drawn, asked.jobs, asked.limit, AREAS, covered)
     unexplained = [each for each in left if not each.reason]
     print(f"{len(drawn) - len(left)} of {len(drawn)} mutants are noticed; {len(unexplained)} survivors have no reason")

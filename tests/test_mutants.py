@@ -20,7 +20,7 @@ def clip(low: int | None, x: int, *, strict: bool = True) -> int | None:
         return 0
     if x > 1000:
         raise ValueError("more than " + str(1000))
-    return max(
+    return floor(
         x,
         low,
     )
@@ -42,7 +42,7 @@ def test_mutants_of_code():
         ("0", "1"),
         ("x > 1000", "x >= 1000"),
         ("1000", "1001"),
-        ("max(x, low)", "max(low, x)"),
+        ("floor(x, low)", "floor(low, x)"),
     }
 
 
@@ -57,6 +57,7 @@ def test_mutants_of_code():
         "@cache(1)\ndef f(): ...\n",
         "match x:\n    case 1: pass\n",
         "isinstance(x, y)\n",
+        "max(x, y)\n",
         "f(*x, y)\n",
         "f(x, x)\n",
     ],
