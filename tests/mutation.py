@@ -73,7 +73,7 @@ def mutants(text: str) -> list[Mutant]:
             assert node.end_lineno is not None and node.end_col_offset is not None
             start = starts[node.lineno - 1] + node.col_offset
             end = starts[node.end_lineno - 1] + node.end_col_offset
-            # keep the number of lines: tests compare the lines of the code
+            # a mutant keeps the number of lines, because tests compare line numbers
             code = f"({ast.unparse(changed)}" + "\n" * (node.end_lineno - node.lineno) + ")"
             found.append(Mutant(node.lineno, short(node), short(changed), start, end, code))
     return found

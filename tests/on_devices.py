@@ -1,4 +1,4 @@
-"""Run programs on several devices in a subprocess: a process fixes its number of devices when it creates the first."""
+"""Run programs on several devices in a subprocess, because a process cannot change its number of devices."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ COMPILED_QUICKLY = (
 def printed(*arguments: str, devices: int = 8, quickly: bool = False) -> Any:
     """The JSON printed by ``python ARGUMENTS`` in a process with ``devices`` CPU devices and a limit of ten minutes.
 
-    ``quickly`` compiles its programs with the flags above. If the process fails, AssertionError shows the end of its
-    output.
+    ``quickly``: compile its programs with the flags above. If the process fails, AssertionError shows the end of its
+    errors.
     """
     flags = {"XLA_FLAGS": COMPILED_QUICKLY} if quickly else {}
     done = subprocess.run(

@@ -246,7 +246,7 @@ JIT: dict[str, Callable[[], Any]] = {
     "a mesh, device_put": lambda: under_mesh(lambda: jax.device_put(VALUES, P("x"))),
 }  # fmt: skip
 
-# Matches the shardings in a program's text.
+# Match the shardings in a program's text, and XLA's collectives with the types that they move.
 SAID = re.compile(
     r"num_partitions = \d+|sdy\.mesh @\w+ = <[^>]*\]|#sdy\.sharding<[^>]*>|sharding_constraint %\w+ <[^>]*>"
 )

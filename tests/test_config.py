@@ -17,7 +17,7 @@ import minijax
 from minijax.config import config
 from tests.threads import at_once
 
-# import the module: the package has an object with this name
+# this imports the module; ``from minijax import config`` would import an object with this name
 settings = importlib.import_module("minijax.config")
 
 DIRECTIONS = ("host_to_device", "device_to_device", "device_to_host")
@@ -142,7 +142,7 @@ def test_trace_key_follows_the_settings_and_is_one_object_per_combination():
             key = settings.trace_key()
             assert (key is plain) == (name in SHOWN_OR_FORBIDDEN)
             assert hash(key) == hash(settings.trace_key())
-            assert settings.common_key == [None]  # a key that not every thread has must not be the common one
+            assert settings.common_key == [None]  # a key that only some threads have is not the common key
         assert settings.trace_key() is settings.common_key[0] is plain
         config.update(name, value)
         assert settings.trace_key() is settings.common_key[0] is key
@@ -263,7 +263,7 @@ def test_environment_with_nonsense_is_an_error():
 
 
 @pytest.mark.parametrize("library", [minijax, jax], ids=["minijax", "jax"])
-def test_no_tracing_lets_cached_programs_run_only(library):
+def test_no_tracing_lets_only_cached_programs_run(library):
     double = library.jit(lambda x: x * 2)
     x = np.float32(1.5)
     assert double(x) == 3
@@ -479,7 +479,7 @@ def test_transfers_from_another_platform_are_guarded(monkeypatch):
         assert minijax.device_get(x).tolist() == [2, 2]
 
 
-def test_a_default_device_that_is_none():
+def test_a_default_device_must_be_a_device():
     for library in (minijax, jax):
         for nonsense in (3, "foo"):
             with pytest.raises(ValueError, match="must be passed either a Device"), library.default_device(nonsense):

@@ -109,8 +109,8 @@ PYGMENTS_MODULE = "minijax.tools.documents.lexer"
 JAX_LIBRARIES = {"jax", "jaxlib"}
 JAX_PLACES = ("minijax.lowering", "minijax.backend", "minijax.interop")
 
-# (importing module, imported module, both patterns) -> the reason why the import may be inside a function. To avoid
-# a circular import is no reason.
+# (importing module, imported module, as patterns) -> why the import may be inside a function. Avoiding a circular
+# import is not a valid reason.
 LAZY_ALLOWED = {
     ("minijax.api.compile", "minijax.api.key_reuse"): "only debug_key_reuse needs it",
     ("minijax.api.compile", "minijax.api.misses"): "only what traces needs it; start-up has a budget",

@@ -244,8 +244,7 @@ def test_results_and_errors_are_jaxs(name):
     if not isinstance(theirs, Exception):
         assert same(ours, theirs)
     elif isinstance(theirs, ValueError):
-        # minijax's message begins like JAX's first line, without its final full stop and a number that only minijax
-        # gives
+        # minijax's message begins like JAX's first line, but has a number that JAX leaves out, and no final full stop
         first = str(theirs).splitlines()[0].rstrip(".")
         # JAX prints the missing field names as a set, in an order that differs between runs
         first = first.split(" Missing fields")[0]
@@ -407,8 +406,7 @@ def test_prefix_explanations_are_jaxs(prefix, full):
     theirs = str(prefix_errors(prefix, full)[0]("in_axes"))
     ours = explain_prefix_mismatch(prefix, full, "in_axes")
     assert ours is not None
-    # the same words, except that JAX orders keys differently and compares metadata line by line, and minijax adds a
-    # line about None
+    # the words are equal; but JAX orders keys differently and compares metadata by line, and minijax explains None
     theirs = theirs.split("\nso the diff in the metadata")[0]
     assert sorted(theirs.split()) == sorted(ours.split("\nNone is a node")[0].split())
 

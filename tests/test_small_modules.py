@@ -87,9 +87,7 @@ def test_devices_have_a_class_and_libraries_a_version(library):
 
 @pytest.mark.parametrize("ns", BOTH, ids=["minijax", "jax"])
 def test_the_state_of_traces(ns):
-    """The state stays equal until a transformation begins or ends. Neural network libraries store it in their
-    modules.
-    """
+    """The state stays equal until a transformation begins or ends; neural network libraries store it in modules."""
     state = importlib.import_module(f"{ns.__name__}.extend.core").get_opaque_trace_state
     outside = state(convention="of a library")
     seen = []

@@ -1,8 +1,8 @@
 """Each kind of value as an argument: unusual NumPy arrays, other objects, Python integers of any size.
 
-Every entry point receives every kind in both libraries. JAX only stages, for the types of the results or the error:
-its evaluation compiles each operator, which takes minutes. minijax stages and evaluates.
-Values of accepted arguments are compared with one JAX program per kind.
+Every entry point receives every kind in both libraries. JAX only stages the call, which gives the types of its results
+or its error; evaluating it would compile each operator and take minutes. minijax stages and evaluates the call.
+The values of accepted arguments are compared with one JAX program per kind.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ Deviations = dict[tuple[str, str], tuple[str, str]]
 
 
 def each(kinds: str, found: str, theirs: str, ours: str) -> Deviations:
-    """The results ``theirs`` (JAX's) and ``ours`` for each of these entries and kinds."""
+    """A deviation for each of these entries and kinds: ``theirs`` is JAX's result, ``ours`` minijax's."""
     return {(entry, kind): (theirs, ours) for entry in entries(found) for kind in kinds.split(" | ")}
 
 
@@ -193,9 +193,7 @@ def evaluated(entry: str, names: dict[str, Any]) -> str:
 
 
 def differences(answers: dict[tuple[str, str], tuple[str, ...]], known: Deviations, mode: str) -> Iterator[str]:
-    """One line for each entry whose results differ from those of JAX, or from those in ``known`` if it has the
-    entry.
-    """
+    """One line for each entry whose results are not JAX's, or not those in ``known`` if that has the entry."""
     for (entry, kind), (theirs, *ours) in answers.items():
         wanted = known.get((entry, kind), (theirs, theirs))
         wanted = [text.replace("FLOAT", f"float{mode}").replace("INT", f"int{mode}") for text in wanted]
@@ -213,7 +211,7 @@ def quiet() -> Iterator[None]:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_argument(kind: str, mode: str) -> None:
-    """Both libraries accept it with the same types and values, or raise the same class of error."""
+    """Both libraries accept the argument with the same types and values, or raise the same class of error."""
     names = {"a": KINDS[kind]()}
     with x64_mode(mode):
         answers = {

@@ -56,7 +56,7 @@ BRANCH_FOR_TPU = ("jnp.diag(k)",)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("expression", [e for e in expressions() if e not in BRANCH_FOR_TPU])
 def test_jaxpr(expression: str, mode: str) -> None:
-    """The jaxpr prints as JAX's. Those in ``OTHER_TEXTS`` have the same live equations, with JAX's jits inlined."""
+    """The jaxpr prints as JAX's; in ``OTHER_TEXTS``, it has the same live equations once JAX's jits are inlined."""
     arrays = {name: operands()[name] for name in names_in(expression)}
     with x64_mode(mode):
         ours, theirs = (

@@ -48,7 +48,7 @@ def test_a_tracer_over_a_concrete_value_converts() -> None:
 
     def f(x: Any) -> Any:
         assert int(x) == 2 and bool(x > 1)
-        for kind in (float, complex):  # would silently lose the derivative
+        for kind in (float, complex):  # converting with these would silently lose the derivative
             with pytest.raises(minijax.errors.ConcretizationTypeError, match=f"`{kind.__name__}` function"):
                 kind(x)
         assert [10, 20, 30][(x * 0 + 1).astype(int)] == 20

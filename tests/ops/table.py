@@ -1,4 +1,4 @@
-"""Calls of the non-elementwise primitives of ``ops``: the lines of ``rows.txt``, as rows.
+"""Calls of the non-elementwise primitives of ``ops``: one or more rows for each line of ``rows.txt``.
 
 A line is an expression of ``lax``, ``jnp``, ``np``, the functions ``named`` and arrays. ``{a|b}`` makes one row for
 each of the texts, ``{*}`` one for each dtype of ``EVERY``; ``\\1`` repeats the text chosen for the first braces. The
@@ -162,7 +162,7 @@ def batched(x: Any, axis: int) -> np.ndarray:
 
 
 def mappings(row: Row) -> Iterator[tuple[Any, ...]]:
-    """The ``in_axes`` to try: axis 0 of all operands, of each operand alone, of all others; last axes mixed with 0."""
+    """The ``in_axes`` to try: axis 0 of all operands; of only one; of all but one; and last axes mixed with axis 0."""
     n = len(row.args)
     yield (0,) * n
     if any(np.asarray(x).dtype not in (np.float32, np.int32, bool) for x in row.args):

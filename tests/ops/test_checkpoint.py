@@ -1,4 +1,4 @@
-"""``checkpoint``: JAX's values, jaxprs and errors; saved values, recomputation, and memory."""
+"""``checkpoint`` against JAX: values, jaxprs and errors; what it saves and recomputes, and the memory it needs."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ def test_staged_once_per_signature() -> None:
     assert float(h([1.0][0], 1.0)) == pytest.approx(np.sin(1.0))
 
 
-def test_a_static_argument_may_be_anything() -> None:
+def test_a_static_argument_need_not_be_hashable() -> None:
     g = minijax.checkpoint(lambda x, options: x * options["scale"], static_argnums=1)
     assert float(minijax.grad(g)(2.0, {"scale": 3.0})) == 3.0
     assert float(g(2.0, {"scale": 4.0})) == 8.0

@@ -169,7 +169,7 @@ def residuals_of_several_types(ns: Any, i: Any, x: Any, m: Any) -> Any:
 
 
 def constant_branches(ns: Any, i: Any, x: Any, m: Any) -> Any:
-    """Branches without a tangent, and with the tangent of only one operand."""
+    """One branch has no tangent; each of the others has the tangent of only one operand."""
     return ns.lax.switch(i, [lambda x, m: 1.5, lambda x, m: (m * m).sum(), lambda x, m: (x * x).sum()], x, m)
 
 

@@ -55,9 +55,7 @@ def forward(ns: Any, x: Any, y: Any) -> Any:
 
 
 def closing_over(ns: Any, make: Callable[..., Any], active: bool, wrap: str = "") -> Any:
-    """Differentiate the function ``make(ns, y)``, whose rule closes over ``y``; ``active``: at ``y``, not at a
-    constant.
-    """
+    """Differentiate ``make(ns, y)``, whose rule closes over ``y``, at ``y`` if ``active``, else at a constant."""
 
     def outer(y):
         return make(ns, y)(y if active else 2.0)

@@ -65,9 +65,7 @@ def sine_jvp(ns: Any, factor: float = 2.0) -> Callable[..., Any]:
 
 
 def sine_vjp(ns: Any, factor: float = 2.0, call_itself: bool = False) -> Callable[..., Any]:
-    """``call_itself``: the forward pass calls ``h`` itself, so ``h`` has neither forward mode nor second
-    derivatives.
-    """
+    """With ``call_itself`` the forward pass calls ``h``, so ``h`` has no forward mode and no second derivative."""
     jnp = ns.numpy
 
     @ns.custom_vjp
@@ -250,7 +248,7 @@ CASES = [
     Case(name, lambda ns, *args, p=program: p(ns)(*args), args, forward=forward)
     for name, (program, args, forward) in PROGRAMS.items()
 ]
-# JAX has an unused equation.
+# In these, JAX's program has an unused equation.
 OTHER = {"custom_gradient": ("value", "vmap"), "closure_convert": ("grad_of_vmap",)}
 
 
@@ -315,7 +313,7 @@ def test_a_plain_call_is_a_call_of_the_function() -> None:
 
     f.defjvps(lambda t, ans, x: t)
     assert float(f(3.0)) == 6.0 and float(f(-3.0)) == -6.0
-    assert [type(x).__name__ for x in seen] == ["TypedFloat", "TypedFloat"]  # as in JAX
+    assert [type(x).__name__ for x in seen] == ["TypedFloat", "TypedFloat"]  # the types that JAX passes, too
     assert f.__name__ == "f" and "custom_jvp" in repr(f)
 
 
@@ -357,9 +355,7 @@ def test_staged_once_and_its_rule_once() -> None:
 
 
 def test_second_derivatives_through_scan() -> None:
-    """As in JAX, partial evaluation of a scan keeps the rule of a custom_vjp function and drops that of a
-    custom_jvp.
-    """
+    """As in JAX, a partially evaluated scan keeps the rule of a custom_vjp function, but not that of a custom_jvp."""
 
     def second(ns: Any, f: Callable[..., Any], scan: bool) -> Any:
         def fun(x):

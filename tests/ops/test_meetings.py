@@ -127,8 +127,9 @@ def effects(ns: Any, loop: Program, way: str, kind: str) -> tuple[list[Any], Any
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
 def test_effects_of_loops_happen_as_often_as_in_jax(loop: Program, way: str, kind: str) -> None:
-    """If not as often, then as often as in a plain call in JAX: in a differentiated scan JAX hoists effects of
-    constants and drops those of io_callback, and it drops unordered effects in the condition of a jitted loop.
+    """An effect may also happen as often as in JAX's plain call: JAX hoists effects of constants out of a
+    differentiated scan, drops those of io_callback there, and drops unordered effects in the condition of a jitted
+    loop.
     """
     (ours, out), (theirs, expected) = (effects(ns, loop, way, kind) for ns in (subject, oracle))
     if isinstance(out, str):

@@ -1,4 +1,4 @@
-"""Laws that hold for every shape: against NumPy, between a primitive and its rules, and beyond JAX."""
+"""Laws that hold for every shape: NumPy's results, rules that agree with their primitive, and more than JAX tests."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def products(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, Any, str]:
 @given(products())
 @settings(max_examples=150)
 def test_dot_general_is_einsum(product: Any) -> None:
-    """Any contraction, with sizes of 0 and 1 among them; its gradients are contractions too."""
+    """Draws any contraction, some with sizes of 0 or 1. The gradients of a contraction are contractions too."""
     x, y, numbers, spec = product
     out = lax.dot_general(x, y, numbers)
     wanted = np.einsum(spec, x, y)
@@ -104,8 +104,8 @@ def test_missing_derivative_rules_raise() -> None:
         minijax.grad(lambda m: lax.polygamma(m, 2.0))(1.0)
 
 
-def test_cumlogsumexp_of_other_numbers() -> None:
-    """Complex numbers as in JAX, evaluated and compiled; integers raise OverflowError at run time, not before."""
+def test_cumlogsumexp_of_complex_numbers_and_integers() -> None:
+    """Complex numbers give JAX's results, evaluated and compiled. Integers raise an OverflowError at run time only."""
     x = np.array([1 + 2j, 0.5 - 1j, -3 + 0.1j, 2j, 1 + 3j], np.complex64)
     for reverse in (False, True):
         wanted = jax.lax.cumlogsumexp(x, reverse=reverse)

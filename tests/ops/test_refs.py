@@ -332,9 +332,7 @@ def test_frozen_references_are_refused():
 
 
 def test_cotangents_of_a_swap_are_mapped_along_different_axes():
-    """JAX's vmap maps the second cotangent along the first axis, so the reference is one call of JAX for each
-    element.
-    """
+    """JAX's vmap maps the second cotangent along the wrong axis, so here JAX is called for each element."""
 
     def swapped(ns, x, y):
         ref = ns.new_ref(x)

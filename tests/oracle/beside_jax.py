@@ -10,10 +10,10 @@ construct of ``tests.ir.constructs`` except ``LEFT_OUT``. The comparison covers:
   calls themselves (JAX's library jits many of its functions), returns, and constants: JAX writes one for each use,
   minijax one for each value, and XLA merges them;
 * how often each instruction occurs in the optimised HLO, except parameters and constants;
-* the flops that XLA estimates for it.
+* the flops that XLA estimates for the program.
 
 Modules with equal text up to names and common subexpressions (``canonical``) are compiled once: XLA merges them too.
-``--each`` compiles every one, and fails if two equal modules become different programs.
+``--each`` compiles every module, and fails if two equal modules become different programs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .functions import CASES
 from .subject import x64_mode
 from .transforms import build
 
-# import the module: the package has an object with this name
+# this imports the module; ``from minijax import config`` would import an object with this name
 settings = importlib.import_module("minijax.config")
 
 # Constructs whose texts contain addresses of Python functions.
@@ -62,9 +62,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference in one column. ``counts``: minijax's count minus JAX's of each operation; empty for other
-    columns.
-    """
+    """A difference in one column. ``counts``: minijax's counts minus JAX's, by name of operation."""
 
     program: str
     column: str

@@ -1,6 +1,6 @@
-"""The meaning of a jaxpr: one digest per result. Equal programs up to order and dead code have equal digests.
+"""The meaning of a jaxpr: one digest per result. Programs that differ only in order and dead code have equal digests.
 
-Coarser than ``normalise``, for second derivatives of control flow: there the libraries agree in every equation, but not
+Second derivatives of control flow are compared by meaning: there the libraries agree in every equation, but not
 always in the order of residuals of a loop or branch. A result is a term over the arguments: primitive,
 parameters, operands, types. Terms go through calls and into branches and loop bodies, so a permutation of carried or
 stacked values has no effect, and a different equation anywhere changes the digest.
@@ -80,8 +80,8 @@ _chosen: dict[Term, tuple[Term, tuple[Term, ...]]] = {}
 
 
 def cond(branches: Any, index: Term, *operands: Term) -> list[Term]:
-    """The terms of a cond's results. A branch that reads a result of an earlier cond with the same index gets the term
-    of the earlier cond's same branch, so terms do not depend on which residuals of the branches share a variable.
+    """The terms of a cond's results. If a branch reads a result of an earlier cond with the same index, it reads the
+    term of the earlier cond's same branch. So terms do not depend on which residuals of the branches share a variable.
     """
     outs = []
     for k, branch in enumerate(branches):

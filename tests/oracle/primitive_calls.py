@@ -86,9 +86,7 @@ class Draw:
         return name if self.wide or name not in WIDE else names[0]
 
     def array(self, shape: Shape, dtype: str, low: float = -3.0, high: float = 3.0, plain: bool = False) -> np.ndarray:
-        """Irregular values between ``low`` and ``high``. Unless ``plain``, some are small integers, zeros, nan or
-        inf.
-        """
+        """Irregular values between ``low`` and ``high``; some small integers, zeros, nan or inf unless ``plain``."""
         x = self.random.uniform(low, high, shape)
         special = 1.0 if plain else self.random.random()
         if special < 0.15 and low < 0:

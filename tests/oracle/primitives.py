@@ -161,7 +161,7 @@ def batched(draw: Draw, x: np.ndarray, axis: int | None, size: int) -> np.ndarra
 
 
 def axes_of(draw: Draw, args: Sequence[Any]) -> Iterator[tuple[int | None, ...]]:
-    """Axes for vmap: covers each axis of each operand, and each operand unmapped."""
+    """The ``in_axes`` to try: together they map each axis of each operand, and leave each operand unmapped."""
     ranks = [np.ndim(x) if isinstance(x, np.ndarray) else None for x in args]
     known = [r for r in ranks if r is not None]
     for turn in range(max(known, default=-1) + 2 if known else 0):

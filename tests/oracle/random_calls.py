@@ -8,7 +8,7 @@
 A program is a call with random arguments: Python numbers, NumPy arrays and arrays of the library, of all types and
 of shapes that often do not fit. Parameters called axis, shape, dtype and the like get fitting values. The call is
 eager, jitted, mapped or differentiated, and sometimes a second function is applied to its result. The comparison covers
-the tree, shapes, element types, weak types and values of results, and the class of errors. Compiling takes JAX long, so
+the tree, shapes, element types, weak types and values of results, and the class of errors. JAX compiles slowly, so
 most programs are only staged and compared without values (``--values 1`` runs all); the rest is compiled without
 optimisations. The output is the number of programs that agreed, the first disagreement of each function, and how often
 each reason (``random_reasons``) excused a difference. The exit status is 1 if one disagreed without a reason.
@@ -113,9 +113,7 @@ class Drawn(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A call of the function ``names[0]``; the other ``names`` are applied to its result. ``how``: the
-    transformation.
-    """
+    """A call of ``names[0]``; the other ``names`` are applied to its result. ``how``: the transformation."""
 
     names: tuple[str, ...]
     args: tuple[Drawn, ...]

@@ -83,9 +83,7 @@ def tolerance(dtype: Any) -> dict[str, float]:
 
 
 def as_numpy(leaf: Any) -> np.ndarray:
-    """``leaf`` as a NumPy array; a Python number, which an eager function may return, gets the dtype of its JAX
-    array.
-    """
+    """``leaf`` as a NumPy array. A Python number, from an eager function, gets the dtype of its JAX array."""
     return np.asarray(jax.numpy.asarray(leaf) if isinstance(leaf, (bool, int, float, complex)) else leaf)
 
 
@@ -114,7 +112,6 @@ def assert_same(ours: Any, theirs: Any, *, scale: float = 1.0, coarse: str | Non
         if x.dtype.kind in "iub":
             np.testing.assert_array_equal(x, y)
         else:
-            # A small element may be the difference of two large numbers, so its absolute error may be as large as
-            # theirs.
+            # A small element may be the difference of two large numbers, and have their absolute error.
             limits["atol"] += limits["rtol"] * float(np.abs(y[np.isfinite(y)]).max(initial=0.0))
             np.testing.assert_allclose(x, y, **limits)

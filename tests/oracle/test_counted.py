@@ -1,4 +1,4 @@
-"""Summaries that count operations by cached programs, against summaries that run the rules.
+"""Summaries that count the operations of cached programs equal those of running the rules.
 
 Functions of the table run under differentiating transformations. Their two recordings must be equal, except for times
 and for the event at which a jaxpr was made.
@@ -76,7 +76,7 @@ def differing(case: Case, name: str) -> list[str]:
 
 @pytest.mark.parametrize("group", range(4))
 def test_summary_counts_match_the_rules(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each group is a quarter of the table, with the transformations in turn."""
+    """``group``: a quarter of the table's functions. Each runs under one of the transformations, in turn."""
     monkeypatch.setattr(summary, "MOST_SAMPLED", 1)
     numbers_of_runs = []
     tell = counting.Tally.tell
@@ -100,9 +100,7 @@ def _counts(function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
 def test_counts_with_strong_tangents_of_weak_primals(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """``abs`` of weak complex numbers has a strong tangent, so the conversion in ``sum`` has no weak type to
-    restore.
-    """
+    """``abs`` of weak complex numbers has a strong tangent, so ``sum`` has no weak type to restore."""
     monkeypatch.setattr(summary, "MOST_SAMPLED", 1)
     np = subject.numpy
 

@@ -23,7 +23,7 @@ def total(ns: Any, tree: Any) -> Any:
 
 
 def is_float_leaf(leaf: Any) -> bool:
-    """Whether a result, a library's or a Python scalar, is real and floating point."""
+    """Whether a result is real and floating point. It may be an array of the library or a Python scalar."""
     if isinstance(leaf, (bool, int, float, complex)):
         return isinstance(leaf, float)
     return jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)

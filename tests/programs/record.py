@@ -34,7 +34,7 @@ def second_step(page):
 
 
 def recorded(page):
-    """The result of the function above, with the page's text added and this machine's folders removed."""
+    """What ``second_step`` returns; but the recording has the page's text, and no folders of this machine."""
     losses, recording = second_step(page)
     whole = SourceRecord(file(page), 1, (ROOT / file(page)).read_text(encoding="utf-8"))
     named = without_folders(recording)

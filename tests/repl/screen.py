@@ -184,9 +184,7 @@ class Terminal:
             pass
 
     def until(self, is_so: Callable[[str], bool], seconds: float = 60.0) -> str:
-        """Wait until ``is_so(shown)`` is true, where ``shown`` is the text of the scrollback and the screen; return
-        it.
-        """
+        """Wait until ``is_so(shown)`` is true for the text of the scrollback and the screen; return this text."""
         end = time.monotonic() + seconds
         shown = self.text()
         while not is_so(shown):

@@ -137,7 +137,7 @@ def test_ctrl_c_keeps_a_recording(terminal):
 
 
 def test_debuggers_start_in_the_users_frame(terminal):
-    """After an error, the same session is usable: %debug, breakpoint() in a traced function, and pdb.pm()."""
+    """The debuggers are %debug after an error, breakpoint() while a function is traced, and pdb.pm()."""
     terminal.enter("def clash(x):\ry = sin(x)\rif flag: breakpoint()\rreturn y @ jnp.ones(7)\r\r")
     assert "%debug: its frame" in terminal.enter("flag = False; vmap(jit(clash))(jnp.ones((3, 4)))")
     for line in ("%debug", "import pdb; pdb.pm()", "flag = True; jit(clash)(jnp.ones(4))"):
@@ -181,7 +181,7 @@ SESSION = (
     "%panels jaxpr time",
     "grad(f)(1.)",
 )
-# The terminal gets wider before this input, counted from 1.
+# Before the line with this number, counted from 1, the terminal gets wider.
 RESIZED, WIDER = 14, 100
 
 

@@ -1,6 +1,6 @@
 """Shardings of arrays created while a mesh is set, and their texts: each row in minijax and in JAX.
 
-``python -m tests.sharded.eager_rows`` prints a JSON object: the axes' types and the row -> [ours, theirs]. A result
+``python -m tests.sharded.eager_rows`` prints a JSON object: "types of the axes: row" -> [ours, theirs]. A result
 comes from ``outcomes.described``.
 """
 

@@ -41,7 +41,7 @@ from tests.sharded.matrix_programs import PROGRAMS, Program
 MESHES = ((1,), (2,), (4,), (8,), (2, 2), (4, 2), (2, 4))
 MODES = ("auto", "explicit", "shard_map")
 MAPPED = "mapped"
-# Which results a slice compares: the first tuple for one mapped program, the next for the next, and so on in turn.
+# The ways that a slice compares: mapped programs take these tuples in turn.
 TURNS = (("eager", "gradient", "text"), ("jit", "jvp", "vmap", "text"), ("eager", "from_jax", "text"))
 COLLECTIVE = re.compile(
     r"= (\(?[a-z]\w*\[.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("

@@ -180,9 +180,9 @@ def _described(of: Any, row: Row) -> Any:
         # for such specs some of JAX's rules fail before they reach their own NotImplementedError
         stumbled = type(error) is ValueError and " is dangerous when PartitionSpec has " in str(error)
         return "NotImplementedError" if stumbled else kind(error)
-    # JAX reshards scalar constants of its rules, and sums along no dimension
+    # remove equations that only JAX has: reshards of its rules' constants, and sums along no dimension
     jaxpr = re.sub(r"\w+:f32\[\] = (reshard [\d.]+:f32\[\]|reduce_sum\[axes=\(\).*?\] \w+)", "", text(jaxpr))
-    # names of variables are not compared; types are compared only in texts from which nothing was removed
+    # compare the names of the primitives, and those types that name unreduced, reduced or varying axes
     found: list[Any] = [re.findall(r"= (\w+)", jaxpr), sorted(set(re.findall(r"\w+\[[\w@,()]*\]\{[^}]*\}", jaxpr)))]
     for leaf in of.tree.leaves(outs):
         value = np.asarray(whole(of, leaf))

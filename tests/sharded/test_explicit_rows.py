@@ -85,10 +85,7 @@ MODULES = ("numpy", "lax", "random", "nn", "nn.initializers", "numpy.linalg", "o
 
 
 def signatures() -> Iterator[tuple[str, Any, Any]]:
-    """(name, minijax's parameters, JAX's parameters) of each public function that has a sharding parameter in JAX.
-
-    A parameter is (name, kind).
-    """
+    """(name, minijax's parameters, JAX's parameters) of each public function with a sharding parameter in JAX."""
     import jax.numpy as jnp
 
     import minijax.numpy

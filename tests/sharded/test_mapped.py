@@ -77,7 +77,7 @@ def test_the_first_varying_value_has_a_varying_type() -> None:
         abstract_hooks[:] = before
 
 
-def test_specs_are_those_of_the_arguments_types() -> None:
+def test_specs_must_match_the_types_of_the_arguments() -> None:
     mesh, over = sharding.make_mesh((1,), ("x",), devices=mj.devices()[:1]), sharding.PartitionSpec
     whole = jnp.ones(4)
 
@@ -106,7 +106,7 @@ def test_programs_of_derivatives_are_not_cached_for_ever() -> None:
 
 
 @pytest.mark.parametrize("word", ["unreduced", "reduced"])
-def test_sums_over_devices_are_of_explicit_axes_all_of_them_manual(word: str) -> None:
+def test_pending_sums_need_explicit_axes_in_full_manual_mode(word: str) -> None:
     kinds = sharding.AxisType.Explicit, sharding.AxisType.Auto
     mesh = sharding.make_mesh((1, 1), ("x", "y"), kinds, devices=mj.devices()[:1])
     for axis, options, error, said in [

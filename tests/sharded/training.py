@@ -94,9 +94,7 @@ def compared(ours: dict[str, Any], theirs: dict[str, Any], alone: list[float]) -
 
 
 def results(words: list[str], sizes: Sizes, steps: int, show: Any) -> dict[str, Any]:
-    """Name -> the result of ``compared`` for every program whose name ends with one of ``words`` (all without
-    words).
-    """
+    """Name -> the result of ``compared``, for every program whose name ends with one of ``words``."""
     ours, theirs = (Names(name, "auto", (4, 2)) for name in ("minijax", "jax"))
     found = {}
     for called, model in MODELS.items():

@@ -61,9 +61,7 @@ def checkpointed(key):
 
 
 def rows_in_while(key):
-    """Elements that have finished still run, with keys they have used, until the batched loop ends: that is no
-    reuse.
-    """
+    """Finished elements of a batched loop still run, with keys that they have used. This is not reported as reuse."""
 
     def turn(carry):
         i, key = carry

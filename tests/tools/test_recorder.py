@@ -298,7 +298,7 @@ def test_a_thousand_values_sharing_a_tangent_are_compared_fast():
     rows = rows_at(known, known.recording.events, -1).shown
     assert len(rows) == MOST_ROWS and {row.shared for row in rows if row.named.name == "x"} == {"x"}
     first = named_values(known)[0].number
-    # the first value is used once more than the others, so its cotangent is the sum of theirs and one more
+    # the first value has one more use than the others, so it does not share their cotangent
     assert len(known.naming.sharing(first)) == 1001 and shared_with(known, first) == ""
 
 

@@ -28,7 +28,7 @@ from minijax.tools.session.settings_file import load, save, settings_path
         ("warm", True, True),
     ],
 )
-def test_a_setting_takes(name, written, value):
+def test_a_setting_takes_a_value(name, written, value):
     settings = Settings()
     settings.set(name, written)
     assert getattr(settings, name) == value

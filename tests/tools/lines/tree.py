@@ -13,7 +13,7 @@ GOOD = (
         "minijax.P('i')))",
         ("2 devices · 2 parts", "P('i',) over a mesh of i=2", "16 B on each device, 32 B in all", "CPU 1"),
     ),
-    # an array is resharded from one device, and then read on the host
+    # arrays that were resharded from one device; the second one is resharded back
     (
         "%shards minijax.sharding.reshard(jnp.ones((4, 2)), minijax.NamedSharding(minijax.make_mesh((2,), ('i',)), "
         "minijax.P(unreduced={'i'})))",

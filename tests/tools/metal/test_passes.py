@@ -224,7 +224,7 @@ def test_roofline_matches_xlas_counts_and_times_the_call(name):
     assert len(calls) == 1 + found.calls + found.traced
     assert {each.name for each in found.rows} <= {one.name for one in known.values()}
     assert all(each.seconds > 0 and each.runs == int(each.runs) >= 1 for each in found.rows)
-    # the time by the profiler's clock is in agreement with the other clock, within the noise of a busy machine
+    # the profiler's clock and the clock of the calls agree, within the noise of a busy machine
     assert 0 < found.inside < 50 * found.seconds
     assert found.limits.flops > 1e8 and found.limits.bytes > 1e7
 
@@ -240,7 +240,7 @@ def test_instructions_without_counts_show_none():
     assert all(each.flops == each.moved == 0.0 for each in loops)
     shown = plain(Document(tuple(roofline_view.blocks(found, 5))), 100)
     assert "a loop's body counted once" in shown and re.search(rf"{loops[0].name} +\d.* – +– +–", shown)
-    # the benchmark of the machine also misses caches, and these misses do not count as the user's
+    # the benchmark of the machine compiles programs, too: these cache misses are not reported as the user's
     kept = miss_log.since(counted)
     assert kept and all(__file__ in each.subject for each in kept)
 
@@ -251,7 +251,7 @@ def test_instructions_without_counts_show_none():
         (5e8, 1e6, 1.0, "compute 50%"),
         (1e3, 5e7, 1.0, "memory 50%"),
         (1e3, 2e7, 1e3, "memory 20%"),
-        # the same amount of data per call, in many runs (which fits the caches) and in one run (which does not)
+        # the same data per call: in 1,000 runs, each of which fits the caches, and in one run, which does not
         (1e3, 3e8, 1e3, "cache 300%"),
         (1e3, 3e8, 1.0, "memory 300%"),
         (0.0, 0.0, 1.0, "–"),

@@ -215,7 +215,7 @@ class Event:
 
 @contextlib.contextmanager
 def at_work():
-    """Another profiler session, since only one can be active."""
+    """Keep another profiler session running. Only one can be active."""
     session = importlib.import_module("jaxlib._profiler").ProfilerSession()
     try:
         yield
