@@ -11,5 +11,5 @@ from minijax.pytree.nodes import *
 from minijax.pytree.prefix import *
 from minijax.pytree.trees import *
 
-# All names above, without the modules they come from.
+# All names that are imported above.
 __all__ = sorted(name for name, value in globals().items() if name[0] != "_" and not isinstance(value, _ModuleType))

@@ -82,7 +82,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run; return the exit code."""
+    """Run the command line; return the exit code."""
     given = sys.argv[1:] if argv is None else list(argv)
     options = Invocation()
     if len(given) == 2 and given[0] == "-c":
@@ -146,7 +146,7 @@ def settings_from(options: Invocation) -> tuple[Settings, list[str]]:
 
 
 def show_warnings_as_text() -> None:
-    """Escape control characters in warnings: a library's warning may contain text from a file."""
+    """Escape control characters in warnings, since a library's warning may contain text from a file."""
     formatted = warnings.formatwarning
 
     def visible_warning(*args: Any, **kwargs: Any) -> str:
@@ -199,7 +199,7 @@ def _main(options: Invocation) -> int:
 
 
 def _prompt_module(options: Invocation) -> Any:
-    """The prompt's module, or None if there will be no prompt: it imports prompt_toolkit, which needs a terminal."""
+    """The prompt's module, which imports prompt_toolkit and needs a terminal; None if there will be no prompt."""
     if options.json or not options.inspect and (options.code is not None or options.file is not None):
         return None
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":

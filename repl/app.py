@@ -84,7 +84,7 @@ class App:
     Args:
       session: runs the inputs; its settings choose keys and colours.
       colour: whether to use colour; None to use the settings and the environment.
-      vi: vi keys, whatever the settings say.
+      vi: whether to use vi keys, even if the settings choose others.
       history: the history of inputs; None to read the user's history file.
       input, output: prompt_toolkit's objects, which tests replace; None for the terminal.
     """
@@ -108,7 +108,7 @@ class App:
         self.output = create_output() if output is None else output
         self.history = BoundedHistory(history_path(), self.settings.history) if history is None else history
         self.warmer: Warmer | None = None
-        # set while an input runs: see ``interruptible``
+        # set while an input runs, so that no Ctrl-C is lost: see ``interruptible``
         self._running = threading.Event()
         self._at_a_terminal = input is None
         self._chosen_panels = self.settings.panels or PANELS
@@ -327,12 +327,12 @@ class App:
                     if left is not None:
                         return left
             except KeyboardInterrupt:
-                # Ctrl-C while printing, while formatting an error, or between two inputs
+                # Ctrl-C came while printing, while formatting an error, or between two inputs
                 with contextlib.suppress(KeyboardInterrupt):
                     self.show(document(text("", line(("error", "interrupted")))))
 
     def _turn(self) -> int | None:
-        """Read and run one input; return the exit code if it was the last."""
+        """Read and run one input; return the exit code if it ended the session, otherwise None."""
         self._apply_settings()
         self.prompt.bottom_toolbar = None  # clear what Ctrl-C may have left
         try:
@@ -394,7 +394,7 @@ def run(session: Session) -> int:
     """Run the interactive program; return the exit code."""
     code = App(session).run()
     if interruptible.abandoned():
-        # XLA's threads crash in the interpreter's regular shutdown
+        # XLA still works on that call: its threads would crash in the interpreter's regular shutdown
         interruptible.flush()
         os._exit(code)
     return code

@@ -1,4 +1,4 @@
-"""Sessions from the command line, a file or a pipe; and a prompt for terminals without cursor control."""
+"""Sessions whose input is a command line, a file or a pipe; and a prompt for terminals without cursor control."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from minijax.version import __version__
 
 
 def versions() -> str:
-    """``minijax 0.1.0 · jax 0.10.2``"""
+    """The versions as text: ``minijax 0.1.0 · jax 0.10.2``."""
     return f"minijax {__version__} · jax {jax_version()}"
 
 
@@ -47,7 +47,7 @@ def jax_version() -> str:
 def new_session(
     namespace: dict[str, Any], x64: bool = False, settings: Settings | None = None, late: bool = False
 ) -> Session:
-    """A session with the prompt's initial names; with ``late``, names that need an import are loaded at first use."""
+    """A session with the prompt's initial names. With ``late``, names that need imports are loaded when first used."""
     if x64:
         config.update("jax_enable_x64", True)
     given = initial_names(imported_only=late)
@@ -61,7 +61,7 @@ def new_session(
 
 
 def write(stream: TextIO, text: str) -> None:
-    """Write and flush."""
+    """Write ``text`` and flush the stream."""
     stream.write(text)
     stream.flush()
 
@@ -118,7 +118,7 @@ def fits(doc: Document, columns: int, fold: bool) -> bool:
 
 
 def highlighted(text: str, language: str) -> Iterable[tuple[str, str]]:
-    """Call ``lexer.highlight``. It imports Pygments, so it is only loaded when a program is shown or a key is typed."""
+    """Call ``lexer.highlight``, which imports Pygments, only once a program is shown or a key is typed."""
     from minijax.tools.documents.lexer import highlight
 
     return highlight(text, language)
@@ -139,7 +139,7 @@ def run(session: Session, code: str, page: Page, stop: bool) -> int:
 
 
 def each_input(code: str, step: Callable[[str], BaseException | None], stop: bool) -> int:
-    """Call ``step(input)``, which runs it and returns its error, for every input of ``code``; return the exit code.
+    """Call ``step`` for every input of ``code``; return the exit code. ``step`` runs the input and returns its error.
 
     With ``stop``, the first error ends it.
     """

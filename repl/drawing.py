@@ -88,12 +88,12 @@ def bar(each: Line, columns: int, right: int = 0) -> Line:
 
 
 def padded(lines: list[Line], rows: int) -> list[Line]:
-    """``lines`` cut or padded to ``rows`` lines."""
+    """``lines``, cut or filled up to ``rows`` lines."""
     return [*lines, *[()] * rows][:rows]
 
 
 def width_of(segments: Iterable[Segment]) -> int:
-    """The columns of segments; wide characters count twice."""
+    """The width of segments in columns; wide characters count twice."""
     return sum(get_cwidth(piece) for _, piece in segments)
 
 

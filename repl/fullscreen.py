@@ -26,7 +26,7 @@ from minijax.repl.drawing import target_at
 from minijax.repl.keyed import Key, Question
 from minijax.tools.documents.document import Line
 
-# Without colours, the bar needs another style.
+# The style of the current line's bar if there are no colours.
 STYLE = Style.from_dict({"mj-stepper-bar": "reverse bold"})
 # Seconds to wait after Esc: the terminal may be sending a longer key sequence.
 _ESCAPE_WAIT = 0.05
@@ -114,7 +114,7 @@ class FullScreen:
       keys: the keys, under headings.
       style: the style of the roles.
       depth: the number of colours; None to ask the terminal.
-      input, output: prompt_toolkit's; None for the terminal.
+      input, output: prompt_toolkit's objects; None for the terminal.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class FullScreen:
         self.application.timeoutlen = _ESCAPE_WAIT
 
     def run(self) -> str:
-        """Run until the user leaves or the model ends it; return why."""
+        """Run until the user leaves or the model ends it; return the reason, ``model.result``."""
         self.application.run()
         return self.model.result or "leave"
 

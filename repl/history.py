@@ -1,7 +1,7 @@
 """The history file: bounded, private, and safe with several sessions at once.
 
 Each line holds one input as a JSON string. A session reads the file once, at its start, and appends whole lines under
-a lock. A file that exceeds its bound by half is cut back to it, in place.
+a lock. If the file exceeds its size limit by half, the oldest lines are removed, in place.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class BoundedHistory(History):
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
-        """The file, open and locked; only the user may read it."""
+        """The file, opened and locked; only the user may read it."""
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             os.fchmod(descriptor, 0o600)
@@ -100,6 +100,6 @@ def _entries(text: str) -> Iterator[str]:
         try:
             entry = json.loads(each)
         except ValueError:
-            continue  # a line cut short by a crash
+            continue  # a crash cut this line short
         if isinstance(entry, str):
             yield entry

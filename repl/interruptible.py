@@ -6,8 +6,8 @@ in a way that a signal can interrupt. XLA then finishes in the background, and i
 Python handles a signal before the next line of Python that runs. During garbage collection that is often a line of a
 finalizer, where Python reports the exception and drops it. Such an interrupt is repeated.
 
-CPython can also overlook a signal: 3.11 misses one in a hundred that arrive right after a print. It checks again after
-another thread has held the interpreter's lock, so a thread takes the lock every 0.1 seconds.
+CPython can also overlook a signal: 3.11 misses one in a hundred that arrive right after a print. It checks again
+when another thread has held the interpreter's lock, so a thread takes the lock every 0.1 seconds.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def elsewhere(work: Callable[[], Any]) -> Any:
         while not done.wait(AGAIN):
             pass
     except KeyboardInterrupt:
-        # a new exception: its traceback leads to the user's line, not into this module
+        # raise a new exception, whose traceback leads to the user's line and not into this module
         raise KeyboardInterrupt from None
     if errors:
         raise errors[0]
@@ -61,7 +61,7 @@ def elsewhere(work: Callable[[], Any]) -> Any:
 
 
 def abandoned() -> bool:
-    """Whether XLA still works on an interrupted call: Python then cannot shut down normally."""
+    """Whether XLA still works on an interrupted call. If so, Python cannot shut down normally."""
     return bool(_working)
 
 

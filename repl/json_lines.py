@@ -8,7 +8,7 @@ The fields:
 - ``shown``: what a prompt would show above the panels, as plain text.
 - ``printed``: the input's standard output. If it is long, it is cut, and ``printed_cut`` is true.
 - ``error``: null, or an object with ``type``, ``message``, ``place`` (``file:line``, innermost in user code, or null).
-- ``data``: a command's output as data, if it has any: ``%values`` gives a list of rows.
+- ``data``: a command's output as data, null if it has none; for example, ``%values`` gives a list of rows.
 - ``panels``: null for an input that traced nothing, else as ``tools.recording.panel_data`` describes.
 """
 
@@ -80,7 +80,7 @@ def run(session: Session, code: str, stop: bool) -> int:
 
 @contextlib.contextmanager
 def _own_output() -> Iterator[TextIO]:
-    """Reserve standard output for the objects: other writes to its descriptor go to standard error."""
+    """Reserve standard output for the JSON objects; what others write to its descriptor goes to standard error."""
     sys.stdout.flush()
     try:
         ours = os.dup(1)
@@ -97,7 +97,7 @@ def _own_output() -> Iterator[TextIO]:
 
 
 def _write(out: TextIO, data: dict[str, Any]) -> None:
-    # ASCII with escapes: UTF-8 cannot encode half of a surrogate pair
+    # in ASCII with escapes, because UTF-8 cannot encode half of a surrogate pair
     out.write(json.dumps(data, allow_nan=False) + "\n")
     out.flush()
 

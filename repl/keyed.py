@@ -16,10 +16,10 @@ class Question:
     """A question on the last line.
 
     Args:
-      label: the question, with an example in brackets (dropped without room), or a word, two spaces and the choices.
+      label: the question; it may end with an example in brackets, or with two spaces and the choices.
       answer: called with the answer.
-      single: the answer is one character.
-      text: the initial text.
+      single: whether the answer is one character.
+      text: the initial text of the answer.
     """
 
     def __init__(self, label: str, answer: Callable[[str], None], single: bool = False, text: str = "") -> None:
@@ -33,14 +33,14 @@ class Question:
         return len(self.label) + _ANSWER <= columns
 
     def fitting(self, columns: int) -> str:
-        """The label, shortened so that an answer fits beside it. Its choices are then shown above it."""
+        """The label, without its example or choices if they leave no room for an answer."""
         if self.fits(columns):
             return self.label
         return self.label.partition("  " if "  " in self.label else " (")[0]
 
 
 class Key(Frozen):
-    """Keys in prompt_toolkit's names, their action, and their line of help: the shown keys and a description."""
+    """Keys in prompt_toolkit's names, their action, and their line in the help: the names shown and a description."""
 
     keys: tuple[str, ...]
     action: Callable[[Any], None]

@@ -11,7 +11,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from minijax.tools.session import source
 
-# The key of each panel: it shows the panel in full, then hides it, then shows it short again.
+# panel -> its key, which shows the panel in full; pressed again, it turns the panel off, and then on
 PANEL_KEYS = {"tracers": "F3", "jaxpr": "F4", "hlo": "F5", "cache": "F6", "time": "F7", "stack": "F8"}
 ALL_PANELS = "F2"
 # function key -> its command line
@@ -62,7 +62,7 @@ def bindings(
 
     @keys.add("backspace", filter=_typing)
     def backspace(event: KeyPressEvent) -> None:
-        """Delete one step of indentation, else one character."""
+        """Delete one step of indentation; where there is none, one character."""
         buffer = event.current_buffer
         before = buffer.document.current_line_before_cursor
         step = (len(before) - 1) % len(source.INDENT) + 1 if before and not before.strip(" ") else 1

@@ -77,7 +77,7 @@ def restored() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interruptible_screen() -> Iterator[None]:
-    """A context in which Ctrl-C interrupts the main thread, although a full screen treats it as a key.
+    """A context in which Ctrl-C interrupts the main thread, although full screens treat Ctrl-C as a key.
 
     During this time, other handlers of the signal do not receive it.
     """

@@ -2,7 +2,7 @@
 
 With the current folder on ``sys.path``, a library that imports ``tomllib`` or ``pygments`` would run the user's file of
 that name. So the folder is not on the path. If an ``import`` in user code finds nothing, this finder searches the
-folder; the same holds for imports in the modules it found.
+folder. Imports in modules that it found are treated in the same way.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class UserFolder:
         except OSError:  # the folder no longer exists
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, [here], target)
-        # Python treats a bare folder as a package; only accept modules with a file
+        # Python treats a folder without __init__.py as a package; only accept modules with a file
         if spec is None or spec.loader is None or not spec.has_location:
             return None
         self.found.add(name)

@@ -10,12 +10,12 @@ import importlib
 import threading
 from collections.abc import Callable
 
-# Seconds without a key after the prompt appeared.
+# Seconds without a key after the prompt appeared, before the imports start.
 QUIET = 0.4
 
 
 def _colours() -> None:
-    from minijax.tools.documents.lexer import highlight  # imports Pygments
+    from minijax.tools.documents.lexer import highlight  # this module imports Pygments
 
     list(highlight("x = 1", "python"))
     list(highlight("x = 1", "stablehlo"))
@@ -48,7 +48,7 @@ class Warmer:
         self._thread.start()
 
     def busy(self) -> None:
-        """A key was pressed, or an input runs: postpone the next step."""
+        """A key was pressed, or an input runs: wait before the next step."""
         self._touched.set()
 
     def stop(self, seconds: float = 2.0) -> None:

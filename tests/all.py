@@ -1,4 +1,4 @@
-"""Run every test: ``python -m tests.all``. README's test command runs a sample, see ``tests/sampling.py``.
+"""Run every test: ``python -m tests.all``. README's test command runs only a sample (``tests/sampling.py``).
 
 Unknown options go to pytest: ``python -m tests.all -n 8 --durations=20``. ``--long`` also runs the long comparisons
 of ``LONG``, in order, and prints the names of those that fail.

@@ -1,4 +1,4 @@
-"""The keys of the browser of stages: one table for the bindings and the help. Moves have the stepper's keys."""
+"""The keys of the browser of stages: one table for the bindings and the help. Keys for moves are the stepper's."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from minijax.tools.recording.records import Recording
 from minijax.tools.session.result import Browse, Step
 from minijax.tools.stepper import panes
 
-# During a search: read the keyboard at this interval in seconds, and show progress after this time.
+# During a search: seconds between two looks at the keyboard, and seconds after which progress is shown.
 _ASK_EVERY = 0.1
 _TOLD_AFTER = 0.5
 
@@ -40,7 +40,7 @@ class StepperApp(FullScreen):
       stepper: the model to show.
       style: the style of the roles.
       depth: the number of colours; None to ask the terminal.
-      input, output: prompt_toolkit's; None for the terminal.
+      input, output: prompt_toolkit's objects; None for the terminal.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ def run(
 ) -> tuple[Recording, BaseException | None]:
     """Step through ``step`` until the user leaves; ``rename`` applies the front end's names for places to a text.
 
-    Returns the last recording, and the exception that ended it if it was recorded here.
+    Returns the last recording, and the exception that ended it if it was made here.
     """
     error = None
     stepper = Stepper(step, rename)

@@ -46,7 +46,7 @@ class LookedFrom(Protocol):
 
 
 class Viewer(NamedTuple):
-    """The viewer of a value's elements: the value, the column of the table, and the visible part."""
+    """The viewer of a value's elements: the value, the chosen column of its row, and the visible part."""
 
     named: Named
     column: str
@@ -213,7 +213,7 @@ class Looking:
         self._keep_digits = True
 
     def before_key(self) -> None:
-        """Before a key: drop the digits, unless the previous key was one."""
+        """Called before each key: drop the digits unless the last key was a digit."""
         if not self._keep_digits:
             self._digits = ""
         self._keep_digits = False

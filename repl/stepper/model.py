@@ -37,7 +37,7 @@ class Stepper:
       rename: replaces places in a text by the front end's names; None if it has no names of its own.
       cursor: the position in the recording.
       moment_panes: the panes of a moment; 'devices' only if this recording has a program that several devices run.
-      linked: the programs of the call, if known.
+      linked: the programs of the call; None if unknown.
       programs: whether the programs are shown instead of the moment's panes.
       selection: the equations that are marked in the programs.
       focus: the pane that the keys scroll; a small screen shows only this one.
@@ -49,7 +49,7 @@ class Stepper:
       values: the state of the values pane.
       walk: the moves from values to their origins.
       help: whether the help is shown, from line ``help_top`` on.
-      result: '' while it runs; then 'leave', or an action to do without the screen: 'retrace', 'programs', 'stages'.
+      result: '' while it runs; then 'leave', or what to do on the plain terminal: 'retrace', 'programs' or 'stages'.
     """
 
     def __init__(self, step: Step, rename: Callable[[str], str] | None = None) -> None:
@@ -277,7 +277,7 @@ class Stepper:
     # ------------------------------------------------------------------------------------------------------
 
     def digit(self, number: int) -> None:
-        """Focus the pane with this number; keep the digits in case a ``]`` follows and they are an iteration."""
+        """Focus the pane with this number. Keep the digits: if ``]`` follows, they are the number of an iteration."""
         self.values.typed_digit(number)
         if number:
             self.focus_on(number - 1)
@@ -288,7 +288,7 @@ class Stepper:
             self.focus = self.panes[index]
 
     def click(self, pane: str, moment: str) -> None:
-        """Focus a pane; if the row is one of the tree, go to its moment."""
+        """Focus a pane; in the tree, also go to the moment of the row."""
         if pane in self.panes and not self.help and self.values.viewer is None:
             self.focus = pane
             if moment:
@@ -461,7 +461,7 @@ class Stepper:
             self.result = "leave"
 
 
-# The actions of keys while the viewer of elements is open.
+# key's action -> its action while the viewer of elements is open
 VIEWER_MOVES: dict[Callable[[Stepper], None], Callable[[Looking], None]] = {
     Stepper.into: lambda values: values.scroll(0, 1),
     Stepper.back: lambda values: values.scroll(0, -1),

@@ -22,7 +22,7 @@ from minijax.tools.stepper.tree import tree_rows
 
 # The least (columns, lines) for three columns of panes, for two, and for two panes above one another.
 THREE, TWO, STACKED = (150, 16), (110, 12), (60, 14)
-# With three columns, the panes that share a place with the stack.
+# The panes that share a place with the stack if there are three columns.
 BESIDE_STACK = ("stack", "values", "devices")
 # The current line stands at 1/3 of a pane's height.
 _ABOVE = 3
@@ -50,7 +50,7 @@ def _head(stepper: Stepper, columns: int) -> Line:
 
 
 def _foot(stepper: Stepper, columns: int, most: int) -> list[Line]:
-    """The status of the moment; below it, on up to ``most`` lines, the message, or the times and the error."""
+    """The status of the moment, and up to ``most`` lines below it: the message, or the times and the error."""
     lines = _renamed(stepper, lay_out(stepping.status(stepper.cursor), columns - 1))
     if stepper.programs and stepper.linked is not None:
         selected = programs.selection_line(stepper.linked, stepper.selection)
@@ -76,7 +76,7 @@ def _help(stepper: Stepper, columns: int, rows: int) -> list[Line]:
 
 
 def _tabs(stepper: Stepper, names: tuple[str, ...], shown: str, columns: int) -> Line:
-    """``━ [2 source] 3 stack 4 jaxpr ━━━``: tabs of the panes that share a place; only numbers if there is no room."""
+    """Tabs of the panes that share a place: ``━ [2 source] 3 stack 4 jaxpr ━━━``; only numbers if there is no room."""
     panes = stepper.panes
     focused = stepper.focus == shown
     rule = "━" if focused else "─"
@@ -161,7 +161,7 @@ def _pane(stepper: Stepper, name: str, columns: int, rows: int, title: Line | No
     if focused:
         stepper.page = rows - 1
     content = _content(stepper, name, columns, rows - 1)
-    # targets for the mouse: the title, or a row; a row of the tree has its moment
+    # targets for the mouse: the title, and the rows; in the tree each row has its moment
     places = [str(each) for each in stepper.tree_shown] if name == "tree" else [""] * len(content)
     placed = zip(content, [*places, *[""] * rows], strict=False)
     rows_ = [((place_role(name, place), ""), *each) for each, place in placed]

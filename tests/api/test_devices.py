@@ -1,4 +1,4 @@
-"""Arrays committed to one of two devices, against JAX: the devices of results, and errors.
+"""Arrays that are committed to one of two devices, compared with JAX: the devices of results, and errors.
 
 A row of ``RESULTS`` is a program of one array. It runs on an array committed to the second device, on one committed
 to the first, and on an uncommitted one. A row of ``MIXED`` takes an array on each device.

@@ -1,4 +1,4 @@
-"""``jit``: one trace per signature, results on the device, caches that keep nothing alive."""
+"""``jit``: one trace for each signature, results stay on the device, caches keep nothing alive."""
 
 import copy
 import pickle

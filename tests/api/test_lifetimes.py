@@ -68,7 +68,7 @@ def alive(kind):
 @pytest.mark.parametrize("name", CALLS)
 def test_cache_entries_of_a_function_die_with_it(name):
     """Some functions share their cache entry with a function that stays alive."""
-    for i in range(WORTH_DERIVING + 2):  # the first calls derive rules for the signature, which stay alive
+    for i in range(WORTH_DERIVING + 2):  # the rules that are derived for the signature stay alive
         CALLS[name](i + 1)
     jaxprs, tracers = alive(ClosedJaxpr), alive(Tracer)
     for i in range(5):

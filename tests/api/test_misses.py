@@ -1,4 +1,4 @@
-"""Why a cache missed: each kind of reason, by the argument's path; and the log of misses after their objects die."""
+"""Why a cache missed: each kind of reason, with the argument's path; and the log of misses of dead functions."""
 
 import collections
 import functools
@@ -31,7 +31,7 @@ class Reasons(observe.Observer):
 
 
 def reason_of(fun, first, second, **kwargs):
-    """Why the second call of ``fun`` misses after the first. Compiles nothing."""
+    """The reason why the second call of ``fun`` misses after the first; nothing is compiled."""
     fun.trace(*first)
     miss = fun.explain_cache_miss(*second, **kwargs)
     assert isinstance(miss, Miss)
@@ -66,7 +66,7 @@ def static():
     return jit(of_static, static_argnums=1)
 
 
-# name -> (function, first arguments, second arguments, reason, the kind of advice)
+# name -> (function, first arguments, second arguments, reason, kind of advice)
 KINDS = {
     "two shapes": (lambda: jit(step), (params(3, 5), 2.0), (params(4, 6), 2.0),
      "params['w'][0]: f32[3] became f32[4]; params['w'][1]: f32[5] became f32[6]", "Pad params['w'][0]"),
@@ -106,26 +106,26 @@ def test_the_reason_of_a_miss(name):
 
 
 def aval(text):
-    """``f32[3]``; ``~f32[]`` is weakly typed."""
+    """The type with this text: ``f32[3]``; ``~f32[]`` is weakly typed."""
     dtype, _, shape = text.strip("~]").partition("[")
     dims = tuple(map(int, filter(None, shape.split(","))))
     return ShapedArray(dims, dtypes.from_short_name(dtype), text.startswith("~"))
 
 
 # (types of the earlier calls, oldest first; types of the new call; the earlier call that it must be compared with).
-# ``|`` separates calls, spaces separate arguments. The comments say which difference counts less than the other.
+# ``|`` separates calls, spaces separate arguments. "a before b": a difference in a counts less than one in b.
 NEAREST = [
     ("~f32[] | ~i32[]", "f32[]", "~f32[]"),  # weak type before dtype
     ("~i32[] | i32[3]", "f32[]", "~i32[]"),  # dtype and weak type together before rank
     ("i32[4] | f32[3]", "f32[4]", "i32[4]"),  # dtype before shape
     ("f32[5] | f32[1,4]", "f32[4]", "f32[5]"),  # shape before rank
-    ("f32[3,4] | f32[2,9]", "f32[3,9]", "f32[2,9]"),  # if the differences are of the same kind, the latest call ...
-    ("f32[3] | f32[100]", "f32[4]", "f32[3]"),  # ... also if another size is closer
-    ("bf16[3] | i32[3]", "f32[3]", "bf16[3]"),  # a float is nearer to a float
+    ("f32[3,4] | f32[2,9]", "f32[3,9]", "f32[2,9]"),  # two differences of the same kind: the latest call
+    ("f32[3] | f32[100]", "f32[4]", "f32[3]"),  # also if the other size is closer
+    ("bf16[3] | i32[3]", "f32[3]", "bf16[3]"),  # another float type before another kind
     ("bool[3] | f32[4,2]", "f32[2,2]", "f32[4,2]"),
     ("f32[4] f32[2] | f32[9] f32[9]", "f32[4] f32[7]", "f32[4] f32[2]"),  # shapes of one argument before shapes of two
-    ("f32[3] | f32[3] f32[3]", "bool[2,2]", "f32[3]"),  # any type before another number of arguments
-    ("f32[3] i32[3] f32[3] | f32[9]", "f32[3] i32[3]", "f32[3] i32[3] f32[3]"),  # then the more similar one
+    ("f32[3] | f32[3] f32[3]", "bool[2,2]", "f32[3]"),  # types before the number of arguments
+    ("f32[3] i32[3] f32[3] | f32[9]", "f32[3] i32[3]", "f32[3] i32[3] f32[3]"),  # then the more similar call
 ]
 
 
@@ -148,7 +148,7 @@ def test_types_count_less_than_static_arguments_and_settings():
     with enable_x64():
         assert str(f.explain_cache_miss(x, 6)) == "enable_x64 was False and is True"
         f.trace(x, 7)
-        assert str(f.explain_cache_miss(x, 6)) == "n: 7 became 6"  # if the difference is the same, the latest call
+        assert str(f.explain_cache_miss(x, 6)) == "n: 7 became 6"  # both differ in one static argument: the latest call
 
 
 # Advice must not suggest a conversion that could lose a value.
@@ -339,7 +339,7 @@ def test_misses_are_logged_without_an_observer():
     line = f.__code__.co_firstlineno + 4
     assert [(each.cache, each.name, str(each.reason)) for each in kept[:3]] == [
         ("staging", "f", "first call"),
-        ("staging", "f", "x: f32[3] became f32[4]; n: a Plain became 2"),  # the user's repr did not run
+        ("staging", "f", "x: f32[3] became f32[4]; n: a Plain became 2"),  # the user's repr was not called
         ("body", "<lambda>", "first call"),
     ]
     assert [each.place.rpartition(":")[2] for each in kept[:3]] == [
@@ -449,7 +449,7 @@ FUNCTIONS = {
 inner = jit(helper)
 """
 
-# function -> code to run after its trace -> the report; '' where a new trace would give the same program
+# function -> (code to run after its trace, report). The report is '' if a new trace would give the same program.
 STALE = {
     "global": ("scale = 3.0", "scale was 2.0 when it was traced and is 3.0 now: the program still uses 2.0"),
     "jitted helper": ("scale = 2", "scale was 2.0 when it was traced and is 2 now"),

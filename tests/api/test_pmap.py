@@ -39,7 +39,7 @@ def close(ours, theirs, tolerance=2e-6):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tolerance, atol=tolerance)
 
 
-# One instance's function, with options of pmap; all instances share ``w``.
+# name -> (the function for each instance, options of pmap); all instances share ``w``
 FUNCTIONS = {
     "psum of both": (lambda ns, x, w: ns.lax.psum(x * w, "i") * x, {}),
     "all_gather, tiled": (lambda ns, x, w: ns.lax.all_gather(x * x, "i", tiled=True), {}),

@@ -1,4 +1,4 @@
-"""Small programs at the edges of the transformations, each run in JAX and in minijax.
+"""Small programs for rare cases of the transformations, each run in JAX and in minijax.
 
 A row of ``SAME`` must give the same tree with the same shapes, dtypes, weak types and values in both; for a row of
 ``REFUSED`` both must raise the same class of error. ``OURS`` holds tests of minijax alone.
@@ -155,7 +155,7 @@ def identity(ns):
 
 
 def beside(ns):
-    """A function that calls a ``custom_vjp`` function, which has no forward mode, but does not use its result."""
+    """A function that calls a ``custom_vjp`` function (without forward mode), but does not use the result."""
     return lambda x: (identity(ns)(x), x * 2.0)[1]
 
 

@@ -166,7 +166,7 @@ register_pytree_node(Delegate, lambda node: ((node.x,), None), lambda _, childre
 
 
 class Dict(dict):
-    """A leaf for pytrees, but not a valid argument."""
+    """A leaf for pytrees, which is no valid argument."""
 
 
 # Arguments for one function. Their structures differ in small details.

@@ -1,4 +1,4 @@
-"""Several processes on the loopback interface run one program, with the results of one process with as many devices.
+"""Several processes on the loopback interface run one program. The results equal those of one process.
 
 ``python -m minijax.distributed`` starts them. They meet through XLA's coordination service and communicate through
 Gloo. Both clients are tested: jaxlib alone, and jax's own (``backend.client``), which is used with

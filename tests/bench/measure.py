@@ -2,8 +2,8 @@
 
 A sample is the CPU time of one *thunk*: a function without arguments. ``prepare`` creates a new one before the clock
 starts, so its functions are in no cache. Every round takes one sample of each library, in alternating
-order, and compares the results. The figure is the median over rounds of the ratio within a round, so a
-slower machine slows both.
+order, and compares the results. The figure is the median of the ratios of all rounds. If the machine slows down,
+both samples of a round are slower.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Result:
     note: str = ""
 
     def judge(self, subject: Sequence[float], reference: Sequence[float]) -> Result:
-        """Compute the figures: the ratio of the subject's to the reference's sample in each round."""
+        """Compute the figures from the ratios, in each round, of the subject's sample to the reference's."""
         ratios = [a / b for a, b in zip(subject, reference, strict=True)]
         self.figure = statistics.median(ratios)
         self.low, self.high = quartiles(ratios)
@@ -86,7 +86,7 @@ def load(name: str) -> Any:
 
 
 def array(ns: Any, value: Any) -> Any:
-    """``value`` as the library's float32 array (a fresh NumPy copy, so that no two share memory)."""
+    """``value`` as a float32 array of the library, made from a new NumPy copy so that no two share memory."""
     return ns.numpy.asarray(np.array(value, dtype=np.float32))
 
 
@@ -114,7 +114,7 @@ def repeated(thunk: Thunk, times: int) -> Thunk:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """The leaves of dicts, lists and tuples, in the same order for all libraries."""
+    """The leaves of dicts, lists and tuples, in an order that is the same for all libraries."""
     if isinstance(value, Mapping):
         for key in sorted(value):
             yield from leaves(value[key])
@@ -126,7 +126,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def require_same(expected: Any, got: Any, rtol: float) -> None:
-    """Raise ``Different`` unless both hold the same numbers (or counts, or strings), to ``rtol``."""
+    """Raise ``Different`` unless both hold the same numbers, counts or strings; ``rtol``: relative tolerance."""
     ours, theirs = list(leaves(got)), list(leaves(expected))
     if len(ours) != len(theirs):
         raise Different(f"{len(ours)} results instead of {len(theirs)}")
@@ -143,7 +143,7 @@ def require_same(expected: Any, got: Any, rtol: float) -> None:
 
 
 def primitive_counts(closed_jaxpr: Any) -> dict[str, int]:
-    """How often each primitive occurs: two stagings are comparable if their equations agree."""
+    """How often each primitive occurs. Tracing times of two libraries are comparable if these counts agree."""
     return dict(Counter(equation.primitive.name for equation in closed_jaxpr.jaxpr.eqns))
 
 
@@ -173,7 +173,7 @@ def sampling(settings: Settings) -> Iterator[int]:
 
 
 def interleaved(settings: Settings, samplers: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
-    """For each sampler its samples, one per round. The order of the samplers rotates."""
+    """sampler -> its samples, one per round. In each round another sampler comes first."""
     names = list(samplers)
     samples: dict[str, list[float]] = {name: [] for name in names}
     for number in sampling(settings):
@@ -193,8 +193,8 @@ class Row:
       budget: the largest ratio that meets the budget.
       prepare: creates a new thunk from a library's namespace (not timed).
       check: converts the thunk's value to a form that must be equal for both libraries.
-      ops: the operations in one thunk, which divide the absolute figures.
-      reuse: prepare once and time the same thunk every round (for cached calls).
+      ops: the number of operations in one thunk, by which absolute times are divided.
+      reuse: whether to prepare once and time the same thunk in every round (for cached calls).
       repeat: whether a sample is as many calls as fill ``FULL_SAMPLE_NS``, for work that caches nothing between calls.
             A single call of half a millisecond would mostly measure cold caches, since the collector runs before each
             sample.

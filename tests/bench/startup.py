@@ -1,4 +1,4 @@
-"""Rows measured on fresh processes: imports, first calls, and a front end from its start to its prompt.
+"""Rows measured on new processes: imports, first calls, and the start of a front end until its prompt.
 
 The figure is the CPU time of all threads of the process. Each program runs once before, which compiles bytecode and
 loads files into memory.
@@ -43,7 +43,7 @@ def environment(home: str) -> dict[str, str]:
 
 
 def cpu_seconds(pid: int) -> tuple[float, int]:
-    """Wait for a child; its CPU seconds and exit status."""
+    """Wait for a child; return its CPU seconds and exit status."""
     _, status, usage = os.wait4(pid, 0)
     return usage.ru_utime + usage.ru_stime, os.waitstatus_to_exitcode(status)
 
@@ -69,8 +69,8 @@ def run_to_prompt(argv: list[str], env: dict[str, str]) -> tuple[float, str]:
     """CPU seconds of a terminal program until its first prompt, where it is killed."""
     terminal, other_end = os.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    # Not pty.fork(): this process has the threads of the libraries it measures. In a new session the first
-    # terminal opened becomes the controlling one.
+    # Not pty.fork(), because this process has threads of the libraries that it measures. In a new session, the first
+    # terminal opened becomes the controlling terminal.
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.ttyname(other_end), os.O_RDWR, 0),
         (os.POSIX_SPAWN_DUP2, 0, 1),

@@ -17,7 +17,7 @@ def gradient(ns: Any) -> Thunk:
 
 @dataclass(frozen=True)
 class Watched:
-    """A gradient with a recorder of this level, against the same without one."""
+    """The time of a gradient with a recorder of this level, as a multiple of the time without one."""
 
     level: str
     budget: float

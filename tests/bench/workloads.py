@@ -1,8 +1,8 @@
 """The table of rows measured in this process: every workload of the speed budgets, written once.
 
 A workload takes a library's namespace (``ns.numpy``, ``ns.lax``, ``ns.grad``, ...) and returns a function and its
-arguments. The usual one is a chain that alternates ``sin`` and multiplication by a number slightly above one: its
-values and derivatives stay normal floats at any length, and XLA cannot simplify it away.
+arguments. The usual function is a chain that alternates ``sin`` with multiplication by a number slightly above one.
+Its values and derivatives stay normal floats at any length, and XLA cannot simplify it away.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Workload = Callable[[Any], tuple[Function, tuple[Any, ...]]]
 
 
 def mapped(f: Function, tree: Any) -> Any:
-    """``f`` on every leaf of dicts, lists and tuples, without either library's tree functions."""
+    """``tree`` with ``f`` applied to every leaf of dicts, lists and tuples, without a library's tree functions."""
     if isinstance(tree, dict):
         return {key: mapped(f, item) for key, item in tree.items()}
     if isinstance(tree, (list, tuple)):
@@ -160,7 +160,7 @@ def lowered_to_text(ns: Any, f: Function) -> Function:
 
 
 def op_counts(text: Any) -> dict[str, int]:
-    """The arithmetic in a lowered module: two lowerings are comparable if they have the same operations."""
+    """The numbers of arithmetic operations in a module. Lowering times of two libraries compare if these agree."""
     text = text if isinstance(text, str) else text.as_text()
     return dict(Counter(re.findall(r"stablehlo\.(sine|cosine|multiply)\b", text)))
 
@@ -269,7 +269,7 @@ def while_step(ns: Any) -> tuple[Function, tuple[Any, ...]]:
 
 
 def recurrent_network(ns: Any) -> tuple[Function, tuple[Any, ...]]:
-    """A scan of ``CELLS`` steps of a recurrent network with ``HIDDEN`` units: XLA's work outweighs the call."""
+    """A scan of ``CELLS`` steps of a recurrent network with ``HIDDEN`` units; XLA takes longer than the call itself."""
     tanh, scan = ns.numpy.tanh, ns.lax.scan
 
     def network(weight: Any, state: Any, inputs: Any) -> Any:
