@@ -197,7 +197,7 @@ def test_treedef_tools():
     assert tree_util.all_leaves([1, (2, 3)], is_leaf=lambda x: isinstance(x, tuple))
 
 
-# --- map, reduce and their like, against JAX ----------------------------------------------------------------
+# --- map, reduce and similar functions, against JAX ---------------------------------------------------------
 
 MAPS = {
     "is_leaf": lambda m: m.tree_map(lambda x: str(x), [1, None, (2,)], is_leaf=lambda x: x is None),

@@ -239,7 +239,7 @@ OF_INTEGERS = (Path(__file__).parent / "integers.txt").read_text(encoding="utf-8
 # JAX silently wraps a large integer to the range of its type, and so uses a wrong element or a wrong number.
 WRAPS_IN_JAX = ("jnp.power(n, 2)", "I.at[n].set(1)", "I.at[n].get(mode='clip')", "I.sum(initial=n)")
 INTEGERS = (2**31, -(2**31) - 1, 2**40, 300, -1, 2**63, 10**400)
-# JAX adds the size of the axis to a negative index in an array before it checks, so this index is in range.
+# Beside an array index, JAX first adds the size of the axis to a negative index. The sum fits int32.
 BY_THE_WAY: Deviations = {
     ("jnp.ones((2, 3))[n, [0]]", str(-(2**31) - 1)): ("FLOAT[1]", "OverflowError"),
 }

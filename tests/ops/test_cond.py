@@ -255,7 +255,7 @@ def test_io_under_vmap_is_refused() -> None:
         subject.vmap(lambda x: subject.lax.cond(x > 0, noisy, lambda x: x, x))(np.ones(2))
 
 
-# --- promises of the rules -----------------------------------------------------------------------------------------
+# --- properties of minijax's rules ---------------------------------------------------------------------------------
 
 
 def staged(function: Callable[..., Any], *args: Any) -> Any:

@@ -300,7 +300,7 @@ def test_printed_as_jax_prints(name: str) -> None:
     assert str(closed) == re.sub(r"\n +_split_transpose=False", "", theirs)
 
 
-# --- promises of minijax alone -------------------------------------------------------------------------------------
+# --- properties that only minijax has ------------------------------------------------------------------------------
 
 
 def test_a_plain_call_is_a_call_of_the_function() -> None:

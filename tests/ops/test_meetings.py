@@ -142,7 +142,7 @@ def test_effects_of_loops_happen_as_often_as_in_jax(loop: Program, way: str, kin
     np.testing.assert_allclose(np.array(ours), np.array(theirs), rtol=1e-5)
 
 
-# --- the order of operands, and transposition ----------------------------------------------------------------
+# --- the order of operands under transposition ---------------------------------------------------------------
 
 A = floats(3, 3, dtype=np.float32)
 

@@ -124,7 +124,7 @@ def differences(found: np.ndarray, wanted: np.ndarray, rtol: float, atol: float)
         return found != wanted
     least = 256 * float(ml_dtypes.finfo(found.dtype).tiny)
     a, b = found.astype(np.float64), wanted.astype(np.float64)
-    # XLA flushes numbers below ``least`` to zero
+    # numbers below ``least`` count as zero, because XLA treats them so
     a, b = (np.where(np.abs(x) < least, np.copysign(0, x), x) for x in (a, b))
     with np.errstate(invalid="ignore"):
         finite, distance = np.isfinite(a) & np.isfinite(b), np.abs(a - b)

@@ -397,7 +397,7 @@ def compiled(ns: Any, staged: Sequence[Variation], given: Any) -> list[tuple[Any
 
 
 def unlike(found: Any, wanted: Any, each: Variation, weak: bool) -> str:
-    """The difference between minijax's and JAX's results; '' if none. Weak types of eager results may differ."""
+    """The difference between minijax's and JAX's results; '' if none. ``weak``: compare weak types, too."""
     mine, expected = minijax.tree_util.tree_leaves(found), jax.tree_util.tree_leaves(wanted)
     if len(mine) != len(expected):
         return f"{len(mine)} results instead of {len(expected)}"

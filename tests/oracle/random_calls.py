@@ -384,7 +384,7 @@ class Disagreement(NamedTuple):
 
 
 class Outcomes(NamedTuple):
-    """The outcomes of programs: how many of each kind agreed, and the disagreements."""
+    """The outcomes of programs: how many ran under each transformation, and the disagreements."""
 
     hows: Counter[str]
     disagreements: list[Disagreement]

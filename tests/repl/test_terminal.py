@@ -159,7 +159,7 @@ def test_ctrl_c_right_after_enter(terminal):
     assert f"out[{terminal.number}]: 63" in terminal.enter("7 * 9")
 
 
-# --- sessions of their own ----------------------------------------------------------------------------------
+# --- separate sessions --------------------------------------------------------------------------------------
 
 
 SESSION = (
