@@ -379,7 +379,8 @@ def escaped_tracer_error(
 ) -> UnexpectedTracerError:
     """The error for the use of a dead tracer or, with ``to_thread``, of a tracer of another thread.
 
-    ``transform``: as ``'jit'``; ``function``: as ``'f at file.py:3'``; ``born``: where the tracer was created.
+    ``transform``: as ``'jit'``; ``function``: as ``'f at file.py:3'``; ``born``: a ``source_info`` or text for the
+    place where the tracer was created; ``detail``: one more line of the message.
     """
     by = transform or "minijax"
     what = (

@@ -29,7 +29,7 @@ class Unravel(NamedTuple):
         return all(dtype == self.dtype for dtype in self.dtypes)
 
     def __call__(self, vector: Any) -> Any:
-        """The tree. TypeError or ValueError if ``vector`` has not the dtype or length from ``ravel_pytree``."""
+        """The tree. TypeError or ValueError if the dtype or length of ``vector`` is not that of the raveled one."""
         vector = jnp.asarray(vector)
         if not self.shapes:
             return tree_unflatten(self.treedef, [])
@@ -39,7 +39,7 @@ class Unravel(NamedTuple):
                 "have several dtypes, which only a vector of the common one gives back."
             )
         parts = lax.split(vector, [math.prod(shape) for shape in self.shapes])
-        with warnings.catch_warnings():  # real leaves of a complex vector lose imaginary parts that are 0
+        with warnings.catch_warnings():  # real leaves drop the imaginary parts of a complex vector
             warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
             leaves = [
                 part.reshape(shape) if self.is_uniform else part.reshape(shape).astype(dtype)

@@ -7,7 +7,7 @@ Invariant: the operands of an operation vary along the same axes. While the prog
 transformed (``manual``), ``bind`` applies ``pvary`` to an operand that varies along fewer axes. The transpose of
 ``pvary`` sums cotangents over the devices, so derivatives of shared values are right.
 
-``bind`` makes these checks through ``bind_hooks``. Without ``shard_map`` this list is empty, so other programs pay
+``bind`` applies ``pvary`` through ``bind_hooks``. Without ``shard_map`` this list is empty, so other programs pay
 nothing.
 """
 

@@ -316,7 +316,7 @@ class Subject:
             yield "dead code", "dce", [Case(self.check_dead_code)]
 
     def cases(self, interpreter: str, check: Callable[..., None], choices: Sequence[Any]) -> list[Case]:
-        """One case of ``check`` per choice (operands, or in_axes). Skipped if the rule table gives a reason."""
+        """One case of ``check`` per choice (operands, or in_axes). It skips if the rule table gives a reason."""
 
         def case(chosen: Any) -> Case:
             def run(args: Values) -> None:
@@ -441,7 +441,7 @@ class Subject:
         return not isinstance(value, np.ndarray) and not hasattr(value, "aval")
 
     def inexact_part(self, args: Sequence[Any]) -> tuple[Function, Values]:
-        """The function of inexact operands and results alone, and these operands. Skipped if it has none of either."""
+        """The function of inexact operands and results alone, and these operands. Raises Skipped if there are none."""
         results = [i for i, aval in enumerate(self.abstract(args)) if dtypes.is_inexact(aval.dtype)]
         fun, point, _ = self.of(args, [i for i, x in enumerate(args) if inexact(x)])
         if not point or not results:
@@ -634,7 +634,7 @@ def vjp_of(fun: Function) -> Function:
 
 
 def excuse(error: Exception) -> str:
-    """Why this NotImplementedError is no failure: a rule refuses, or a rule table gives a reason. '' if it is one."""
+    """Why this NotImplementedError is no failure: a rule refuses, or a rule table gives a reason. Else ''."""
     text = str(error)
     tables = [table for of_one in columns().values() for table in of_one if table.name != "lower"]
     for table in tables:
@@ -645,7 +645,7 @@ def excuse(error: Exception) -> str:
 
 
 def attempt(run: Callable[[Values], Any], args: Values) -> Exception | None:
-    """The exception that ``run(args)`` raises, or None. Wrong if it leaves an interpreter on the stack."""
+    """The exception that ``run(args)`` raises, or None. A ``Wrong`` if it leaves an interpreter on the stack."""
     depth, dynamic = len(state.stack), state.dynamic
     error: Exception | None = None
     try:
@@ -679,13 +679,13 @@ def is_linear(fun: Function, point: Values) -> bool:
 
 
 def batch_size(args: Values) -> int:
-    """The smallest number from 2 on that is no dimension's size, so that a misplaced batch axis is noticed."""
+    """The smallest batch size from 2 that equals no dimension, so that a misplaced batch axis is noticed."""
     taken = {d for x in args for d in x.shape}
     return next(n for n in itertools.count(2) if n not in taken)
 
 
 def variants(x: np.ndarray, count: int) -> list[np.ndarray]:
-    """``x`` and rolled copies, whose values stay in the domain; a single number shrinks a little. ``count`` in all."""
+    """``count`` arrays: ``x`` and rotations of its values, which stay valid. A single number shrinks a little."""
     if x.size > 1:
         return [np.roll(x, k) for k in range(count)]
     if inexact(x):

@@ -332,7 +332,7 @@ def borrowed_impl(p: BorrowedPrimitive, /, *args: Any, **params: Any) -> Any:
 
 
 def _program(p: BorrowedPrimitive, call: JaxCall, params: dict[str, Any]) -> tuple[Any, ClosedJaxpr]:
-    """Compile a call: the executable and its program."""
+    """Compile a call. Returns the executable and its program."""
     ins, outs = list(map(Var, map(aval_of, call.specs))), list(map(Var, call.out_avals))
     closed = ClosedJaxpr(Jaxpr([], ins, outs, [JaxprEqn(p, ins, params, outs)], p.name))
     return compiled(closed, p.name), closed
@@ -370,7 +370,7 @@ def without_sources(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def jvp_program(call: JaxCall, perturbed: tuple[bool, ...]) -> ClosedJaxpr:
-    """The program from primals and the tangents of perturbed ones to results and the tangents of inexact results."""
+    """The program that maps primals, and tangents of perturbed ones, to results, and tangents of inexact ones."""
     positions = [i for i, p in enumerate(perturbed) if p]
 
     def jvp_rule_of_jax(*values: Any) -> list[Any]:

@@ -166,7 +166,7 @@ def _with_instances(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_functions(opened: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call ``opened`` with functions among the arguments; tracers that they close over become one more argument."""
+    """Call ``opened`` with functions among the arguments. Tracers that these close over become another argument."""
     tracers: list[Tracer] = []
 
     @functools.wraps(opened)
@@ -210,7 +210,7 @@ def _are_values(args: Any, kwargs: Any) -> bool:
 
 
 def _on_values(theirs: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Run ``theirs`` on the arrays by JAX."""
+    """Let JAX run ``theirs`` on the arrays."""
     tree_map = jax_module("tree_util").tree_map
     args, kwargs = tree_map(lambda x: to_jax_value(x) if isinstance(x, Array) else x, (args, kwargs), is_leaf=is_value)
     with circumstances(), caught_warnings() as found:
@@ -299,7 +299,7 @@ def _made_here(out: Any, module: str) -> Any:
 def _made_of_functions(
     theirs: Callable[..., Any], made: Callable[..., Any], module: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Callable[..., Any]:
-    """Wrap ``made``, a function that JAX's ``theirs`` returned (``checkify(f)``); each call calls ``theirs`` too."""
+    """Wrap ``made``, a function that JAX's ``theirs`` returned (``checkify(f)``). Each call runs ``theirs`` again."""
 
     def call(args: Any, kwargs: Any, rest: Any, options: Any) -> Any:
         return theirs(*args, **kwargs)(*rest, **options)

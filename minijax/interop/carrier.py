@@ -57,7 +57,7 @@ _NOTHING = object()
 
 
 def is_third_partys(cls: type) -> bool:
-    """Whether a third party's class that computes with JAX is among the class's bases or its metaclass."""
+    """Whether ``cls``, a base or its metaclass belongs to a third party's package that computes with JAX."""
     return any(
         computes_with_jax(base.__module__) and not JAX.owns(base.__module__)
         for base in (*cls.__mro__, type(cls))
@@ -66,7 +66,7 @@ def is_third_partys(cls: type) -> bool:
 
 
 class _Copy:
-    """The only copy of a pytree class. Its registration with the other library is final; ``flatten`` may change."""
+    """The only copy of a pytree class. It stays registered with the other library; only ``flatten`` is replaced."""
 
     flatten: Callable[[Any], Any]
     unflatten: Callable[[Any, Any], Any]
@@ -167,7 +167,7 @@ class Carrier:
         self.fixed = True
         # the names and cells that copied functions read: (globals or cell, name, value)
         self._read: list[tuple[Any, str, Any]] = []
-        # copied containers and objects: the copy, the original, (old, new) parts by key
+        # copied containers and objects: the copy, the original, key -> (the original's part, the copy's part)
         self._copies: list[tuple[Any, Any, dict[Any, tuple[Any, Any]]]] = []
         # global names that copied functions assign: the copy's globals, the user's, the name, the old value
         self._stored: list[tuple[dict[str, Any], dict[str, Any], str, Any]] = []
@@ -333,7 +333,7 @@ class Carrier:
         return self._custom(x, part)
 
     def _call(self, x: Any, part: CallPart) -> Any:
-        """Repeat a public function's call with the target's function of that name, on the carried inner function."""
+        """Call the target's public function of the same name, with the carried inner function and the same options."""
         if self.imports and not self._is_program(part.fun):
             return self.whole_function(x)
         make = operator.attrgetter(part.name)
@@ -403,7 +403,7 @@ class Carrier:
         return made
 
     def whole_function(self, x: Callable[..., Any], why: str = "", imported: Any = None) -> Callable[..., Any]:
-        """Import a function of JAX, a third party or the user at its calls; ``imported``: its minijax version."""
+        """Import a function whole, at each of its calls. ``imported``: the minijax function, if it exists already."""
         imported = from_jax(x) if imported is None else imported
 
         def borrowed(*args: Any, **kwargs: Any) -> Any:
@@ -714,7 +714,7 @@ class _CarriedModule(types.ModuleType):
 
 
 def _paths(code: types.CodeType) -> list[tuple[str, ...]]:
-    """The global names whose attributes a function and its nested functions read, each with the attributes."""
+    """The dotted global names (``a.b`` as a tuple) that a function and its nested functions read."""
     out: list[list[str]] = []
     is_open = False
     for instruction in dis.get_instructions(code):
@@ -743,7 +743,7 @@ def _at(place: Any, name: str) -> Any:
 
 
 def _names(code: types.CodeType, *does: str) -> list[str]:
-    """The global names in a function's instructions of these kinds (by default, reads), nested functions included."""
+    """The global names that instructions of the kinds ``does`` (by default, reads) use, also in nested functions."""
     kinds_of = does or ("LOAD_GLOBAL", "LOAD_NAME")
     out = [i.argval for i in dis.get_instructions(code) if i.opname in kinds_of]
     for const in code.co_consts:

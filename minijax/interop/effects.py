@@ -27,7 +27,7 @@ from minijax.pytree import tree_structure
 
 
 class JaxCallback(Frozen):
-    """A flat callback of a JAX program, called with JAX's arrays; equal for equal callbacks."""
+    """A callback of a JAX program: from JAX's arrays to a list of arrays. Equal callbacks give equal objects."""
 
     theirs: Callable[..., Sequence[Any]]
 

@@ -133,7 +133,7 @@ def policy_for_jax(policy: Any) -> Any:
 
 
 class ExportedPolicy(Frozen):
-    """A checkpoint policy for JAX, made of one for minijax, which gets minijax's primitives and types."""
+    """A checkpoint policy for JAX. It calls ``ours``, a policy for minijax, with minijax's primitives and types."""
 
     ours: Callable[..., Any]
 

@@ -37,7 +37,7 @@ _REGISTRIES = ("absl",)
 # minijax itself, and large packages that do not use JAX. Their files are not searched for imports of JAX.
 _NEVER = frozenset({"minijax", "numpy", "scipy", "pytest", "_pytest", "IPython", "__main__"} | sys.stdlib_module_names)
 _NAMES_JAX = re.compile(rb"^[ \t]*(?:import|from)[ \t]+jax(?:lib)?\b|^[ \t]*import[ \t].*,[ \t]*jax\b", re.MULTILINE)
-# Import statements outside of functions: a package needs these modules to be imported itself.
+# Import statements outside of functions. A package cannot be imported without these modules.
 _OUTER = re.compile(rb"^(?:from|import)[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
 _known: dict[str, bool] = {}
 
@@ -115,7 +115,7 @@ def _imports_jax(text: bytes) -> bool:
 
 
 _root = HigherModule("public_names")
-# minijax's packages for which JAX has no package of that name, or an unrelated one.
+# Packages of minijax whose names JAX does not use, or uses for something else.
 _INTERNAL = frozenset(
     {"api", "backend", "interop", "ipython_ext", "ir", "jacobians", "lowering", "pytree", "repl", "tools"}
 )
@@ -326,7 +326,7 @@ def api_boundary(fun: Any, **options: Any) -> Any:
 
 
 def register_exclusion(path: str) -> None:
-    """Do nothing: minijax omits no file from tracebacks here."""
+    """Do nothing: minijax hides no files from tracebacks."""
 
 
 def include_frame(frame: FrameType) -> bool:

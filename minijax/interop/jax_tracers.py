@@ -8,7 +8,7 @@ from typing import Any
 from minijax.interop.lines import place_of
 from minijax.interop.values import aval_of
 
-# JAX's trace classes that do not name their transformation.
+# JAX's trace class -> its transformation, for traces that do not name it.
 _LEVELS = {"LinearizeTrace": "linearize", "JVPTrace": "jvp", "BatchTrace": "vmap"}
 
 

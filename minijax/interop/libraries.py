@@ -150,7 +150,7 @@ class Library:
 
 
 def _remembered(transformation: Any, held: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The function and options that a transformed function closes over, by the transformation's parameters."""
+    """The function and options that a transformed function closes over, named as the transformation's parameters."""
     first, *parameters = inspect.signature(transformation).parameters
     given = {}
     for parameter in (first, *parameters):
@@ -233,7 +233,7 @@ class Minijax(Library):
 
 
 def _place_for_jax(x: Sharding | AbstractMesh | PartitionSpec) -> Any:
-    """Convert a placement to JAX's, over devices with the same numbers."""
+    """Convert a placement to JAX's, over devices with the same ids."""
     if isinstance(x, PartitionSpec):
         return spec_for_jax(x)
     try:

@@ -163,7 +163,7 @@ def policy_of(theirs: Any) -> Any:
 
 
 class ImportedPolicy(Frozen):
-    """A checkpoint policy for minijax, made of one for JAX, which gets JAX's primitives and types."""
+    """A checkpoint policy for minijax. It calls ``theirs``, a policy for JAX, with JAX's primitives and types."""
 
     theirs: Callable[..., Any]
 

@@ -129,7 +129,7 @@ def _entry(folder: str, finder: Any) -> str:
 
 
 def place_of(folder: str) -> str:
-    """A ``__path__`` entry: the contents of ``folder`` run with minijax for JAX."""
+    """A ``__path__`` entry for ``folder``. The modules in it run with minijax in place of JAX."""
     return _entry(folder, _Folder(folder))
 
 

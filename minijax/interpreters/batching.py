@@ -1,9 +1,9 @@
 """JAX's interface for authors of batching rules.
 
 ``primitive_batchers[p] = rule`` with ``rule(args, dims, **params) -> (out, out_dim)``: ``dims`` are the batch axes,
-or None (``not_mapped``). ``fancy_primitive_batchers[p]`` is ``rule(axis_data, args, dims, **params)``,
-``axis_primitive_batchers[p]`` is ``rule(size, axis_name, None, args, dims, **params)``. The ``def...`` functions give a
-primitive a common rule.
+None (``not_mapped``) for an argument without one. ``fancy_primitive_batchers[p]`` is ``rule(axis_data, args, dims,
+**params)``, ``axis_primitive_batchers[p]`` is ``rule(size, axis_name, None, args, dims, **params)``. The ``def...``
+functions give a primitive a common rule.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Derived:
 
     @functools.cached_property
     def numbered(self) -> list[tuple[Primitive, dict[str, Any], list[Any], list[Any]]]:
-        """The linear equations: (primitive, parameters, operands, types of results). The tangent's type is None.
+        """The linear equations: (primitive, parameters, operands, types of results). None: the tangent's type.
 
         Operands are literals or numbers. Constants, residuals, tangents and earlier results are numbered together.
         """
@@ -97,7 +97,7 @@ class Derived:
 
     @functools.cached_property
     def distinct(self) -> tuple[CachedProgram | None, list[int]]:
-        """The known program, which returns each computed result once (or None), and the indices that ``run`` needs."""
+        """The known program, which returns each computed result once, or None; and the indices that ``run`` needs."""
         jaxpr = self.known.jaxpr
         number: dict[Any, int] = {v: i for i, v in enumerate(jaxpr.invars)}
         numbers = [number.setdefault(v, len(number)) for v in jaxpr.outvars]

@@ -73,7 +73,7 @@ commits_itself: set[Primitive] = set()
 
 # Primitives with programs that are compiled if an operand is over a mesh of devices.
 compiled_over_meshes: set[Primitive] = set()
-# The primitives that name a mesh. If there are any, programs are searched for them.
+# The primitives that name a mesh. While there are none, programs need not be searched for them.
 constraints: list[Primitive] = []
 
 
@@ -288,7 +288,7 @@ def _nan_error(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
 
 
 def _extremes(x: Any) -> str:
-    """``f32[3]: from -1.0 to 1.0``; only the type of an array that cannot be read any more."""
+    """``f32[3]: from -1.0 to 1.0``; just the type if the array cannot be read any more."""
     kind = get_aval(x).str_short()
     if is_key(get_aval(x).dtype):
         return kind

@@ -92,7 +92,7 @@ class JVPTracer(DualTracer):
         return found
 
     def _birth(self) -> Any:
-        # Noting a line slows every operation. In a gradient the tangent is a variable whose equation has the line.
+        # No line is noted, since that would slow every operation. In a gradient the tangent's equation has a line.
         return self.tangent._birth() if isinstance(self.tangent, Tracer) else None
 
     def __repr__(self) -> str:

@@ -31,8 +31,8 @@ class LinearizedJaxpr(NamedTuple):
     """A jaxpr's derivative in two parts.
 
     ``known`` maps its inputs to its outputs and ``n_res`` residuals; ``linear`` maps residuals and nonzero tangents to
-    the tangents of the outputs that ``nonzero_out`` selects. Values that depend on no
-    input are constants of ``linear``, not residuals.
+    the tangents of the outputs that ``nonzero_out`` selects. Values that depend on no input
+    are constants of ``linear``, not residuals.
     """
 
     known: ClosedJaxpr

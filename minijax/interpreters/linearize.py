@@ -189,7 +189,7 @@ class LinearizeTrace(Trace):
                         if _observers:
                             if kind == 3:
                                 self.tally.runs[derived] += 1
-                            elif type(x) is LiteralArray:  # the key has the bit of the inline operand
+                            elif type(x) is LiteralArray:  # the key includes the bit of the inline operand
                                 self.tally.runs[derived, 3 - kind] += 1
                             else:
                                 self.tally.add(derived, args)
@@ -215,7 +215,7 @@ class LinearizeTrace(Trace):
         return self.by_rule(primitive, args, params) if result is None else result
 
     def by_program(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> LinearizeTracer | None:
-        """The result by a derived program, cached or worth deriving; None if the rule must run."""
+        """The result of a derived program. None if the rule must run, because no program exists or pays off."""
         on_numpy = self.on_numpy
         if _followers or evaluation_watched and evaluated_singly() or self.tape.eqns is not None:
             return None

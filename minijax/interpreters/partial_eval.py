@@ -282,7 +282,7 @@ def dce_call(
 
 
 def dce_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> tuple[list[JaxprEqn], set[Any]]:
-    """The equations that ``outs`` need, pruned inside too; and all variables and literals that they read."""
+    """The equations that ``outs`` need, with their subjaxprs pruned; and all variables and literals that they read."""
     needed = {v for v in outs if isinstance(v, Var)}
     # Fast path: if every result is read, no equation is unused (the last one feeds an output, and so on upwards).
     read = needed.union(*[eqn.invars for eqn in eqns])

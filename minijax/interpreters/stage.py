@@ -150,7 +150,7 @@ class JaxprBuilder:
 
 
 class JaxprTrace(Trace):
-    """Records equations in the ``JaxprBuilder`` of its main."""
+    """Records equations in the ``JaxprBuilder`` of its ``MainTrace``."""
 
     __slots__ = ("builder",)
     checks_leaks = True

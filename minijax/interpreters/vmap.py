@@ -130,7 +130,7 @@ class BatchTrace(Trace):
     def run_program(self, program: Any, args: Sequence[Any]) -> list[Any]:
         values, dims = zip(*map(self.unbox, args), strict=True)
         mapped, out_dims = program.mapped(self.axis, dims)
-        if mapped.closed.consts and state.dynamic.level:  # the rules make new constants
+        if mapped.closed.consts and state.dynamic.level:  # the rules make the constants again, to stage them
             return program.evaluate(args)  # type: ignore[no-any-return]
         return [*map(self.box, mapped.run(values), out_dims)]
 

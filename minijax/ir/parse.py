@@ -218,7 +218,7 @@ class _Parser:
         return jaxpr
 
     def binding(self) -> ClosedJaxpr:
-        """``f = { ... }``. Text above that mentions ``f`` may have led to reading it already."""
+        """``f = { ... }``. It is already read if text above mentions ``f``."""
         scan = self.scan
         start = scan.at
         if start not in self.bindings:
@@ -582,7 +582,7 @@ class _Parser:
         return raw if key in _RAW or not (raw.startswith("<") or "(" in raw) else Unread(raw)
 
     def give_consts(self, consts: Sequence[Any] | None) -> dict[Jaxpr, list[Any]]:
-        """The constants of each jaxpr; also sets the constants of those that are parameters."""
+        """The constants of each jaxpr. Also sets the constants of jaxprs that are parameters."""
         self.opened.sort(key=operator.itemgetter(0))
         wanted = [
             (name, var.aval)

@@ -121,7 +121,7 @@ def _inside_shard_map(before: str) -> bool:
 
 
 def _explicit(mesh: AbstractMesh, spec: Sequence[Sequence[str]]) -> AbstractMesh:
-    """``mesh`` with the axes that ``spec`` names explicit."""
+    """``mesh``, with the axis type Explicit for the axes in ``spec``."""
     return mesh.abstract_mesh.update_axis_types({name: AxisType.Explicit for part in spec for name in part})
 
 

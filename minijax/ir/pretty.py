@@ -93,7 +93,7 @@ class Unread:
 
 
 def unread_functions(**names: str) -> ParseRule:
-    """A rule for ``parse_rules``: the params printed as the keys of ``names`` are ``Unread``, under the names given."""
+    """A rule for ``parse_rules``. ``names``: the printed name of a param -> its own name. It is read as ``Unread``."""
 
     def rule(params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]) -> dict[str, Any]:
         params = {"num_consts": 0, **params}
