@@ -54,7 +54,7 @@ class Shown:
     """A magic's result, which displays itself; ``value`` is the command's value (None if it has none). Unpacking and
     indexing use ``value``: ``y, dy = %grad f(3.0)``.
 
-    ``document`` is the displayed text; ``recording`` is what minijax did, for the functions of ``minijax.tools``.
+    ``document`` is the displayed text. ``recording`` is what minijax did; functions of ``minijax.tools`` take it.
     """
 
     def __init__(self, shell: Any, result: Result, ended: Callable[[], None] | None = None) -> None:
@@ -89,7 +89,7 @@ class Shown:
         return {"text/plain": plain, "text/html": rename(_widget(self._shell, step.recording, step.position, rename))}
 
     def _ipython_display_(self) -> None:
-        """Display a live stepper, which takes two outputs; for anything else IPython then asks for the bundle."""
+        """Display a live stepper as two outputs; for others the error makes IPython ask for the bundle."""
         if not self._is_live():
             raise NotImplementedError
         for each in self.bundles():
@@ -225,7 +225,7 @@ def _matrix(matrix: Any) -> Document:
 
 
 def _repr(value: Any) -> Document:
-    """The repr, in which the front end can rename cells."""
+    """The repr of ``value`` as a document, so that the front end can rename cells in it."""
     return document(text(repr(value), wrap=False))
 
 
@@ -256,7 +256,7 @@ def _rest(value: Any) -> str:
     return "(print(_.as_text()) shows them)" if hasattr(value, "as_text") else _PRINTED
 
 
-# Display functions by class name, as a document and as HTML. With names, registering them imports no module.
+# class name -> functions that show an object as a document and as HTML. Registering names imports no module.
 OBJECTS: dict[str, tuple[Callable[[Any], Document], Callable[[Any, Any], str]]] = {
     "minijax.ir.jaxpr.ClosedJaxpr": (_jaxpr, _as_html(_jaxpr)),
     "minijax.ir.jaxpr.Jaxpr": (_jaxpr, _as_html(_jaxpr)),
@@ -291,7 +291,7 @@ class Trees:
         self.before: dict[type, Any] = {}
 
     def install(self) -> None:
-        """Start to display them as trees."""
+        """From now on display containers as trees."""
         self.known = self.bundles.pop(object, None)
         self.bundles.for_type(object, self._bundle)
         for cls in CONTAINERS:
@@ -327,11 +327,11 @@ class Trees:
             return None
         cls = type(value)
         if cls not in self.before and isinstance(value, CONTAINERS):
-            self._print(cls)  # a named tuple, say: IPython would use the printer of tuples
+            self._print(cls)  # for subclasses, such as named tuples, IPython would use the printer of tuples
         return bundle(self.shell, shown)
 
     def _print(self, cls: type) -> None:
-        """Make trees the text display of ``cls``."""
+        """From now on show objects of class ``cls`` as trees in text output."""
         before = self.before[cls] = self.plain.type_printers.get(cls)
 
         def show(value: Any, printer: Any, cycle: bool) -> None:

@@ -180,8 +180,8 @@ class Extension:
         self.clears(wait)
 
     def _note_failure(self, result: Any, recorder: Recorder | None) -> None:
-        """Tell the session about a failed cell, for a bare %step."""
-        # IPython's %run shows its program's exception, and the cell continues
+        """Tell the session about a failed cell, so that %step without arguments can step through it."""
+        # %run shows the exception of its program itself, and the cell continues
         error, self.tracebacks.shown = result.error_in_exec or self.tracebacks.shown, None
         code = getattr(getattr(result, "info", None), "raw_cell", None) or ""
         if error is None or isinstance(error, UsageError):
@@ -196,13 +196,13 @@ class Extension:
         """The text below an exception: how to step to it."""
         session = self.magics.session
         if error is session.recorded_error:
-            return "" if session.unfinished is None else RECORDED  # without this, the magic has shown its recording
+            return "" if session.unfinished is None else RECORDED  # if it is None, the magic has shown its recording
         if not passed_engine(error):
             return ""
         return replay_text(isinstance(error, KeyboardInterrupt))
 
     def run_again(self, failed: FailedInput) -> Any:
-        """Run a cell again, after IPython's transformation, in its file, without showing anything."""
+        """Run a failed cell again as IPython does, under the same file name, but show nothing."""
         session, shell = self.magics.session, self.shell
         word = failed.source.split(None, 1)[0].lstrip("%") if source.is_command(failed.source) else ""
         own = {session.command_name(name): name for name in COMMANDS}
@@ -227,7 +227,7 @@ class Extension:
         return shown
 
     def _show_recompiles(self, result: Any) -> None:
-        """Below a notebook cell, say what was compiled again, unless panels or a command say it."""
+        """Below a notebook cell, say what was compiled again, unless panels or a magic already say so."""
         code = getattr(getattr(result, "info", None), "raw_cell", None) or ""
         words = code.split(None, 1)[:1]
         own = {magic_name(command) for command in MAGICS}
@@ -256,7 +256,7 @@ class Extension:
             known = self.shell.history_manager.output_hist_reprs.get(result.execution_count, "")
             shown = Document() if value is None else document(text(_COLOUR.sub("", known)[:_LONGEST], wrap=False))
         if isinstance(error, UsageError):
-            # as IPython shows it: without its own frames
+            # IPython shows no frames for a UsageError
             shown = document(text(f"UsageError: {error}", role="error", wrap=False))
         elif error is not None:
             shown = session.error_document(error)
@@ -265,7 +265,7 @@ class Extension:
         session.keep(Entry(number, getattr(info, "raw_cell", None) or "", shown, panels, error is not None, recording))
 
     def _show_levels(self, result: Any) -> None:
-        """Show what a Python cell did to the levels of %push: a tracer that it assigned, programs that grew."""
+        """Show how a Python cell changed the levels of %push: the tracers it assigned, the programs that grew."""
         session = self.magics.session
         code = getattr(getattr(result, "info", None), "raw_cell", None) or ""
         if not session.levels or code.lstrip().startswith("%") or not result.success:

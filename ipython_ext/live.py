@@ -1,7 +1,7 @@
 """The stepper with a kernel: an anywidget that exchanges messages with a ``LivePage``.
 
-The widget's state, which a notebook may save with each output, only locates the script on the page. Script and style
-come by message, once per page; parts of a recording come when the reader reaches them.
+A notebook may save the widget's state with each output, so the state only says where the page has the script. Script
+and style come by message, once per page. Parts of a recording come when the reader reaches them.
 """
 
 from __future__ import annotations

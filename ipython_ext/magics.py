@@ -60,7 +60,7 @@ def _magic(command: Command) -> Callable[..., Any]:
             return self.showing_errors(own, self.shell.var_expand(line))  # as IPython does for its own magics
         self.apply_traits()
         keep_typed(self.shell)
-        # a final semicolon silences IPython's output, but stays in the line
+        # a final semicolon silences IPython's output; the command must not see it
         silent = line.rstrip().endswith(";")
         line = line.rstrip().rstrip(";")
         try:
@@ -121,7 +121,7 @@ class _Traits(Magics):
     )
 
     def __init__(self, shell: Any) -> None:
-        # IPython's magics with the names in ``OWN``
+        # name in ``OWN`` -> IPython's own magic of that name
         self.pythons: dict[str, Callable[..., Any]] = {}
         # calls an IPython magic and displays its program's exceptions like those of a cell
         self.showing_errors: Callable[..., Any] = lambda own, line: own(line)
@@ -182,7 +182,7 @@ class _Traits(Magics):
         self.style = self.session.settings.style
 
 
-# The decorators collect the methods in a table, which ``magics_class`` then empties: do both at once.
+# The decorators fill a global table with methods, and ``magics_class`` empties it, so one statement does both.
 MinijaxMagics: Any = magics_class(
     type(
         "MinijaxMagics",

@@ -16,18 +16,18 @@ from minijax.tools.recording.sources import as_typed
 # Keep the text of at most this many cells.
 _MOST_TYPED = 100
 # IPython's file names for cells (``<ipython-input-3-0123>``) and ipykernel's (``/tmp/ipykernel_9/123.py``, also without
-# the folder), in plain text, in HTML, and in JSON within HTML; followed by the line, and sometimes the column.
+# the folder), in plain text, in HTML, and in JSON within HTML. The line follows, and sometimes the column.
 _FILE = re.compile(
     r"(?:(?:<|&lt;|\\u003c)ipython-input-[\w-]+(?:>|&gt;|\\u003e)"
     r"|(?<![\w/.~+-])(?:[\w/.~+-]*/ipykernel_\d+/)?\d+\.py)"
     r"(?::(\d+)(?::\d+)?)?"
 )
-# A session's names for the sources of magics, with their ``origin``; IPython adds that they are files.
+# A session's file names for the lines of magics; they end with ``origin``. IPython puts the word "File" before them.
 _MAGIC = re.compile(
     r"(?:File ((?:\x1b\[[\d;]*m)*))?(?:<|&lt;|\\u003c)minijax-cell-\d+-of-(\d+)-at-(\d+)(?:>|&gt;|\\u003e)"
     r"(?::(\d+)(?::\d+)?)?"
 )
-# A folder mentioned after such a name.
+# The folder of ipykernel's cell files, printed after the name of a cell.
 _FOLDER = re.compile(r"(?<=\S)  [\w/.~+-]*/ipykernel_\d+/(?!\d+\.py)")
 _ESCAPES = {"&lt;": "<", "&gt;": ">", "\\u003c": "<", "\\u003e": ">"}
 
@@ -65,7 +65,7 @@ def origin(shell: Any) -> str:
 
 
 def keep_typed(shell: Any) -> None:
-    """Show the running cell in recordings as the user typed it, with magics, if that has the same lines."""
+    """Show the running cell in recordings as typed, with its magics, if the executed code has the same lines."""
     frame = _cell_frame(shell)
     if frame is None:
         return
@@ -102,7 +102,7 @@ def shows_itself(shell: Any) -> bool:
 
 
 def _timed(cell: FrameType) -> bool:
-    """Whether ``%%time`` runs this code, and not as the last line, whose value it returns."""
+    """Whether ``%%time`` executes this code, which is not the last line; ``%%time`` returns that line's value."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame is not cell:
         if frame.f_code.co_filename == "<timed exec>":

@@ -32,11 +32,11 @@ class Sharing:
         self._holders: dict[str, Any] = {}
 
     def begin(self, info: Any) -> None:
-        """A cell starts to run: its old outputs are gone."""
+        """Forget the copies in the old outputs of a cell that starts to run, and in deleted cells."""
         parent = request(self.shell)
         self._cell = getattr(info, "cell_id", None)
         if self._cell is None:
-            # a batch run visits each cell once; otherwise tell cells apart by their text
+            # without an id, its text identifies a cell, except in a batch run, which runs each cell once
             self._cell = object() if is_batch(parent) else info.raw_cell
         gone = {self._cell, *(parent.get("metadata", {}).get("deletedCells") or ())}
         self._holders = {kind: cell for kind, cell in self._holders.items() if cell not in gone}
@@ -57,11 +57,11 @@ class Sharing:
         return there and has_anywidget()
 
     def end(self) -> None:
-        """The cell has run."""
+        """Note that the cell has ended."""
         self._cell = None
 
     def cleared(self) -> None:
-        """The outputs of the running cell were cleared."""
+        """Forget the copies in the running cell, whose outputs were cleared."""
         self._holders = {kind: cell for kind, cell in self._holders.items() if cell != self._cell}
 
     def has(self, kind: str) -> bool:

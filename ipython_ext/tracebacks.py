@@ -110,7 +110,7 @@ class Tracebacks:
         causes = list(chain(error))
         asked = self._all_asked() or shell.call_pdb
         if issubclass(kind, SyntaxError) and not asked and _passed(error):
-            # the error has its own file and line, such as a magic's
+            # the error names its own file and line, for example those of a magic
             shown_error = shell.SyntaxTB.structured_traceback(kind, error, [])
             shell._showtraceback(kind, error, [self.rename(each) for each in shown_error])
             return None

@@ -254,7 +254,7 @@ _defined_later(
     "minijax.ops.meshes.reshard",
     "minijax.ops.random.bits",
 )
-# The modules that lower modules need, by role: see ``core.lazy``.
+# role -> module: the modules that lower modules use without importing them. See ``core.lazy``.
 _set_higher_modules(
     {
         "api_util": "minijax.api_util",
@@ -286,7 +286,7 @@ if "MINIJAX_LAUNCHER" in os.environ:
 
 
 def __getattr__(name: str) -> Any:
-    """Names that ``import minijax`` leaves out, and jaxlib's class of devices."""
+    """Import names at first use that ``import minijax`` leaves out; ``Device`` is jaxlib's class of devices."""
     if name in _LATE:
         return importlib.import_module(f"minijax.{name}")
     if name in _LATE_FUNCTIONS:

@@ -34,7 +34,7 @@ debug_info, DebugInfo = borrow(__name__, "debug_info"), borrow("minijax.extend.c
 
 @transformation_with_aux
 def flatten_fun(in_tree: PyTreeDef, *args: Any) -> Any:
-    """A flat function for a function of a tree ``(args, kwargs)``; and a function that gives the result's structure."""
+    """Return a flat function for one called with ``(args, kwargs)``, and a function that returns its result's tree."""
     args, kwargs = tree_unflatten(in_tree, args)
     out = yield args, kwargs
     yield tree_flatten(out)
@@ -57,7 +57,7 @@ def _with_others(dynamic: tuple[int, ...], others: tuple[Any, ...], *given: Any,
 def argnums_partial(
     f: Any, dyn_argnums: int | Sequence[int], args: Sequence[Any], require_static_args_hashable: bool = True
 ) -> tuple[Any, tuple[Any, ...]]:
-    """``f`` as a function of the arguments at ``dyn_argnums``, and these. ValueError if others are not hashable."""
+    """``f`` as a function of the arguments at ``dyn_argnums``, and these. ValueError if the others are unhashable."""
     dynamic = (dyn_argnums,) if isinstance(dyn_argnums, int) else tuple(dyn_argnums)
     dynamic = tuple(i % len(args) for i in dynamic)
     others = tuple(x for i, x in enumerate(args) if i not in dynamic)
@@ -99,7 +99,7 @@ def donation_vector(
 
 
 def rebase_donate_argnums(donate_argnums: Sequence[int], static_argnums: Sequence[int]) -> tuple[int, ...]:
-    """Positions of donated arguments when the static ones are taken out. ValueError for one that is both."""
+    """Positions of donated arguments, counted without the static ones. ValueError for an argument that is both."""
     both = set(donate_argnums) & set(static_argnums)
     if both:
         raise ValueError(f"static_argnums {tuple(static_argnums)} and donate_argnums cannot intersect, got {both}.")

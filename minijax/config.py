@@ -127,7 +127,7 @@ class _ThreadOverrides(threading.local):
 
     def __init__(self) -> None:
         self.alive = _Alive()
-        # while this thread has a mesh set: the object whose death records that the thread has none
+        # while this thread has a mesh set: a finalizer that runs when the thread dies, and records that no mesh is set
         self.mesh_set: weakref.finalize[..., Any] | None = None
         self.overrides: dict[str, Any] = {}
         self.base: ConfigValues | None = None
@@ -341,7 +341,9 @@ _seconds = _reads_number(float, "a number of seconds is needed, such as 0.5")
 
 
 class _Override(contextlib.ContextDecorator):
-    """The override that a call of a :class:`Setting` returns, for the entering thread; reentrant, and a decorator."""
+    """The context manager that a call of a :class:`Setting` returns: it overrides the setting in the entering
+    thread.
+    """
 
     __slots__ = ("name", "new_value", "saved")
     _ABSENT = object()
@@ -399,7 +401,7 @@ def set_context_mesh(mesh: Any) -> None:
 
 
 def _count_mesh(change: int) -> None:
-    """Record that a thread has set a mesh, or has none any more."""
+    """Count a thread that sets a mesh (1), or no longer has one (-1)."""
     global _override_count
     with _lock:
         _override_count += change
@@ -560,7 +562,7 @@ class _Together(contextlib.ContextDecorator):
 
 
 def transfer_guard(new_val: str) -> _Together:
-    """Context manager: what to do, in this thread, when an array moves between the host and devices, in any direction.
+    """Context manager: what this thread does when an array moves between the host and devices, in any direction.
 
     'allow', 'log' or 'disallow' implicit transfers; 'log_explicit' and 'disallow_explicit' include ``device_put`` and
     ``device_get``. Source: https://docs.jax.dev/en/latest/transfer_guard.html
@@ -610,7 +612,7 @@ class Config:
         return _find(name).value
 
     def meant(self, name: str, word: str) -> Any:
-        """The value of setting ``name`` that ``word`` spells; ValueError if there is none."""
+        """The value of the setting ``name`` that the text ``word`` stands for. ValueError for an invalid text."""
         return _find(name).read(word)
 
     def takes(self, name: str) -> tuple[str, ...]:
@@ -623,7 +625,7 @@ class Config:
         return {"jax_" + name: value for name, value in _current()._asdict().items() if name in _SETTINGS}
 
     def __getattr__(self, name: str) -> Any:
-        # The only table of names: every public name is a row of _SETTINGS.
+        # no other table of names: each public name is a key of _SETTINGS
         return _find(name).value
 
     def __setattr__(self, name: str, value: Any) -> None:

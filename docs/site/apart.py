@@ -1,4 +1,4 @@
-"""``python -m docs.site.apart NAME`` prints the body of a page. Its process can have its own number of devices."""
+"""``python -m docs.site.apart NAME`` prints the body of a page, made in a process with the devices that it needs."""
 
 from __future__ import annotations
 

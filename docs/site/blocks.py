@@ -6,7 +6,7 @@ All blocks of a page run in order in one temporary folder. The words after a blo
   stepper as text; ``screen 80x24 into into`` shows the full-screen terminal after these actions;
 - ``ipython``: a cell, in one IPython shell per page that has minijax's extension;
 - ``python``: a program; its output is shown. With a file name, the program is also saved under that name;
-- ``sh``: shell commands. ``install`` marks the ones that install minijax: the tests compare them with the README.
+- ``sh``: shell commands. ``install`` marks commands that install minijax: the tests compare them with the README.
 
 ``fails`` means that the last input ends with an error, which is shown. Any other error stops the build.
 """
@@ -232,7 +232,7 @@ class Blocks:
 
 @contextlib.contextmanager
 def _in_folder(folder: Path) -> Iterator[None]:
-    """Work in ``folder``, which becomes the home and the first entry of ``sys.path``, with this environment on PATH."""
+    """Make ``folder`` the working folder, the home and ``sys.path[0]``; put this Python's programs on PATH."""
     before, environment, path = Path.cwd(), dict(os.environ), list(sys.path)
     bin_folder = Path(sys.executable).parent
     os.environ.update(
@@ -286,7 +286,7 @@ def _code(code: str) -> str:
 
 
 def _shown(doc: Document) -> str:
-    """A document. A long one without a stepper scrolls."""
+    """Return ``doc`` as HTML. A long document without a stepper scrolls."""
     made: str = markup(doc, highlight) if doc else ""
     long = made.count("\n") > MOST_LINES and STEPPER not in made
     return f'<div class="long" tabindex="0">{made}</div>' if long else made

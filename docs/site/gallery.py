@@ -31,8 +31,8 @@ def sections(text: str) -> tuple[str, dict[str, str]]:
 
 
 def recorded(name: str) -> tuple[Recording, str]:
-    """A recording of one training step, and a remark for its page. It is recorded now, with all values, if the
-    program's libraries are installed; otherwise it is the one that minijax ships.
+    """Return a recording of one training step, and a remark for its page. If the program's libraries are installed,
+    the step is recorded now, with all values. Otherwise the recording is the one that minijax ships.
     """
     missing = [each for each in PAGES[name] if importlib.util.find_spec(each) is None]
     if missing:

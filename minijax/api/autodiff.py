@@ -115,7 +115,7 @@ def lower_aux(aux: Any) -> Any:
 
 
 def check_tangent(primal: Any, tangent: Any) -> Any:
-    """``tangent`` in jvp's form: a symbolic zero for an integer. TypeError or ValueError if it does not fit."""
+    """Return ``tangent`` as jvp needs it, for an integer a symbolic zero. TypeError or ValueError if it is wrong."""
     aval = get_aval(primal)
     expected = aval.to_tangent_aval()
     if isinstance(tangent, np.ndarray) and tangent.dtype == dtypes.float0:
@@ -215,7 +215,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
 
 
 class _LinearMap:
-    """A linear function of trees of tangents: the trees and types of the primals (``(args, {})``) and of the value."""
+    """A linear function of trees of tangents. It knows the types and trees of the primals and of the value."""
 
     __name__ = "linear"
 
@@ -264,7 +264,7 @@ class _LinearMap:
 
 
 class _Linear(_LinearMap):
-    """A linearized function of residuals and tangents, the tree structure of a ``Linearized``; compared by identity."""
+    """A linear function of residuals and tangents: the static part of a ``Linearized`` pytree, compared by identity."""
 
     def __init__(self, jaxpr: Jaxpr, outs: Sequence[Any], *about: Any) -> None:
         super().__init__(jaxpr.debug_name, *about)
@@ -278,7 +278,7 @@ class _Linear(_LinearMap):
 
 
 class _LinearTape(_LinearMap):
-    """A linearized function on its tape; the program is built on demand."""
+    """A linear function that runs on its tape; the jaxpr is built on demand."""
 
     def __init__(self, tape: Tape, *about: Any) -> None:
         super().__init__(tape.name, *about)
@@ -293,7 +293,7 @@ class _LinearTape(_LinearMap):
 
     @functools.cached_property
     def taken_apart(self) -> tuple[_Linear, tuple[Any, ...]]:
-        """The ``_Linear`` of residuals and tangents, and the residuals."""
+        """Return the ``_Linear``, a function of residuals and tangents, and the residuals."""
         program = self.tape.program()
         closed = program.closed()
         about = self.avals, self.in_tree, self.out_avals, self.out_tree

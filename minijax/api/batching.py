@@ -24,10 +24,10 @@ def vmap(
 ) -> Callable[..., Any]:
     """``fun`` mapped over array axes, as if called in a loop and the results stacked.
 
-    ``in_axes``: for each positional argument an int, None for "the same for all", or pytrees of these that are prefixes
-    of the arguments; keyword arguments are mapped along axis 0. ``out_axes``: likewise, of the outputs. ``axis_name``:
-    for collectives. ``axis_size``: needed if no argument is mapped. ``spmd_axis_name``: the mesh axes over which
-    shardings inside ``fun`` shard the mapped axis.
+    ``in_axes``: for each positional argument an int, None (not mapped), or a pytree of these that is a prefix of the
+    argument. Keyword arguments are mapped along axis 0. ``out_axes``: the same for the outputs. ``axis_name``: the
+    name that collectives use. ``axis_size``: needed if no argument is mapped. ``spmd_axis_name``: the mesh axes over
+    which shardings inside ``fun`` shard the mapped axis.
 
     ``fun`` runs once per call and sees each mapped argument without its mapped axis. Mapped axes have one size n. Each
     output of shape s becomes an array with an axis of size n inserted into s at its ``out_axes``; dtypes stay.
@@ -75,7 +75,7 @@ def vmap(
 def map_leaves(
     fun: Callable[..., Sequence[Any]], values: Sequence[Any], name: str
 ) -> tuple[list[Any], list[int | None], AxisData]:
-    """Map flat ``fun`` over axis 0 of ``values``: results, their mapped axes, the axis. ValueError without values."""
+    """Map flat ``fun`` over axis 0 of ``values`` (not []). Return results, their mapped axes and the ``AxisData``."""
     if not values:
         raise ValueError(NO_ARGUMENT)
     axis = AxisData(None, get_aval(values[0]).shape[0], (), None)
@@ -102,7 +102,7 @@ def _input_axes(
     in_axes: Any, fun: Callable[..., Any], in_tree: PyTreeDef, args: Sequence[Any], leaves: list[Any]
 ) -> tuple[list[int | None], list[Any]]:
     """Return the mapped axis of each leaf, and the leaves."""
-    if in_axes == 0 and type(in_axes) is int:  # no special leaves
+    if in_axes == 0 and type(in_axes) is int:  # no prefix to broadcast
         axes: list[Any] = [0] * len(leaves)
         leaves = check_args(leaves, "vmap", fun, in_tree)
     else:
@@ -123,7 +123,7 @@ def _input_axes(
 
 
 def mapped_axis(transform: str, shape: tuple[int, ...], axis: int) -> int:
-    """``axis`` of an argument of this shape, counted from the front. ValueError if it has no such axis."""
+    """Return ``axis`` of an argument of this shape as a nonnegative number. ValueError if it has no such axis."""
     if not -len(shape) <= axis < len(shape):
         raise ValueError(
             f"{transform} was requested to map its argument along axis {axis}, which implies that its rank should be "
@@ -133,7 +133,7 @@ def mapped_axis(transform: str, shape: tuple[int, ...], axis: int) -> int:
 
 
 def output_axis(transform: str, ndim: int, axis: int) -> int:
-    """``axis`` of an output with ``ndim`` dimensions, the mapped one included. ValueError if it has no such axis."""
+    """``axis`` of an output with ``ndim`` dimensions, counted from 0. ValueError if it has no such axis."""
     if not -ndim <= axis < ndim:
         raise ValueError(
             f"axis {axis} is out of bounds for array of dimension {ndim}: {transform} out_axes must fit every output, "

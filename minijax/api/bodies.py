@@ -39,7 +39,7 @@ def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArra
     key = (in_tree, tuple(avals), trace_key(), state.axis_env)
     try:
         found = _bodies.setdefault(fun, {})
-    except TypeError:  # no weak reference, or no hash
+    except TypeError:  # ``fun`` cannot be weakly referenced or hashed
         found = {}
     if observe.observers:
         found = observe.staging_cache(found)
@@ -60,7 +60,7 @@ def stage_body(fun: Callable[..., Any], in_tree: Any, avals: Sequence[ShapedArra
 def _explain(fun: Callable[..., Any], transform: str, key: Any, reprs: bool) -> Miss:
     try:
         found = _bodies.get(fun, {})
-    except TypeError:  # no weak reference, or no hash
+    except TypeError:  # ``fun`` cannot be weakly referenced or hashed
         found = {}
     if key in found:
         return misses.RETRACED
@@ -69,6 +69,6 @@ def _explain(fun: Callable[..., Any], transform: str, key: Any, reprs: bool) -> 
 
 
 def _signature(key: Any) -> CallSignature:
-    """Convert a key of the staging cache to a ``Signature`` for comparison."""
+    """Convert a key of the staging cache to a ``CallSignature``."""
     tree, avals, settings, axes = key
     return CallSignature(tree, avals, (), settings, axes)

@@ -1,8 +1,9 @@
 """``debug.breakpoint``: stop a running program and inspect the values of the surrounding functions.
 
-Traced values of user functions become operands of a debug callback. So the prompt shows the values of that run: in
-compiled programs, for each element under ``vmap``, primal values under ``grad``. The prompt accepts pdb's letters;
-other lines are evaluated in the frame, or run by a front end (``callbacks.set_front_end``).
+The traced values in the variables of user functions become operands of a debug callback. So the prompt shows the values
+of the current run, also in compiled programs: under ``vmap`` it opens for each element, under ``grad`` it shows primal
+values. The prompt accepts pdb's letters; other lines are evaluated in the frame, or run by a front end
+(``callbacks.set_front_end``).
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def debug_breakpoint(
 
 
 def _flattened(value: Any) -> tuple[list[Any], Any]:
-    """Flatten a variable's value; a value that is no pytree gives ``[value], None``."""
+    """Return the leaves and the tree of a variable's value; ``[value], None`` if it is no pytree."""
     try:
         return tree_flatten(value)
     except (TypeError, ValueError, RecursionError):  # a dict with unsortable keys, or a list that contains itself
@@ -114,7 +115,7 @@ class Prompt:
         return self.frames[self.at]
 
     def run(self) -> None:
-        """Read and run lines until the program continues. BdbQuit to end it."""
+        """Read and run lines until the program continues. ``q`` raises BdbQuit."""
         if not self.frames:
             self.say("Entering jdb: no function of yours is running.")
             return
@@ -150,7 +151,7 @@ class Prompt:
 
     @contextlib.contextmanager
     def visible(self) -> Iterator[dict[str, Any]]:
-        """The frame's visible names in one dict, since prompt code has no closures. Assignments change the frame."""
+        """Yield a dict of the names visible in the frame: prompt code has no closures. Then copy assignments back."""
         names = {**self.frame.globals, **self.frame.names}
         before = dict(names)
         try:
@@ -197,7 +198,7 @@ class Prompt:
         self.move(-1, "this is where the program stopped")
 
     def move(self, step: int, end: str) -> None:
-        """Move by one frame, or print that there is none."""
+        """Move by ``step`` frames, positive is outward; print ``end`` if there is no such frame."""
         if not 0 <= self.at + step < len(self.frames):
             self.say(f"*** {end}")
             return
@@ -205,7 +206,7 @@ class Prompt:
         self.where()
 
     def where(self) -> None:
-        """The frame's location and source line."""
+        """Print the frame's location and source line."""
         self.say(f"> {self.frame.file}({self.frame.line}){self.frame.name}()")
         line = linecache.getline(self.frame.file, self.frame.line).strip()
         if line:

@@ -43,11 +43,11 @@ def pure_callback(
     ``callback`` returns a tree like ``result_shape_dtypes``, whose leaves have ``shape`` and ``dtype``; this function
     returns that tree of arrays.
     ``vmap_method``: "sequential" and "sequential_unrolled" call it for each element; "expand_dims" and "broadcast_all"
-    call it once, with a leading axis on every argument (size 1, or the batch size, if unmapped). ``sharding`` must be
-    None.
+    call it once, with a leading batch axis on every argument. For an unmapped argument the size of this axis is 1 with
+    "expand_dims", the batch size with "broadcast_all". ``sharding`` must be None.
 
-    ValueError: differentiated, or an unknown ``vmap_method``. NotImplementedError: under ``vmap`` without one.
-    JaxRuntimeError: the callback raised, or returned another type.
+    ValueError if it is differentiated, or for an unknown ``vmap_method``. NotImplementedError under ``vmap`` without a
+    ``vmap_method``. JaxRuntimeError if the callback raised, or returned another type.
 
     >>> jit(lambda x: pure_callback(np.sin, ShapeDtypeStruct((), jnp.float32), x))(0.5)
     Array(0.47942555, dtype=float32)
@@ -67,11 +67,12 @@ def io_callback(
 ) -> Any:
     """Call ``callback``, which may have side effects, exactly once per run; ``ordered``: in program order.
 
-    Arguments, ``result_shape_dtypes`` and results are those of ``pure_callback``; None stands for no result. The call
-    stays in the program even if its result is unused. Under ``vmap`` the callback runs once per element.
+    Arguments, ``result_shape_dtypes`` and results are those of ``pure_callback``; ``result_shape_dtypes`` may be None,
+    for no result. The call stays in the program even if its result is unused. Under ``vmap`` the callback runs once
+    per element.
 
-    ValueError: differentiated, or an ordered call under ``vmap``. NotImplementedError: a ``sharding``.
-    JaxRuntimeError: the callback raised, or returned another type.
+    ValueError if it is differentiated, or ordered under ``vmap``. NotImplementedError for a ``sharding``.
+    JaxRuntimeError if the callback raised, or returned another type.
     """
     return _call(io_callback_p, callback, result_shape_dtypes, args, kwargs, sharding, ordered=bool(ordered))
 
@@ -125,8 +126,8 @@ def debug_callback(
 ) -> Any:
     """Call ``callback(*args, **kwargs)`` whenever the program gets here, and ignore its result.
 
-    Under ``jvp`` and ``grad`` it gets primal values, under ``vmap`` each element. ``ordered``: in program
-    order. ``debug.callback(ordered=True)(f, x)`` keeps options and ``f``'s own keywords apart.
+    Under ``jvp`` and ``grad`` it gets primal values, under ``vmap`` each element. With ``ordered``, calls keep the
+    program's order. ``debug.callback(ordered=True)(f, x)`` keeps options apart from keyword arguments of ``f``.
     """
 
     def call(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
@@ -215,7 +216,8 @@ def debug_log(fmt: str, *args: Any, **kwargs: Any) -> None:
     debug_print(fmt, *args, _record=record, **kwargs)
 
 
-# A front end's function for breakpoint lines that are no prompt commands, or None; few programs import ``breakpoints``.
+# Runs breakpoint lines that are no prompt commands; a front end sets it, else it is None. It is here because few
+# programs import ``breakpoints``.
 front_end: Callable[[str, dict[str, Any]], None] | None = None
 
 
@@ -226,4 +228,4 @@ def set_front_end(run: Callable[[str, dict[str, Any]], None] | None) -> None:
 
 
 def effects_barrier() -> None:
-    """Return at once: calls of programs with effects already wait for them."""
+    """Do nothing: a call of a program with effects returns only after them."""

@@ -149,7 +149,7 @@ def everything_saveable(*args: Any, **params: Any) -> bool:
 
 
 class DotsSaveable(Frozen):
-    """A policy that saves the results of matrix products, or only of those without batch dimensions."""
+    """A policy that saves results of matrix products, or only of products without batch dimensions."""
 
     only_if_no_batch_dims: bool
 
@@ -186,7 +186,7 @@ def save_any_names_but_these(*names_not_to_save: str) -> SaveAnyNamesButThese:
 
 
 def save_anything_except_these_names(*names_not_to_save: str) -> Callable[..., bool]:
-    """A policy that saves everything, as in JAX: a named value results from another equation, which may be saved."""
+    """A policy that in effect saves everything, as in JAX: it allows the equation that computes a named value."""
     return lambda *args, **params: True
 
 
@@ -252,7 +252,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
 
 def _sources(jaxpr: Jaxpr, names: Sequence[str]) -> list[tuple[ShapedArray, str]]:
     """The origin of each output of ``jaxpr``."""
-    # a value rounded for saving is named after its computation
+    # a value that was rounded for saving is described by the equation that computed it
     rounded = {e.outvars[0]: e.invars[0] for e in jaxpr.eqns if e.primitive is reduce_precision_p}
     wanted = {rounded.get(v, v) for v in jaxpr.outvars}
     found = [(v.aval, "from a constant") for v in jaxpr.constvars if v in wanted]

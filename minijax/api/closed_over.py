@@ -31,8 +31,8 @@ GLOBAL, SELF = -1, -2
 class _Noted(NamedTuple):
     """A name that a function reads, and its value.
 
-    ``holder``: weak reference to the function (for ``SELF`` to the instance). ``cell``: closure index, ``GLOBAL``
-    or ``SELF``. ``attribute``: the attribute read, or ''. ``reader``: the code.
+    ``holder``: weak reference to the function, or for ``SELF`` to the instance. ``reader``: the code object that reads
+    the name. ``cell``: closure index, ``GLOBAL`` or ``SELF``. ``attribute``: the attribute read, or ''.
     """
 
     holder: Any
@@ -248,7 +248,7 @@ def _text(value: Any) -> str:
 
 
 def _is_read(entry: _Noted) -> bool:
-    """Whether the instructions read this name (this attribute of it) and never assign it."""
+    """Whether the reader's instructions read the name (or the attribute of it), and never assign it."""
     code = _instructions(entry.reader)
     if entry.name in code.writes or entry.attribute in code.writes_attributes:
         return False  # the function changes such a name itself

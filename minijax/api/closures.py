@@ -29,7 +29,8 @@ from minijax.pytree import (
 def custom_gradient(fun: Callable[..., Any]) -> custom_vjp:
     """A ``custom_vjp`` function from one that returns ``(value, pullback)``.
 
-    ``pullback(cotangent)`` returns one or several cotangents. It is staged, and may close over values from ``fun``.
+    ``pullback(cotangent)`` returns one cotangent, or a tuple of several. It is traced, and may close over values from
+    ``fun``.
     """
     check_callable(fun)
 
@@ -67,7 +68,7 @@ def custom_gradient(fun: Callable[..., Any]) -> custom_vjp:
 
 @register_pytree_node_class
 class _Pullback:
-    """The residuals of ``custom_gradient``: a staged pullback whose constants are the leaves."""
+    """The residuals of ``custom_gradient``: a pytree with the staged pullback, whose leaves are its constants."""
 
     def __init__(self, jaxpr: Any, out_tree: PyTreeDef, consts: Sequence[Any]) -> None:
         self.jaxpr = jaxpr
@@ -84,7 +85,7 @@ class _Pullback:
 
 
 def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callable[..., Any], list[Any]]:
-    """Turn the differentiable values that ``fun`` closes over into further arguments.
+    """Turn the differentiable values that ``fun`` closes over into additional arguments.
 
     Returns ``(converted, values)``: ``converted(*args, *values)`` is ``fun(*args)``, for arguments of the trees, shapes
     and dtypes of ``example_args`` (TypeError for another tree). ``values`` are the inexact tracers that ``fun`` used.

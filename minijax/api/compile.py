@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 __all__ = ["jit"]
 
-# fun -> its staged signatures, shared by every jit(fun) with the same options, kept alive by the function
+# fun -> options -> key of a call -> its program. Every jit(fun) with the same options shares the inner dict.
 _staged: weakref.WeakKeyDictionary[Any, dict[Any, dict[Any, StagedCall]]] = weakref.WeakKeyDictionary()
 
 # Beyond this many signatures of one function, the earliest is dropped.
@@ -95,7 +95,7 @@ class JitFunction:
     # slots for the two attributes that each call reads: lookup in a large ``__dict__`` is slower
     __slots__ = ("known", "takes_static", "__dict__", "__weakref__")
 
-    # the transformation's name in messages; whether ``disable_jit`` calls the plain function
+    # ``transform``: the name in messages. ``runs_as_written``: ``disable_jit`` calls the plain function.
     transform = "jit"
     runs_as_written = True
 
@@ -128,11 +128,11 @@ class JitFunction:
         self.takes_static = bool(static_argnums or static_argnames)
         # number of positional arguments -> the positions of the static and of the dynamic ones
         self.places: dict[int, tuple[list[int], list[int]]] = {}
-        # (configuration, static arguments) -> the kinds of calls made
+        # (configuration, static arguments) -> the programs for repeated calls
         self.known: dict[Any, Known] = {}
         try:
             self._caches = _staged.setdefault(fun, {})
-        except TypeError:  # no weak reference, or unhashable: this object holds the cache
+        except TypeError:  # not weakly referable, or unhashable: this object holds the cache
             self._caches = {}
         self.cache = self._caches.setdefault(self._options(), {})
 
@@ -195,7 +195,7 @@ class JitFunction:
         return lambda i: leaf_names(self.fun, staged.in_tree)[i]
 
     def _device_of(self, staged: StagedCall, leaves: Sequence[Any]) -> Any:
-        """The device (or mesh devices) of the committed arguments that the program takes. ValueError for two."""
+        """The device (or mesh devices) of the committed arguments that the program takes. ValueError if they differ."""
         if not pjrt.others_in_use:
             return None
         kept = kept_inputs(staged.closed) if not staged.outer and not self.keep_unused else None
@@ -480,13 +480,13 @@ class JitFunction:
         return self._explain(key) if self._get(self.cache, key) is None else None
 
     def explain_cache_hit(self, *args: Any, **kwargs: Any) -> tuple[str, tuple[str, ...]]:
-        """For a cached call: closed-over values that have changed, as text, and names of values that may have."""
+        """For a cached call: the closed-over values that changed, as text, and the names of those that may have."""
         args, kwargs, static = self._split(args, kwargs)
         staged = self._get(self.cache, self._key(args, kwargs, static)[0])
         return ("", ()) if staged is None else _misses().explain_hit(staged.closed)
 
     def explain_compilation(self, *args: Any, **kwargs: Any) -> str:
-        """For a cached call: how the arguments' placement differs from the compiled program's, or ''."""
+        """Return how the arguments of a cached call lie differently than in the compiled program, or ''."""
         args, kwargs, static = self._split(args, kwargs)
         key, leaves, _ = self._key(args, kwargs, static)
         staged = self._get(self.cache, key)

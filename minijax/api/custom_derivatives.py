@@ -54,7 +54,7 @@ def _real_zero(x: Any) -> Any:
 
 
 def rule_zero(aval: ShapedArray, symbolic: bool) -> Any:
-    """Convert a zero (co)tangent for a rule; without ``symbolic``, an integer's has dtype float0."""
+    """The zero (co)tangent of type ``aval`` for a rule: a ``SymbolicZero``, or an array of float0 for integers."""
     return SymbolicZero(aval) if symbolic else np.zeros(aval.shape, dtypes.float0)
 
 
@@ -131,7 +131,7 @@ class CustomFunction:
         return bound.args
 
     def _evaluate(self, args: tuple[Any, ...], static: Sequence[int]) -> Any:
-        """Call the function directly if nothing is transformed, staged or observed (a third of the time)."""
+        """Call the function directly, if nothing is transformed, staged or observed. It takes a third of the time."""
         try:
             args = tuple(
                 a if isinstance(a, Array) or i in static else tree_map(as_value, a) for i, a in enumerate(args)
@@ -185,7 +185,7 @@ class CustomCall:
             raise
         # the function's output tree and types, set by its first run
         self.found: tuple[PyTreeDef, list[Any]] | None = None
-        # output tree and types of whichever ran first: function or rule
+        # the output tree of the function or of the rule, whichever ran first
         self.out_tree: PyTreeDef | None = None
 
     def dynamic(self, args: tuple[Any, ...]) -> list[Any]:
@@ -217,7 +217,10 @@ class CustomCall:
         return outs, None
 
     def check_primal(self, tree: PyTreeDef, avals: Sequence[Any], rule: str, meaning: str, short: str) -> None:
-        """TypeError if a rule's primal output has another tree or types than the function's, named ``meaning``."""
+        """TypeError if a rule's primal output differs from the function's output in tree or types.
+
+        ``meaning`` and ``short`` name the two in the message.
+        """
         if self.out_tree is None:
             self.out_tree = tree
         if self.found is None:

@@ -144,7 +144,7 @@ class ForwardSide(NamedTuple):
 
 class _VJPCall(CustomCall):
     def run_forward(self, perturbed: Sequence[bool] | None, *leaves: Any) -> tuple[list[Any], ForwardSide]:
-        """Run the forward pass: residuals and results."""
+        """Run the forward pass. Return residuals and results in one list, and what the backward pass needs."""
         custom: Any = self.custom
         if perturbed is None:
             given: Sequence[Any] = leaves
@@ -169,7 +169,7 @@ class _VJPCall(CustomCall):
         return [*map(as_value, residuals), *map(as_value, outs)], ForwardSide(len(residuals), res_tree, tree, avals)
 
     def run_backward(self, side: tuple[ForwardSide, Sequence[bool]], *values: Any) -> tuple[list[Any], Any]:
-        """Run the backward pass: the input cotangents that are not zero, and which they are."""
+        """Run the backward pass. Return the nonzero input cotangents, and which input cotangents are zero."""
         custom: Any = self.custom
         forward, is_zero = side
         given = iter(values[forward.n_res :])

@@ -149,5 +149,5 @@ def default_backend() -> str:
 def live_arrays(platform: str | None = None) -> list[Any]:
     """List all live arrays, to find memory leaks; a slow search. RuntimeError for another ``platform``."""
     _of_platform([], platform)
-    # ``isinstance`` may run code of a proxy object
+    # ``isinstance`` could run code of a proxy object, ``issubclass`` of its type does not
     return [x for x in gc.get_objects() if issubclass(type(x), Array)]

@@ -22,7 +22,10 @@ _LONGEST_VALUE = 60
 
 
 class CallSignature(NamedTuple):
-    """The tree of ``(args, kwargs)``, leaf types, static arguments (name, type, value), settings, mapped axes."""
+    """What a cache compares: the tree of ``(args, kwargs)``, leaf types, static arguments, settings and mapped axes.
+
+    A static argument is its name, type and value.
+    """
 
     tree: Any
     avals: tuple[ShapedArray, ...]
@@ -45,7 +48,10 @@ class Difference(NamedTuple):
 
 
 class Miss(str):
-    """Why a cache missed, with ``differences`` and ``advice``; ``earlier`` of ``known`` signatures were compared."""
+    """The reason for a cache miss, with ``differences`` and ``advice``.
+
+    ``known``: the number of cached signatures. ``earlier``: how many of them were compared.
+    """
 
     differences: tuple[Difference, ...]
     advice: str
@@ -184,7 +190,7 @@ def type_text(aval: ShapedArray) -> str:
 
 
 def _type_texts(was: ShapedArray, now: ShapedArray) -> list[str]:
-    """Print two types, with their meshes' axes where only these differ."""
+    """Print two types. If the texts are equal, the meshes differ, and their axes are added."""
     texts = [type_text(was), type_text(now)]
     if texts[0] != texts[1]:
         return texts
@@ -249,7 +255,7 @@ def _tree_differences(fun: Any, old: Any, new: Any) -> list[Difference]:
         if where and "types differ" in each.reason:
             out.append(Difference("tree", where, _kind_text(each.first), _kind_text(each.second)))
     seen = tuple(each.where for each in out)
-    # the difference of the root covers them
+    # a container that has changed stands for the leaves in it
     inside = tuple(where + mark for where in seen for mark in "[.")
     was, now = leaf_names(fun, old), leaf_names(fun, new)
     for names, others, what in ((now, set(was), "it is new"), (was, set(now), "it is gone")):
@@ -259,7 +265,7 @@ def _tree_differences(fun: Any, old: Any, new: Any) -> list[Difference]:
 
 
 def _kind_text(text: str) -> str:
-    """Describe ``tree_diff``'s text for a subtree as ``list of length 2``."""
+    """Turn ``tree_diff``'s text for a subtree into words such as ``list of length 2``."""
     return text.replace("<class '", "").replace("'>", "").replace("a pytree leaf", "an array")
 
 

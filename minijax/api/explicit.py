@@ -18,7 +18,7 @@ from minijax.pytree import tree_leaves, tree_map
 
 @contextmanager
 def _within(mesh: Any) -> Iterator[None]:
-    """Set ``mesh`` on this thread within the block; None for no mesh."""
+    """Set ``mesh`` on this thread within the block. None stands for no mesh."""
     before, named = context.mesh, context.named
     context.set(mesh, named)
     try:
@@ -44,7 +44,7 @@ def auto_axes(
 
     ``axes``: names of mesh axes, all by default. ``out_sharding``: the shardings of results outside of ``f``: a
     ``PartitionSpec``, a ``NamedSharding``, or a tree of these that is a prefix of the result; by default calls take
-    it as a keyword. TypeError, when called, without any; ValueError for another mesh than the current one.
+    it as a keyword. TypeError, when called, if it is missing; ValueError if its mesh is not the current one.
     """
     if f is None:
         return functools.partial(auto_axes, axes=axes, out_sharding=out_sharding)
@@ -79,7 +79,7 @@ def explicit_axes(
 
     ``axes``: names of mesh axes, all by default. ``in_sharding``: the shardings of arguments inside ``f``: a
     ``PartitionSpec``, a ``NamedSharding``, or a tree of these that is a prefix; by default calls take it as a
-    keyword. TypeError, when called, without any; ValueError without a current mesh.
+    keyword. TypeError, when called, if it is missing; ValueError without a current mesh.
     """
     if f is None:
         return functools.partial(explicit_axes, axes=axes, in_sharding=in_sharding)

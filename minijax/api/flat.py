@@ -75,7 +75,7 @@ _AS_IT_IS = (AnyArray, int, float, complex, np.ndarray, np.generic)
 
 
 class FlatFun:
-    """``fun`` from leaves to a list of leaves; ``out_tree`` is its last output's tree, ``aux`` the auxiliary data."""
+    """``fun`` as a function from leaves to a list of leaves. A call sets ``out_tree`` and ``aux``."""
 
     __slots__ = ("fun", "in_tree", "transform", "has_aux", "subject", "out_tree", "aux")
 
@@ -85,7 +85,7 @@ class FlatFun:
         self, fun: Callable[..., Any], in_tree: PyTreeDef, transform: str, has_aux: bool = False, subject: str = ""
     ) -> None:
         self.fun = fun
-        # the user's function in messages, where ``fun`` is a wrapper
+        # the user's function in messages, also if ``fun`` is a wrapper
         self.subject = subject or describe(fun)
         self.in_tree = in_tree
         self.transform = transform

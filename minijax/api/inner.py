@@ -55,7 +55,7 @@ def inner_jit(
 
 
 def _forget_lines(closed: ClosedJaxpr) -> None:
-    """Remove the equations' source lines: many user lines share them, and the call's equation has the line."""
+    """Remove the equations' source lines: calls from many user lines share them, and each call has its own line."""
     closed.memo["of_library"] = True
     for eqn in all_eqns(closed.jaxpr):
         eqn.source = None

@@ -52,7 +52,7 @@ def _forget(at: int, _: Any) -> None:
 
 
 def _positions(name: str, params: dict[str, Any], count: int) -> list[int]:
-    """The positions of consumed operands, out of ``count``; KeyReuseError if a call consumes one twice."""
+    """Return the positions of consumed operands (of ``count``). KeyReuseError if a called program reuses keys."""
     if name in _USING:
         return [0]
     if name == "cond":

@@ -56,7 +56,7 @@ _named: dict[tuple[int, str], tuple[str, int]] = {}
 def _note_lost(fun: Any, key: int | None, reason: Difference) -> None:
     try:
         lost = _lost.setdefault(fun, {})
-    except TypeError:  # no weak reference, or no hash
+    except TypeError:  # ``fun`` cannot be weakly referenced or hashed
         return
     if len(lost) >= MOST_LOST:
         lost.clear()
@@ -66,7 +66,7 @@ def _note_lost(fun: Any, key: int | None, reason: Difference) -> None:
 def _lost_of(fun: Any) -> dict[int | None, Difference]:
     try:
         return _lost.get(fun, {})
-    except TypeError:  # no weak reference, or no hash
+    except TypeError:  # ``fun`` cannot be weakly referenced or hashed
         return {}
 
 
@@ -128,7 +128,7 @@ def _remember(fun: Any, cache: str) -> None:
     _lost_of(fun).pop(None, None)
     try:
         last: Callable[[], Any] = weakref.ref(fun)
-    except TypeError:  # no weak reference, or no hash
+    except TypeError:  # ``fun`` cannot be weakly referenced or hashed
         last = _nothing
     if len(_seen) >= MOST_PLACES or len(_named) >= MOST_PLACES:
         _seen.clear()
@@ -136,7 +136,7 @@ def _remember(fun: Any, cache: str) -> None:
     key, seen = _find_seen(fun, cache)
     if seen is None:
         _seen[key] = _Seen(_codes(fun), last)
-    elif seen.last() is not fun:  # otherwise the same function: its cache was cleared, or has other options
+    elif seen.last() is not fun:  # a function seen again had its cache cleared, or has other options
         seen.count += 1
         seen.last = last
     named = _named_key(fun)

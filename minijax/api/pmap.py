@@ -122,7 +122,7 @@ class PmapFunction(JitFunction):
     def _bound(self, staged: StagedCall) -> dict[str, Any]:
         if _nothing_traced():
             return staged.params
-        # evaluation of the traced program places the arrays
+        # the evaluation of the program that is being traced places the arrays
         return {key: value for key, value in staged.params.items() if key not in ("in_shardings", "out_shardings")}
 
     def _in_axes(self, static: Any, args: tuple[Any, ...], avals: Sequence[Any]) -> tuple[int | None, ...]:
@@ -209,7 +209,7 @@ class PmapFunction(JitFunction):
         return (*key[:2], tuple(avals), *key[3:]), leaves, avals
 
     def _global_mesh(self, sizes: set[int]) -> Mesh:
-        """The mesh over all processes; this process has mapped axes of these sizes."""
+        """The mesh over all processes. ``sizes``: the sizes of this process's mapped axes, which must be equal."""
         if len(sizes) != 1:
             raise ValueError(
                 f"pmap got mapped axes of sizes {sorted(sizes)}: each process passes arguments whose mapped axes have "
@@ -260,10 +260,11 @@ def pmap(
     It is ``jit`` of a ``shard_map`` over a mesh of one axis; results lie on the devices. With several processes (see
     ``minijax.distributed``) each passes and gets the slices of its own devices.
 
-    ``axis_name``: for collectives. ``in_axes``: for each positional argument an int, None for "the same for all", or
-    pytrees of these that are prefixes; keyword arguments are mapped along axis 0. ``out_axes``: likewise; None takes
-    the first device's value. ``static_broadcasted_argnums``: hashable arguments that pass unchanged. ``devices``: all
-    by default. ``backend``, ``axis_size``: checked. ``donate_argnums``: arguments whose memory XLA may reuse.
+    ``axis_name``: the name that collectives use. ``in_axes``: for each positional argument an int, None (not mapped),
+    or a pytree of these that is a prefix; keyword arguments are mapped along axis 0. ``out_axes``: the same for
+    outputs; None takes the first device's value. ``static_broadcasted_argnums``: hashable arguments that pass
+    unchanged. ``devices``: all by default. ``backend``, ``axis_size``: checked. ``donate_argnums``: XLA reuses their
+    memory.
 
     ValueError, when called: more slices than devices, axes or sizes that do not fit, an argument committed elsewhere,
     another current mesh, a call inside ``pmap`` or ``shard_map``. RuntimeError: another platform. TypeError: an

@@ -158,9 +158,9 @@ class DidntWant(_Marker):
 def with_refs(self: VJP, *maybe_ct_refs: Any) -> Callable[[Any], Any]:
     """A pullback that adds cotangents to references instead of returning them.
 
-    ``maybe_ct_refs``: a tree like the arguments, of references, ``ad.GradValue()`` (return the cotangent) and
-    ``ad.DontWant()``; ValueError for another. The pullback returns a tree of ``ad.GradRef()``, cotangents and
-    ``ad.DidntWant()``.
+    ``maybe_ct_refs``: a tree like the arguments whose leaves are references, ``ad.GradValue()`` (return the cotangent)
+    or ``ad.DontWant()``; ValueError for another. The pullback returns a tree with ``ad.GradRef()`` for references,
+    cotangents for ``GradValue`` and ``ad.DidntWant()`` for ``DontWant``.
     """
 
     def is_wish(x: Any) -> bool:

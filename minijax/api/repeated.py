@@ -103,7 +103,7 @@ def _value(avals: Sequence[Any], arrays: Any, build: Callable[[Any], Any] | None
 
 
 def _run_on_one(execute: _Execute, value: Callable[[Sequence[Any]], Any]) -> Run:
-    """Call a program with one argument."""
+    """Return a function that calls a program with one argument."""
 
     def run(leaves: Sequence[Any]) -> Any:
         try:
@@ -116,7 +116,7 @@ def _run_on_one(execute: _Execute, value: Callable[[Sequence[Any]], Any]) -> Run
 
 
 def _run(execute: _Execute, value: Callable[[Sequence[Any]], Any]) -> Run:
-    """Call a program with all leaves, unchanged."""
+    """Return a function that calls a program with all leaves, unchanged."""
 
     def run(leaves: Sequence[Any]) -> Any:
         try:
@@ -135,7 +135,7 @@ def _run_on_some(
     consts: list[Any],
     moved: dict[int, Callable[[Any], Any]],
 ) -> Run:
-    """Call a program with ``consts`` and the leaves at ``taken``; ``moved`` moves some to its devices."""
+    """Return a function that calls a program with ``consts`` and the leaves at ``taken``. ``moved`` copies leaves."""
 
     def run(leaves: Sequence[Any]) -> Any:
         try:
@@ -148,7 +148,7 @@ def _run_on_some(
 
 
 def _donating(run: Run, donated: Sequence[int]) -> Run:
-    """``run`` for a program that reuses the memory of the leaves at ``donated``."""
+    """Like ``run``, for a program that reuses the memory of the leaves at ``donated``."""
 
     def run_and_forget(leaves: Sequence[Any]) -> Any:
         value = run(leaves)
@@ -188,7 +188,7 @@ class Known:
         self.trees: dict[tuple[Any, ...], list[tuple[Any, Run]]] = {}
         # jaxlib's dispatch, for NumPy arguments on one device
         self.host_call: Callable[..., Any] | None = None
-        # whether to avoid jaxlib's dispatch: there is none, or a program read its arguments after the call
+        # True: do not use jaxlib's dispatch, because there is none, or a program read its arguments after the call
         self.refused = False
 
     def tree_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -52,10 +52,10 @@ def shard_map(
     Without ``f``, a decorator.
 
     Collectives of ``minijax.lax`` communicate along the mesh's axes. ``out_specs``: a ``PartitionSpec`` for each
-    output, or a prefix of their tree. ``in_specs``: a tuple with one for each argument, None to pass it unchanged; by
-    default, with explicit axes, those in the arguments' types. ``mesh``: by default the current mesh. ``axis_names``:
-    the axes along which ``f`` runs on each device, all by default. ``check_vma``: types inside name the axes along
-    which values vary; outputs are checked.
+    output, or a prefix of their tree. ``in_specs``: a tuple with a spec for each argument, or None to pass the argument
+    unchanged. By default (over explicit axes only) the specs are those in the arguments' types. ``mesh``: by default
+    the current mesh. ``axis_names``: the axes along which ``f`` runs on each device, all by default. ``check_vma``:
+    types inside ``f`` name the axes along which values vary, and outputs are checked.
 
     ValueError, when called: specs that do not fit, or an output that may vary along an axis that ``out_specs`` does not
     name. TypeError: an argument is no array.
@@ -88,7 +88,7 @@ def _is_leaf(x: Any) -> bool:
 
 
 def _check_divided(aval: Any, spec: PartitionSpec, axes: frozenset[Any], *, whole: bool) -> None:
-    """ValueError if an argument is sharded over ``axes`` otherwise than ``spec``; ``whole``: or is replicated."""
+    """ValueError if an argument is not sharded over ``axes`` as in ``spec``. ``whole``: nor may it be replicated."""
     own = spec_of(aval)
     for word in ("unreduced", "reduced"):
         if getattr(spec, word) != getattr(aval, word):
@@ -155,7 +155,7 @@ class _Now(threading.local):
 
 
 class ShardMapped:
-    """``shard_map`` of a function, called during tracing."""
+    """``shard_map`` of a function: tracing calls the object, an untraced call calls ``run``."""
 
     def __init__(
         self, fun: Callable[..., Any], mesh: Any, in_specs: Any, out_specs: Any, axes: frozenset[Any], check_vma: bool
@@ -168,7 +168,7 @@ class ShardMapped:
         # for untransformed calls: the jitted function of each mesh, and the current call
         self.programs: dict[Any, Any] = {}
         self.now = _Now()
-        # whether some arguments may pass unchanged, as no operands
+        # whether arguments may pass unchanged, so they are not operands
         self.hands_on = in_specs is not None and None in tree_leaves(in_specs, is_leaf=_is_leaf)
 
     def _with_specs(self, in_specs: Any) -> ShardMapped:
@@ -194,7 +194,7 @@ class ShardMapped:
                 jitted.clear_cache()
 
     def _of_operands(self, mesh: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-        """A jitted function of the operands among the arguments, and these operands."""
+        """Return a jitted function of those arguments that are operands, and these operands."""
         leaves, tree = tree_flatten(args)
         handed_on = self._handed_on(args)
         operands, fixed = partition(handed_on, leaves)
@@ -275,7 +275,7 @@ class ShardMapped:
         return tree_unflatten(flat.out_tree, outs)
 
     def _show_values(self, mesh: AbstractMesh, axes: frozenset[Any], specs: list[PartitionSpec]) -> None:
-        """Let tracers in the staged function print values: the operands are known, so the equations so far can run."""
+        """Let tracers in the staged function print values: all operands are known, so its equations can be run."""
         concrete = mesh if isinstance(mesh, Mesh) else context.mesh
         if not isinstance(concrete, Mesh) or axes != {*mesh.axis_names}:
             return
@@ -316,7 +316,7 @@ class ShardMapped:
         return [spec is None for spec in self._specs(self.in_specs, args, "in_specs")]
 
     def _check_specs(self, given: Any, mesh: AbstractMesh, axes: frozenset[Any], what: str) -> None:
-        """An error unless all are specs that name axes of ``mesh`` among ``axes``, each axis once."""
+        """Raise an error unless all leaves of ``given`` are specs that name axes in ``axes``, each axis once."""
         if given is None and what == "in_specs":
             raise TypeError(
                 "shard_map in_specs argument must be a pytree of `jax.sharding.PartitionSpec` instances, but it was "

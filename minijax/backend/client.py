@@ -32,7 +32,7 @@ _ASK_JAX = ("JAX_PLATFORM_NAME", "JAX_XLA_BACKEND", "PJRT_NAMES_AND_LIBRARY_PATH
 class Runtime:
     """One PJRT client: jaxlib's module ``xla``, the ``client``, all ``devices``, and those of this process.
 
-    ``from_jax``: it is jax's own. ``copying``, ``aliasing``: PJRT reads a host array during the call, or keeps it.
+    ``from_jax``: jax made it. ``copying``, ``aliasing``: tell PJRT to read a host array during the call, or to keep it.
     """
 
     def __init__(self, xla: Any, xla_client: Any, client: Any, from_jax: bool) -> None:
@@ -97,7 +97,7 @@ class Runtime:
 
 def _sharding_classes(xla: Any, xla_client: Any) -> tuple[Any, Any]:
     """Subclasses of jaxlib's shardings with the methods that its C++ calls; jax adds these when imported."""
-    # From the number of dimensions (NumPy allows 64) to a sharding; a dictionary saves 60 ns per transfer.
+    # number of dimensions (NumPy allows 64) -> sharding; a dictionary saves 60 ns per transfer
     by_rank = dict.fromkeys(range(65), xla_client.HloSharding.replicate())
     members = {"memory_kind": None, "_to_xla_hlo_sharding": staticmethod(by_rank.__getitem__)}
     return (
@@ -139,14 +139,14 @@ def jaxlib_suffices() -> bool:
         return False
     wanted = os.environ.get("JAX_PLATFORMS", "")
     if wanted:
-        # Further platforms in the list would be backends beside the default one, which nothing here uses.
+        # Other platforms in the list would be additional backends, which nothing here uses.
         return wanted.split(",")[0].strip() == BUILT_IN
     return not plugin_installed()
 
 
 def load() -> tuple[Any, Any]:
     """Import jaxlib's extension module and its ``xla_client``: the part of the start that needs no client."""
-    # jaxlib reads it once, when loaded; without it new clients log their devices to stderr. jax sets it too.
+    # jaxlib reads this variable once, when loaded; without it new clients log their devices to stderr. jax sets it too.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     return importlib.import_module("jaxlib._jax"), importlib.import_module("jaxlib.xla_client")
 

@@ -44,7 +44,7 @@ class DiskEntry:
         self._device_list = device_list
 
     def read(self) -> Any:
-        """The loaded executable; None if there is no entry, or with a warning if it cannot be used."""
+        """The loaded executable. None if there is no entry; None and a warning if the entry cannot be used."""
         try:
             with open(self.path, "rb") as file:
                 found = file.read()
@@ -89,7 +89,7 @@ class DiskEntry:
 def entry(
     rt: Runtime, module_text: str | bytes, name: str, options: Any, devices: Sequence[Any], device_list: Any
 ) -> DiskEntry | None:
-    """The place of a program in the folder that is set; None if no folder is set, or several processes run together."""
+    """The entry of a program in the cache folder; None if no folder is set, or several processes run together."""
     folder = config.read("compilation_cache_dir")
     if not folder or not config.read("enable_compilation_cache") or rt.process_count > 1:
         return None

@@ -18,7 +18,7 @@ from minijax.core.records import NamedTuple
 
 
 class Membership(NamedTuple):
-    """This process among the others; ``service`` only in process 0."""
+    """This process's membership. ``service`` is the coordination service in process 0, None in others."""
 
     service: Any
     connection: Any
@@ -148,7 +148,7 @@ _exit_code: Any = None
 
 
 def _exit(code: Any = None, /) -> NoReturn:
-    """``sys.exit`` of a launched process."""
+    """Replaces ``sys.exit`` in a launched process, and remembers the exit status."""
     global _exit_code
     _exit_code = code
     raise SystemExit(code)

@@ -34,7 +34,7 @@ class DeletedArgumentError(DeletedArrayError, ValueError):
 
 
 class DonatedTwiceError(ExecutionError, ValueError):
-    """A call donated an array that is also another argument. JAX raises RuntimeError or ValueError, as above."""
+    """A call donated an array that is also another argument. In JAX: RuntimeError, or ValueError if repeated."""
 
 
 _GONE = (
@@ -91,7 +91,7 @@ def runtime_error(error: Exception, doing: str) -> BaseException:
     text = str(error)
     for number in re.findall(_INTERRUPT, text):
         interrupt = _interrupts.pop(int(number), None)
-        if interrupt is not None:  # else it has been raised already; a second use of the results fails
+        if interrupt is not None:  # else it was raised before, and this is a second use of the failed results
             return interrupt
     if _is_oom(text):
         return DeviceOutOfMemoryError(
@@ -115,7 +115,7 @@ def run_error(
 ) -> BaseException:
     """The exception for a program ``name`` that failed on ``buffers``, or could not start.
 
-    The first ``n_consts`` are closed over, the others are the arguments, or those at the positions ``kept``.
+    The first ``n_consts`` buffers are closed over. The others are the arguments (at positions ``kept``).
     """
     for position, buffer in enumerate(buffers):
         if hasattr(buffer, "aval") and buffer.is_deleted():

@@ -75,7 +75,7 @@ def process_count() -> int:
 
 
 def program_devices(count: int, given: Sequence[Device] | None = None) -> list[Device]:
-    """``count`` devices to run a program on: the first ones ``given``, or of all, by process. ValueError if too few."""
+    """The first ``count`` devices of ``given``, or of all devices ordered by process. ValueError if too few."""
     found = sorted(devices(), key=lambda device: device.process_index) if given is None else list(given)
     if len(found) < count:
         raise ValueError(
@@ -102,9 +102,9 @@ def note_committed() -> None:
 def put(array: Any, device: Device | None = None, *, aval: ShapedArray | None = None, owned: bool = False) -> Buffer:
     """Copy a NumPy array (or NumPy scalar) of any strides and byte order to a device, in its dtype.
 
-    ``device``: the first by default. ``aval``: its type, needed for random keys. ``owned``: nobody writes to it again,
-    so a host may use its memory in place; else it is read before this returns. TypeError for a dtype such as object or
-    string.
+    ``device``: the first by default. ``aval``: the array's type, needed for random keys. ``owned``: nobody writes to
+    the array again, so a CPU may use its memory in place. Otherwise it is read before this returns. TypeError for a
+    dtype such as object or string.
     """
     rt = _client._runtime or runtime()
     if aval is None:
@@ -154,7 +154,7 @@ def to_numpy(buffer: Buffer) -> np.ndarray:
 
 
 def _to_numpy_slowly(buffer: Buffer) -> np.ndarray:
-    """Dtypes without a buffer protocol format (bfloat16, float8, int4), and memory that is not the host's."""
+    """``to_numpy`` for dtypes without a buffer protocol format (bfloat16, int4), and memory that is not the host's."""
     rt = runtime()
     if buffer.is_deleted():
         raise deleted_error(buffer)
@@ -326,7 +326,7 @@ class SimulatedExecutable:
         return self._text
 
 
-# From an error of XLA to the exception that this module raises.
+# Turns an error of XLA into the exception that this module raises.
 _Explain = Callable[[Exception, Sequence[Buffer]], BaseException]
 _Execute = Callable[[Sequence[Buffer]], list[Buffer]]
 

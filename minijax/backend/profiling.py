@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from minijax.backend.client import runtime
 
-# The end of work that several threads share is an event of its own, with the work's number. The same thread may have
-# run other work before it.
+# The end of work that several threads share is an event of its own, with the work's number: the thread that ends it
+# may have run other work since the start.
 _END = "end: "
 # Marks a call on the profiler's clock.
 _CALL = "minijax call"
@@ -127,7 +127,7 @@ def _events(run: Callable[[], Any]) -> list[list[Any]]:
     try:
         run()
     finally:
-        # another running profiler is reported once, at the end
+        # only stopping tells that another profiler was running
         written, busy = _stopped(session)
     if busy:
         raise ProfilerBusy(busy)

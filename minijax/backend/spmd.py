@@ -1,6 +1,6 @@
 """Arrays and programs over several devices, for jaxlib: shardings as XLA describes them, shards put and gathered.
 
-Only ``parts`` imports jax, because jaxlib does.
+Only ``parts`` imports jax, because the method of jaxlib that it calls does.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def xla_sharding(sharding: Sharding) -> Any:
 
 
 def put_parts(arrays: Sequence[Any], sharding: Sharding, aval: ShapedArray) -> Buffer:
-    """The array of type ``aval`` made of ``arrays``, its shards on this process's devices in order; words of keys."""
+    """The array of type ``aval`` whose shards on this process's devices are ``arrays``, in order (keys as words)."""
     rt = runtime()
     if aval.dtype == dtypes.float0:
         # on devices, float0 is an unused array of booleans
@@ -95,7 +95,7 @@ def put_over(value: Any, sharding: Sharding, aval: ShapedArray) -> Buffer:
 
 
 def placer(sharding: Sharding, aval: ShapedArray) -> Callable[[Any, bool], Buffer]:
-    """``put_over`` for many NumPy values of one type (not keys), prepared once; its second argument is ``owned``."""
+    """``put_over``, prepared for values of one type (not keys). Its second argument is ``owned``: see ``put``."""
     rt, devices, lies = runtime(), list(sharding.local_devices), xla_sharding(sharding)
     found = sharding.addressable_devices_indices_map(aval.shape)
     places = None if sharding.is_fully_replicated else [found[device] for device in devices]
@@ -197,7 +197,7 @@ class Partitioning:
         return are_simulated(self.devices)
 
     def results(self, loaded: Any, out_avals: Sequence[ShapedArray]) -> list[Any]:
-        """Store XLA's choices for the program ``loaded``; jaxlib's objects for results' shardings, [] if simulated."""
+        """Store XLA's choices for the program ``loaded``. Return jaxlib's result shardings, [] if simulated."""
         if None in self.ins:
             # XLA's description of a replicated argument does not have its rank
             found = loaded.get_parameter_shardings()
@@ -223,7 +223,7 @@ class Partitioning:
 
 
 def _written(sharding: Sharding, aval: ShapedArray, named: bool) -> Sharding:
-    """``sharding`` as JAX writes it: of keys, and of a replicated result if ``named``, it names all dimensions."""
+    """``sharding`` as JAX writes it: for keys, or if ``named`` and replicated, its spec has an entry per dimension."""
     if not isinstance(sharding, NamedSharding):
         return sharding
     if not (is_key(aval.dtype) and sharding.mesh.size > 1 or named and sharding.is_fully_replicated):
@@ -236,7 +236,7 @@ def _partly_free(sharding: Sharding) -> bool:
 
 
 def _tiles(rt: Runtime, op: Any, count: int, ndim: int | None) -> np.ndarray:
-    """``Sharding.tiles`` for XLA's sharding ``op``, for arrays of ``ndim`` dimensions, or of XLA's number."""
+    """``Sharding.tiles`` for XLA's sharding ``op``. ``ndim``: the number of dimensions, None for that in ``op``."""
     hlo = None if op is None else rt.xla_client.HloSharding.from_proto(op)
     if hlo is None or count == 1 or hlo.is_replicated():
         return np.arange(count).reshape((1,) * (ndim or 0) + (-1,))
