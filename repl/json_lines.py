@@ -8,7 +8,7 @@ The fields:
 - ``shown``: what a prompt would show above the panels, as plain text.
 - ``printed``: the input's standard output. If it is long, it is cut, and ``printed_cut`` is true.
 - ``error``: null, or an object with ``type``, ``message``, ``place`` (``file:line``, innermost in user code, or null).
-- ``data``: a command's output as data, null if it has none; for example, ``%values`` gives a list of rows.
+- ``data``: a command's output as data; the field is absent if there is none. ``%values`` gives a list of rows.
 - ``panels``: null for an input that traced nothing, else as ``tools.recording.panel_data`` describes.
 """
 

@@ -29,15 +29,15 @@ from tests.sampling import sampled
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# jax reads this at import and minijax when it starts its backend; no test module has been imported yet.
+# jax reads this when it is imported, and minijax when it starts its backend; no test module is imported yet.
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
 
-# A background run ignores SIGINT, and every test of an interrupt would wait for ever.
+# A run in the background ignores SIGINT. Then every test of an interrupt would wait forever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GOLDEN = Path(__file__).parent / "golden"
-# Line numbers of the engine, in paths and beside shown source, change with every edit above them.
+# Engine line numbers, in paths and beside shown source. Golden files omit them, since edits change them.
 OUR_LINE = re.compile(r"(minijax/[\w/]+\.py:)(\d+)")
 NUMBERED = re.compile(r"(│ *)(\d+)(?= )")
 

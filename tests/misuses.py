@@ -40,7 +40,7 @@ TABLE = []
 
 
 def wrong(name, program, *words, **expected):
-    """Add a program to the table."""
+    """Add a program to the table; ``expected`` sets further fields of ``Misuse``."""
     assert all(row.name != name for row in TABLE), f"two rows are called {name}"
     TABLE.append(Misuse(name, program, words, **expected))
 

@@ -1,6 +1,6 @@
 """The PJRT layer: buffers keep their values, programs run, errors have messages, and jax stays unimported.
 
-The client depends on whether jax is imported, and other tests import jax. So tests of the client that does not need jax
+The client depends on whether jax is imported, and other tests import jax. So tests that need jax, or need its absence,
 run in fresh processes (``in_fresh_process``). The other tests hold for both clients.
 """
 

@@ -20,7 +20,7 @@ from tests.browser.page import Browser
 from tests.browser.programs import HOSTILE, names
 from tests.tools.metal.test_passes import PROGRAMS, V
 
-# For each row of a pane: its text, and whether it is marked.
+# For each row of a pane: its mark, number, title, text, sign in a diff, and whether it is highlighted.
 ROWS = """
 const rows = (pane) => [...document.querySelectorAll(pane + ' .mjw-line[role=option]')].map((row) => [
   row.querySelector('.mjw-mark').textContent, row.querySelector('.mjw-number').textContent.trim(), row.title,

@@ -366,8 +366,8 @@ def test_keys_step_only_the_widget_that_has_the_focus(window):
     assert position(window, 1) == over.position
 
 
-# A page that handles keys as notebooks do. JupyterLab handles a key first, and ignores it if its target, or an ancestor
-# of it, has an attribute. The classic notebook handles the keys that no listener stopped. Both focus a clicked cell.
+# A page that handles keys as notebooks do. JupyterLab handles a key first, unless its target is inside an element with
+# the attribute below. The classic notebook handles the keys that no listener stopped. Both focus a clicked cell.
 LISTENING = """
 window.heard = [];
 document.addEventListener('keydown', (event) => {

@@ -1,4 +1,4 @@
-"""The fast ``NamedTuple`` behaves as typing's: the same operations give the same results."""
+"""The fast ``NamedTuple`` behaves like typing's: the same operations give the same results."""
 
 from __future__ import annotations
 

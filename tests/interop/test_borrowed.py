@@ -130,7 +130,7 @@ def vjp(lib, fun, point):
 
 
 def check_text(subject):
-    """The primitive's program is well typed, prints as JAX's, and is parsed from that text with all params."""
+    """Assert that the primitive's program is well typed, prints as in JAX, and is parsed with all parameters."""
     closed = mj.make_jaxpr(functools.partial(subject.call, subject.ours))(*subject.args)
     text = str(closed)
     assert text == str(jax.make_jaxpr(functools.partial(subject.call, subject.theirs))(*subject.args))

@@ -101,7 +101,7 @@ def test_methods_are_watched_equation_by_equation():
 
 
 class Pair:
-    """A node that only minijax knows."""
+    """A pytree node that is registered with minijax only."""
 
     def __init__(self, first, second):
         self.first, self.second = first, second
@@ -227,7 +227,7 @@ def test_an_unknown_value_is_minijaxs_error_at_the_users_line():
 @pytest.mark.parametrize("name", ["stats.norm.logpdf", "stats.gaussian_kde"])
 def test_help_and_signatures_are_those_of_jax(name):
     ours, theirs = (functools.reduce(getattr, name.split("."), lib.scipy) for lib in (mj, jax))
-    assert str(inspect.signature(ours)) == str(inspect.signature(theirs))  # one default is NaN
+    assert str(inspect.signature(ours)) == str(inspect.signature(theirs))  # compared as text, since one default is NaN
     assert (inspect.getdoc(theirs) or "") in (inspect.getdoc(ours) or "")
     assert ours.__name__ == theirs.__name__ and ours.__module__.startswith("minijax.scipy")
     shown = pydoc.plain(pydoc.render_doc(ours))

@@ -1,4 +1,4 @@
-"""Functions of minijax run by JAX, and round trips."""
+"""Functions of minijax that JAX runs, and functions converted in both directions."""
 
 import jax
 import jax.ad_checkpoint

@@ -583,7 +583,7 @@ def test_an_interrupted_cell_can_be_replayed(shell):
 
 
 class Info:
-    """What IPython passes to ``pre_run_cell``: the cell and its code."""
+    """The argument that IPython passes to ``pre_run_cell``: the cell's id and code."""
 
     def __init__(self, cell_id: str | None, raw_cell: str = "y = 1") -> None:
         self.cell_id, self.raw_cell = cell_id, raw_cell

@@ -31,7 +31,7 @@ def programs(file: str) -> list[str]:
 
 ALL = tuple(f"{file}.{name}" for file in NEEDS for name in programs(file))
 
-# Programs that fail if import statements for JAX in their libraries import minijax instead.
+# Programs whose libraries do not work if their imports of JAX import minijax instead.
 NOT_REPLACED = (
     "flax.linen_lstm",
     "flax.nnx_model",
