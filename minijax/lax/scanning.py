@@ -289,10 +289,8 @@ def bind_scan(
 
 class _Forwarding:
     """A scan body without the values that it only passes on.
-
     ``moved``: for each carried value, whether the body returns it unchanged. ``sources``: for each ``y``, the index of
-    the x that it equals, or None.
-    """
+    the x that it equals, or None."""
 
     __slots__ = ("sizes", "moved", "sources", "body")
 

@@ -195,9 +195,7 @@ def _check_output(
     what: str, body: Body, expected: str, tree: Any, has_aux: bool, avals: Sequence[Any] | None = None
 ) -> None:
     """Raise unless the output of ``what`` has the tree and the shapes of the argument named ``expected``.
-
-    With ``has_aux`` the output is a pair, and its first part is compared.
-    """
+    With ``has_aux`` the output is a pair, and its first part is compared."""
     found = body.out_tree
     if has_aux:
         parts = found.children()

@@ -181,9 +181,7 @@ def text_lines(metadata: str) -> list[int]:
 
 def _with_ends(text: str) -> Iterator[tuple[str, bool]]:
     """Yield each line of a module, and whether an operation ends there: only there MLIR allows a location.
-
-    JAX's rules print a loop's regions on the lines that follow ``stablehlo.while(...)``.
-    """
+    JAX's rules print a loop's regions on the lines that follow ``stablehlo.while(...)``."""
     lines = text.split("\n")
     for line, following in itertools.zip_longest(lines, lines[1:], fillvalue=""):
         goes_on = line.endswith(("{", ":")) or following.lstrip().startswith(("cond {", "reducer("))

@@ -296,8 +296,7 @@ class Module(NamedTuple):
     host_callbacks: list[Any]
 
 
-# A function that rewrites a program to one without references. ``ops.refs.discharge``, which imports this module,
-# sets it.
+# Rewrites a program to one without references. ``ops.refs.discharge``, which imports this module, sets it.
 without_refs: Rule = unchanged
 
 
@@ -373,9 +372,7 @@ def _named_program(name: str, compute: Any, avals: tuple[Any, ...], static: tupl
 
 def named_call(name: str, compute: Any, args: Values, static: tuple[Any, ...] = ()) -> list[Any]:
     """Call ``compute(*args, *static)``, which returns a list of arrays, as a jitted function named ``name``.
-
-    It is staged once per signature.
-    """
+    It is staged once per signature."""
     closed = _named_program(name, compute, tuple(map(get_aval, args)), static)
     mesh_params = {} if context_mesh() is None else {"ctx_mesh": context.named}
     outs: list[Any] = jit_p.bind(*args, jaxpr=closed, name=name, donated_invars=(False,) * len(args), **mesh_params)
@@ -513,10 +510,8 @@ def jit_batch(axis: Any, args: Values, dims: Dims, *, jaxpr: ClosedJaxpr, name: 
 
 def split_call(jaxpr: ClosedJaxpr, unknown_in: Flags) -> Any:
     """Partial evaluation of a call's jaxpr: ``(known jaxpr, unknown jaxpr, unknown outputs, inputs)``.
-
     For each residual, ``inputs`` has the number of the known input that it equals, or None for an output of the known
-    jaxpr.
-    """
+    jaxpr."""
     key = ("partial_eval", tuple(unknown_in))
     if key not in jaxpr.memo:
         known, unknown, unknown_out, n_res = partial_eval_jaxpr(jaxpr, unknown_in)

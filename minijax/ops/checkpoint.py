@@ -143,9 +143,7 @@ def nothing_saveable(*args: Any, **params: Any) -> bool:
 
 def _exact(known: ClosedJaxpr, n_res: int) -> ClosedJaxpr:
     """``known`` with its last ``n_res`` outputs, the residuals, rounded to their precision also where it uses them.
-
-    A fusion may keep more precision than a saved value has. Source: https://github.com/jax-ml/jax/pull/22244.
-    """
+    A fusion may keep more precision than a saved value has. Source: https://github.com/jax-ml/jax/pull/22244."""
     key = ("exact", n_res)
     if key not in known.memo:
         known.memo[key] = _round_residuals(known, n_res)

@@ -105,9 +105,7 @@ def empty_of(aval: ShapedArray) -> Any:
 
 def join_branches(closeds: Sequence[ClosedJaxpr]) -> tuple[Branches, list[Any], list[int | None]]:
     """``(branches, constants, forwards)`` of staged functions.
-
-    For each result, ``forwards`` has the number of the input that all branches copy to it, or None.
-    """
+    For each result, ``forwards`` has the number of the input that all branches copy to it, or None."""
     if any(isinstance(const, Tracer) for closed in closeds for const in closed.consts):
         return _join_branches(closeds)  # not cached: the constants are tracers of one run
     return keep_together(closeds, "cond join", lambda: _join_branches(closeds))
@@ -274,10 +272,8 @@ def _split(branches: Branches, unknown: Flags) -> tuple[Branches, Branches, list
 
 def _join_residuals(parts: Sequence[tuple[ClosedJaxpr, ClosedJaxpr, int]]) -> tuple[Branches, Branches]:
     """Make the residuals of all branches alike, from ``(known, later, number of residuals)`` of each branch.
-
     Residuals are the last outputs of a known jaxpr and the first inputs of a later one. Residuals of equal type in
-    different branches share a place.
-    """
+    different branches share a place."""
     places: dict[Any, int] = {}  # (type, number of earlier residuals of that type in the branch) -> place
     positions: list[list[int]] = []
     for known, _, n_res in parts:

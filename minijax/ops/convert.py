@@ -154,9 +154,7 @@ staging_rules[convert_element_type_p] = convert_stage
 
 def convert(operand: Any, new_dtype: np.dtype | None = None, weak_type: bool = False) -> Any:
     """``operand`` with the canonical dtype ``new_dtype`` (by default its own) and ``weak_type``.
-
-    No equation if nothing changes; scalars become constants. Warns when imaginary parts are lost.
-    """
+    No equation if nothing changes; scalars become constants. Warns when imaginary parts are lost."""
     if not isinstance(operand, (Array, Tracer)) and hasattr(operand, "__jax_array__"):
         operand = operand.__jax_array__()
     # Python integers have any size: one that fits only the new type must not become int32 first.

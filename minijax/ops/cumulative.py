@@ -53,10 +53,8 @@ Combine = Callable[[list[Any], list[Any]], Values]
 
 def associative_scan(combine: Combine, elems: Values, axis: int, reverse: bool = False) -> list[Any]:
     """All prefixes of ``elems`` along ``axis`` under the associative ``combine``, in ``2 log2(n)`` rounds.
-
     The prefixes of neighbouring pairs are the odd elements of the result (Blelloch, "Prefix sums and their
-    applications", 1990).
-    """
+    applications", 1990)."""
     if reverse:
         elems = [rev(x, (axis,)) for x in elems]
     out = _scan(combine, list(elems), canonical_axis(axis, get_aval(elems[0]).ndim))

@@ -127,9 +127,7 @@ class Written(Function):
 
 class StagedFunction(Function):
     """``inner``, staged when first needed for each side input. In an equation, the first values are closed-over ones.
-
-    A rule that closes over the same tracers (those in ``closed_over``) gets the equation's operands for them.
-    """
+    A rule that closes over the same tracers (those in ``closed_over``) gets the equation's operands for them."""
 
     def __init__(self, inner: Function, avals_for: Rule, closed_over: Values = ()) -> None:
         self.inner = inner
@@ -360,9 +358,7 @@ class CustomCallPrimitive(AxisPrimitive):
 
 def custom_call(name: str, kind: str, **rules: str) -> Primitive:
     """A primitive that calls a function with a derivative rule of ``kind`` "jvp" or "vjp".
-
-    It has the rules that both kinds share. ``rules``: printed name -> the parameter that holds a rule of the user.
-    """
+    It has the rules that both kinds share. ``rules``: printed name -> the parameter that holds a rule of the user."""
     primitive = CustomCallPrimitive(name, multiple_results=True)
     primitive.keeps_signatures = False
 

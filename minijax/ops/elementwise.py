@@ -1,7 +1,7 @@
 """The elementwise primitives, one row each, and their functions in ``lax``.
 
 A row has the primitive's name, accepted dtypes, NumPy implementation, StableHLO op, derivative, and the docstring of
-its function (see ``ops.nary``). Functions with further arguments are written out. Operands are
+its function (see ``ops.nary``). Functions with parameters besides their operands are written out. Operands are
 arrays or Python scalars of one dtype (TypeError otherwise; ``minijax.numpy`` promotes) and of one shape; scalars and
 dimensions of size 1 are repeated. Results have the operands' dtype by default.
 
@@ -96,7 +96,7 @@ def _typed_scalar(dtype: np.dtype, weak_type: bool, kind: Any, text: str) -> Lit
     value = dtype.type(kind(text))
     literal = LiteralArray(value, ShapedArray((), dtype, weak_type))
     if weak_type:
-        # a Python number of the dtype's kind, with all digits
+        # a Python number of the dtype's kind, exact for the dtype
         literal.written = type(value.item())(kind(text))
     return literal
 
@@ -104,13 +104,13 @@ def _typed_scalar(dtype: np.dtype, weak_type: bool, kind: Any, text: str) -> Lit
 def const(example: Any, value: Any) -> LiteralArray:
     """``value`` as a scalar of ``example``'s dtype; weakly typed if ``example`` is a weakly typed scalar."""
     aval = get_aval(example)
-    # The repr is the key: 0.0 and -0.0 are equal but need two entries.
+    # the key is the repr, because 0.0 and -0.0 are equal but need two entries
     kind: Any = type(value)
     return _typed_scalar(aval.dtype, aval.weak_type and not aval.shape, kind, repr(value))
 
 
 def _one(example: Any) -> Any:
-    """One as a scalar with ``example``'s dtype, mesh and weakness. Rules use it or ``const`` where JAX does."""
+    """One as a scalar with ``example``'s dtype, mesh and weakness. Rules use ``_one`` and ``const`` where JAX does."""
     aval = get_aval(example)
     one = _typed_scalar(aval.dtype, aval.weak_type, int, "1")
     return over_mesh_of(one, example) if types.sharded_types_made else one
@@ -164,13 +164,13 @@ jvp_rules[sub_p] = _sum_jvp(sub_p, _neg)
 transpose_rules[sub_p] = _sum_transpose(_neg)
 _sub = sub_p.bind
 
-# The sum of two cotangents. The interpreters need its primitive, so core declares it.
+# The sum of two cotangents. Its primitive is declared in core, because the interpreters need it.
 elementwise("add_any", [ANY, ANY], np.add, "add", [None, None], primitive=structural.add_any_p)
 
 
 @structural.add_any_p.def_abstract_eval
 def add_any_abstract(x: ShapedArray, y: ShapedArray) -> ShapedArray:
-    """The operands have one type; the sum has the weak type of the first, as in JAX."""
+    """The operands have the same type; the sum has the weak type of the first, as in JAX."""
     if (x.shape, x.dtype) != (y.shape, y.dtype):
         raise TypeError(f"add_any requires operands of one type, got {x} and {y}.")
     return x
@@ -180,7 +180,7 @@ jvp_rules[structural.add_any_p] = _sum_jvp(structural.add_any_p, unchanged)
 
 
 def add_any_batch(args: Any, dims: Any) -> Any:
-    """The rule of ``add_any``, which broadcasts nothing: both operands have one type."""
+    """Batch ``add_any``, which broadcasts no operand: both must have the same type."""
     (x, y), (d, e) = args, dims
     if d is None:
         return structural.add_any_p.bind(structural.broadcast(x, get_aval(y).shape[e], e), y), e
@@ -244,7 +244,7 @@ def _extremum_lower(op: str, direction: str) -> Rule:
 
 
 def complex_extremum_text(ctx: Any, direction: str, x: str, y: str, aval: ShapedArray) -> str:
-    """Write the extremum of complex operands of type ``aval``: compare real parts, then imaginary parts."""
+    """Write the extremum of complex operands of type ``aval``, ordered by real parts, then by imaginary parts."""
     part_aval = aval.update(dtype=dtypes.real_dtype(aval.dtype))
     ty, part, flag = mlir_type(aval), mlir_type(part_aval), mlir_type(aval.update(dtype=np.dtype(bool)))
 
@@ -345,7 +345,7 @@ def _integer_pow_check(x: ShapedArray, *, y: int) -> None:
 
 @by_type
 def _integer_pow_numpy(x: Any, y: int) -> Rule:
-    # NumPy needs an exponent of an integer x's own type. Its complex powers use logarithms, which lose signs of zeros.
+    # NumPy needs an exponent of the type of an integer x. Its complex powers use logarithms, which lose signs of zeros.
     complex_or_large = dtypes.is_complex(x.dtype) or dtypes.is_integer(x.dtype) and y > dtypes.iinfo(x.dtype).max
     if complex_or_large:
         return functools.partial(_power_by_squaring, y=y)
@@ -449,7 +449,7 @@ class RoundingMethod(enum.IntEnum):
 def _round(x: Any, rounding_method: RoundingMethod) -> Any:
     if rounding_method is RoundingMethod.TO_NEAREST_EVEN:
         return np.rint(x)
-    # 0.5 and the float just below it round up to 1 when 0.5 is added; the smaller one must round to 0
+    # adding 0.5 to the float just below 0.5 gives 1, although it must round to 0; adding that float itself is right
     almost_half = np.nextafter(x.dtype.type(0.5), x.dtype.type(0))
     return np.trunc(x + np.copysign(almost_half, x))
 
@@ -506,7 +506,7 @@ log1p, log1p_p = unary(
 
 
 def _logistic_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
-    """``1 / (1 + exp(-x))`` as single operations; JAX does not use StableHLO's ``logistic`` either."""
+    """``1 / (1 + exp(-x))`` from single operations. JAX does not use StableHLO's ``logistic`` either."""
     ty = mlir_type(avals[0])
     minus = ctx.emit(f"stablehlo.negate {x} : {ty}")
     power = ctx.emit(f"stablehlo.exponential {minus} : {ty}")
@@ -544,7 +544,7 @@ cbrt, cbrt_p = unary(
 
 # ---------------------------------------------------------------------------------------------- trigonometry
 def _circular_lower(op: str, is_sine: bool) -> Rule:
-    """The op for real operands; complex operands by parts, where a real part of zero gives a part of zero."""
+    """Write ``op`` for real operands. For complex operands compute both parts; on the imaginary axis one part is 0."""
 
     def circular_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
         (aval,) = avals
@@ -602,7 +602,7 @@ atan, atan_p = unary(
 
 
 def _atan2_complex(x: Any, y: Any) -> Any:
-    """``-i log((y + ix) / sqrt(x² + y²))``, as in XLA; NumPy has no complex ``arctan2``."""
+    """``-i log((y + ix) / sqrt(x² + y²))``, as XLA computes it; NumPy has no complex ``arctan2``."""
     return (-1j * np.log((y + 1j * x) / np.sqrt(x * x + y * y))).astype(x.dtype)
 
 
@@ -681,7 +681,7 @@ _complex = complex_p.bind
 
 
 def conj(x: Any) -> Any:
-    """The complex conjugate; of real numbers, as complex ones."""
+    """The complex conjugate. A real number gives a complex result."""
     return conj_p.bind(x, input_dtype=get_aval(x).dtype)
 
 
@@ -709,7 +709,7 @@ def complex_transpose(ct: Any, x: Any, y: Any) -> Any:
     ]
 
 
-# the zeros, and so the cotangent, are strongly typed
+# the zeros are strongly typed, so the cotangent is too
 deflinear(real_p, lambda ct, x: [_complex(ct, structural.full((), 0, get_aval(ct).dtype))])
 deflinear(imag_p, lambda ct, x: [_complex(structural.full((), 0, get_aval(ct).dtype), _neg(ct))])
 deflinear(complex_p, complex_transpose)
@@ -750,7 +750,7 @@ lt_to, lt_to_p = _comparison(
 )
 _eq = eq_p.bind
 _ge = ge_p.bind
-# in the total order, nan equals itself
+# in the total order, nan equals nan
 _eq_to, eq_to_p = _comparison("eq_to", ORDERED, in_total_order(np.equal), "EQ", "", None, "TOTALORDER")
 
 
@@ -829,7 +829,7 @@ erf_inv, erf_inv_p = unary(
     "The inverse of the error function.",
 )
 
-if not TYPE_CHECKING:  # to see the names without an underscore
-    # The exports of lax: primitives, functions that rows made, and functions that are written out.
+if not TYPE_CHECKING:  # mypy then sees the names without an underscore
+    # The exports of lax: primitives, functions that rows made, and the functions above that are written out.
     __all__ = [name for name, value in globals().items() if is_row(name, value)]
     __all__ += ["RoundingMethod", "conj", "integer_pow", "reciprocal", "round"]

@@ -1,4 +1,4 @@
-"""NumPy rules of elementwise primitives where NumPy's own function differs from XLA's.
+"""NumPy rules of elementwise primitives for which NumPy's own function differs from XLA's.
 
 The differences: integer division by zero, shifts beyond the width, signs of zeros, results for infinities and nan.
 """
@@ -36,7 +36,7 @@ def scipy_special(name: str) -> Rule:
 
 
 def complex_dtype_of(dtype: np.dtype, *rest: np.dtype) -> np.dtype:
-    """The complex dtype with parts of ``dtype``; a complex dtype itself."""
+    """The complex dtype whose parts have ``dtype``; a complex ``dtype`` itself."""
     return np.dtype(np.complex128 if dtype.itemsize * (1 if dtypes.is_complex(dtype) else 2) == 16 else np.complex64)
 
 
@@ -61,7 +61,7 @@ def in_total_order(ufunc: np.ufunc) -> Rule:
 
 
 def _unsigned_zeros(x: Any, parts: str) -> Any:
-    """The complex ``x`` with +0 for -0 in the named parts (``"r"``, ``"i"``)."""
+    """The complex ``x`` with +0 for -0 in its real part (if ``parts`` has "r") and its imaginary part ("i")."""
     if not parts:
         return x
     out = np.array(x)
@@ -72,8 +72,9 @@ def _unsigned_zeros(x: Any, parts: str) -> Any:
 
 
 def zero_signs(ufunc: Callable[..., Any], before: str, after: str = "") -> Rule:
-    """``ufunc`` with XLA's signs of zeros, which decide the side of a branch cut: XLA's complex formulas lose the
-    sign in some parts of the operand (``before``) or of the result (``after``), so that sqrt(-1-0j) is 1j."""
+    """``ufunc`` with XLA's signs of zeros in complex numbers; these decide the side of a branch cut.
+    XLA's formulas lose the sign in some parts of the operand (``before``) or of the result (``after``), each
+    "r" or "i". So sqrt(-1-0j) is 1j."""
 
     def with_zero_signs(x: Any) -> Any:
         return _unsigned_zeros(ufunc(_unsigned_zeros(x, before)), after)
@@ -82,12 +83,12 @@ def zero_signs(ufunc: Callable[..., Any], before: str, after: str = "") -> Rule:
 
 
 def by_kind(kinds: str, special: Rule, usual: Callable[..., Any]) -> Rule:
-    """The NumPy rule named as ``usual``: ``special`` for operands of these kinds, ``usual`` for others."""
+    """A NumPy rule: ``special`` for operands of ``kinds``, ``usual`` for others. It has the name of ``usual``."""
 
     def choose(x: Any, *others: Any) -> Rule:
         return special if dtypes.kind(x.dtype) in kinds else usual
 
-    # views show the function that computes
+    # displays show the name of the function that computes
     choose.__name__ = choose.__qualname__ = usual.__name__
     return by_type(choose)
 
@@ -114,9 +115,9 @@ def _power(x: Any, y: Any) -> Any:
 
 
 def _power_complex(x: Any, y: Any) -> Any:
-    # NumPy multiplies for small integer exponents; one over an overflowed product would be nan
+    # complex128: NumPy multiplies for small integer exponents, and 1 divided by an overflowed product would be nan
     out = np.power(x.astype(np.complex128), y.astype(np.complex128))
-    # log(0) has no direction that a complex exponent could rotate
+    # log(0) has no direction that a complex exponent could rotate, so the power is nan
     return np.where((x == 0) & (y.imag != 0), complex(np.nan, np.nan), out).astype(x.dtype)
 
 
@@ -143,11 +144,11 @@ def _rem_integers(x: Any, y: Any) -> Any:
 rem_numpy = by_kind("iu", _rem_integers, np.fmod)
 
 
-# Up to this many elements, counting nonzero ones is faster than comparing all with zero.
+# Up to this many elements, counting nonzero elements is faster than comparing all elements with zero.
 _FEW = 2048
 
 
-# NumPy's public function is a Python wrapper of this C function, which takes a tenth of the time for few numbers.
+# NumPy's public count_nonzero is a Python wrapper of this C function, which is ten times as fast for few numbers.
 _count = getattr(getattr(getattr(np, "_core", np), "multiarray", np), "count_nonzero", np.count_nonzero)
 
 
@@ -165,7 +166,7 @@ def _extremum(ufunc: np.ufunc, later: np.ufunc, at_zeros: Rule) -> Rule:
         return np.where(first, x, y)
 
     def with_number(x: Any, y: Any) -> Any:
-        # relu's case, an array and a number: no pass over the result if the second operand is the right zero
+        # an array and a number, as in relu: of two zeros the ufunc returns its second operand, which must be right
         number, array = (x, y) if y.ndim else (y, x)
         if number or (math.copysign(1.0, number) < 0) is negative:
             return ufunc(array, number)
@@ -173,7 +174,7 @@ def _extremum(ufunc: np.ufunc, later: np.ufunc, at_zeros: Rule) -> Rule:
 
     def of_floats(x: Any, y: Any) -> Any:
         out = ufunc(x, y)
-        # with_zeros inlined: the call would take 5% of the operation
+        # ``with_zeros`` is written out here: the call would take 5% of the operation
         if out.size <= _FEW and _count(out) == out.size or not _count(out == 0):
             return out
         return np.where((x == 0) & (y == 0), at_zeros(x, y), out)
@@ -193,7 +194,7 @@ minimum_numpy = _extremum(np.minimum, np.less, lambda x, y: -((-x) - y))
 
 
 def _abs_complex(x: Any) -> Any:
-    # NumPy's distance of (inf, nan) from 0 is inf
+    # NumPy's absolute value of (inf, nan) is inf; here it is nan
     return np.where(np.isnan(x), x.real.dtype.type(np.nan), np.abs(x))
 
 
@@ -202,12 +203,12 @@ abs_numpy = by_kind("c", _abs_complex, np.abs)
 
 def _sign_floats(x: Any) -> Any:
     out = np.sign(x)
-    # only zeros can have the wrong sign
+    # only results of zero can have the wrong sign
     return np.copysign(out, x) if with_zeros(out) else out
 
 
 def _sign_small_floats(x: Any) -> Any:
-    # the small float types treat nan differently
+    # copy the sign to nan too: these types treat nan differently from float32
     return np.copysign(np.sign(x), x)
 
 
@@ -227,7 +228,7 @@ def sign_numpy(x: Any) -> Rule:
 
 
 def nextafter_numpy(x: Any, y: Any) -> Any:
-    # small floats return x where the operands are equal, even for zeros of two signs
+    # NumPy's function for small floats returns x if the operands are equal, even for zeros of different signs
     return np.where(x == y, y, np.nextafter(x, y)) if x.dtype.itemsize < 4 else np.nextafter(x, y)
 
 
@@ -244,7 +245,7 @@ def _unsigned(dtype: np.dtype) -> np.dtype:
 
 
 def _within(y: Any) -> Any:
-    """The shift amounts smaller than the bit width."""
+    """Whether each shift amount is smaller than the bit width."""
     bits = 8 * y.dtype.itemsize
     return (y >= 0) & (y < bits)
 
@@ -254,7 +255,7 @@ def shift_left_numpy(x: Any, y: Any) -> Any:
 
 
 def shift_right_arithmetic_numpy(x: Any, y: Any) -> Any:
-    # the highest bit is a sign bit for unsigned numbers too
+    # unsigned numbers are read as signed ones: their highest bit counts as a sign bit
     word = np.dtype(f"i{x.dtype.itemsize}")
     shift = np.where(_within(y), y, 8 * x.dtype.itemsize - 1).astype(word)
     return np.right_shift(np.asarray(x).view(word), shift).view(x.dtype)
@@ -302,7 +303,7 @@ def polygamma_numpy(m: Any, x: Any) -> Any:
     order = m + m.dtype.type(1)
     pole = (x <= 0) & (x == np.floor(x))
     zeta = np.where(pole, np.where(order % 2 == 0, np.inf, np.nan), np.where(x == np.inf, np.nan, _zeta(order, x)))
-    # in the operands' dtype: an overflowing factorial gives infinity, or nan times a zeta of 0
+    # compute in the operands' dtype: an overflowing factorial gives infinity, or nan times a zeta of 0
     zeta = np.where(np.abs(zeta) < np.finfo(m.dtype).tiny, 0, zeta).astype(m.dtype)
     out = np.where(m % 2 == 1, 1, -1) * np.exp(_gammaln(order)) * zeta
     out = np.where(m == 0, digamma_numpy(x), np.where((m > 0) & (m == np.floor(m)) & (order > m), out, np.nan))

@@ -1,4 +1,4 @@
-"""Indexing by arrays: ``gather``, and what it shares with ``scatter``: modes, dimension numbers, bounds.
+"""Indexing by arrays: ``gather``, and the modes, dimension numbers and bounds that it shares with ``scatter``.
 
 One gather takes many slices of one size. The last dimension of ``indices`` is a start; the other dimensions enumerate
 the slices. The semantics are those of StableHLO's ``gather`` (openxla.org/stablehlo/spec).
@@ -33,21 +33,21 @@ INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
 
 class GatherScatterMode(enum.Enum):
-    """What happens to an index out of bounds."""
+    """What a gather or scatter does with an index out of bounds."""
 
-    # It is moved to the nearest place where the slice fits.
+    # Move the slice to the nearest place where it fits.
     CLIP = enum.auto()
-    # A gather gives fill_value for it, a scatter drops the update.
+    # A gather returns fill_value for the slice, a scatter drops the update.
     FILL_OR_DROP = enum.auto()
-    # The program promises there is none.
+    # The program promises that no index is out of bounds.
     PROMISE_IN_BOUNDS = enum.auto()
-    # Only known to ``jnp.take_along_axis``.
+    # Only ``jnp.take_along_axis`` knows this mode.
     ONE_HOT = enum.auto()
 
     @staticmethod
     def from_any(s: str | GatherScatterMode | None) -> GatherScatterMode:
-        """The mode that 'clip', 'fill', 'drop', 'promise_in_bounds', 'one_hot' or None (as 'fill') names. Raises
-        ValueError for anything else."""
+        """Make a mode from 'clip', 'fill', 'drop', 'promise_in_bounds', 'one_hot' or None, which means 'fill'.
+        Raises ValueError for anything else."""
         if isinstance(s, GatherScatterMode):
             return s
         if s not in _MODES:
@@ -66,14 +66,14 @@ _MODES = {
 
 
 class GatherDimensionNumbers(NamedTuple):
-    """Which dimensions a gather moves where.
+    """How a gather maps dimensions of the operand and the indices to dimensions of the result.
 
     Attributes:
-      offset_dims: dimensions of the result that run over a slice.
-      collapsed_slice_dims: dimensions of the operand, of slice size 1, that the result does not have.
-      start_index_map: the operand's dimension that each element of an index vector is for.
-      operand_batching_dims: dimensions of the operand that go along with ...
-      start_indices_batching_dims: ... these of the indices.
+      offset_dims: the dimensions of the result that run over a slice.
+      collapsed_slice_dims: the dimensions of the operand, with slice size 1, that the result lacks.
+      start_index_map: for each element of an index vector, the dimension of the operand where it is the start.
+      operand_batching_dims: dimensions of the operand that are indexed together with ...
+      start_indices_batching_dims: ... these dimensions of the indices.
     """
 
     offset_dims: Axes
@@ -86,7 +86,7 @@ class GatherDimensionNumbers(NamedTuple):
 readable(GatherScatterMode, GatherDimensionNumbers)
 
 
-# Also for scatter, whose dimension numbers have other names for these fields.
+# This function also checks scatter, whose dimension numbers have other names for these fields.
 
 
 def _check_dims(op: str, name: str, dims: Ints, rank: int, in_order: bool) -> None:
@@ -100,7 +100,7 @@ def _check_dims(op: str, name: str, dims: Ints, rank: int, in_order: bool) -> No
 
 
 def check_numbers(op: str, operand: ShapedArray, indices: ShapedArray, numbers: Any, window_rank: int) -> None:
-    """TypeError unless the dimension numbers of ``op`` fit; ``window_rank``: rank of a gather's result or updates."""
+    """TypeError if the dimension numbers of ``op`` do not fit. ``window_rank``: the rank of the result or updates."""
     title = op.capitalize()
     if not dtypes.is_integer(indices.dtype):
         raise ValueError("indices must have an integer type")
@@ -144,7 +144,7 @@ def check_numbers(op: str, operand: ShapedArray, indices: ShapedArray, numbers: 
 
 
 def batched_numbers(numbers: Any, operand_batched: bool, indices_batched: bool) -> Any:
-    """The dimension numbers when the operand, the indices or both have a leading batch dimension."""
+    """The dimension numbers if the operand, the indices or both get a batch dimension in front."""
     window, collapsed, index_map, batching, index_batching = numbers
     if operand_batched:
         window, collapsed, index_map, batching = (
@@ -162,17 +162,17 @@ def batched_numbers(numbers: Any, operand_batched: bool, indices_batched: bool) 
 
 
 def start_bounds(shape: Ints, numbers: Any, slice_sizes: Ints) -> list[int]:
-    """The last start at which a slice fits, for each element of an index vector."""
+    """For each element of an index vector, the last start at which a slice fits."""
     return [shape[d] - slice_sizes[d] for d in numbers[2]]
 
 
 def batch_positions(window: Ints, rank: int) -> list[int]:
-    """The dimensions of the result (or the updates), of ``rank``, that enumerate slices."""
+    """The dimensions that enumerate slices, in a result or updates with ``rank`` dimensions."""
     return [d for d in range(rank) if d not in window]
 
 
 def _placed(array: Any, positions: Ints, rank: int) -> Any:
-    """``array`` reshaped to ``rank`` dimensions: its own at ``positions``, size 1 elsewhere."""
+    """``array`` reshaped to ``rank`` dimensions. Its own dimensions go to ``positions``; the others have size 1."""
     shape = [1] * rank
     for position, size in safe_zip(positions, array.shape):
         shape[position] = size
@@ -180,7 +180,7 @@ def _placed(array: Any, positions: Ints, rank: int) -> Any:
 
 
 def _start_indices(shape: Ints, indices: Any, numbers: Any, slice_sizes: Ints, clip: bool) -> tuple[Any, Any]:
-    """``indices`` clamped to the bounds and, unless ``clip``, which index vectors were inside (None: all)."""
+    """``indices`` clamped to the bounds, and a mask of the index vectors inside; None if all are, or with ``clip``."""
     if indices.dtype == np.uint64:
         indices = np.minimum(indices, np.uint64(dtypes.iinfo(INT64).max))
     indices = indices.astype(INT64)
@@ -195,8 +195,10 @@ def _start_indices(shape: Ints, indices: Any, numbers: Any, slice_sizes: Ints, c
 def flat_positions(
     shape: Ints, indices: Any, numbers: Any, slice_sizes: Ints, rank: int, clip: bool
 ) -> tuple[Any, Any]:
-    """The positions of the slices' elements in a flat operand of ``shape``, broadcastable to the result, of ``rank``;
-    and which of them were in bounds: None for all, always with ``clip``."""
+    """The positions of the slices' elements in the flat operand of ``shape``, and a mask of those in bounds.
+
+    Both broadcast to the result, which has ``rank`` dimensions. The mask is None if all are inside, or with ``clip``.
+    """
     window, collapsed, index_map, batching, index_batching = numbers
     starts, inside = _start_indices(shape, indices, numbers, slice_sizes, clip)
     outer = batch_positions(window, rank)
@@ -215,7 +217,7 @@ def flat_positions(
 
 
 def numbers_text(kind: str, names: Sequence[str], numbers: Any, index_vector_dim: int) -> str:
-    """``#stablehlo.gather<...>``: the attribute for dimension numbers, with ``names`` for its five fields."""
+    """``#stablehlo.gather<...>``: the attribute for dimension numbers; ``names`` are the names of its five fields."""
     fields = [f"{name} = {dims_text(dims)}" for name, dims in safe_zip(names, numbers) if dims]
     return f"#stablehlo.{kind}<{', '.join([*fields, f'index_vector_dim = {index_vector_dim}'])}>"
 
@@ -276,7 +278,7 @@ def _gather_numpy(
     clip = mode != GatherScatterMode.FILL_OR_DROP
     whole = all(d in index_map or n == operand.shape[d] for d, n in enumerate(slice_sizes))
     if len(index_map) == 1 and collapsed == index_map and not batching and whole and operand.size:
-        # whole rows (or columns): several times as fast as single elements
+        # take whole rows or columns: several times as fast as single elements
         (axis,) = index_map
         starts, inside = _start_indices(operand.shape, indices, dimension_numbers, slice_sizes, clip)
         outer = batch_positions(window, rank)
@@ -296,7 +298,7 @@ def _gather_numpy(
 
 
 def _fill(dtype: np.dtype, value: Any) -> Any:
-    """``value`` for an array of ``dtype``; for keys, the value of each word."""
+    """``value`` as an element of ``dtype``; for keys, a key whose words all have this value."""
     if dtype.type is not np.void:
         return np.array(value, dtype)
     return np.full(dtype.itemsize // WORD.itemsize, value, WORD).view(dtype)[0]
@@ -362,11 +364,11 @@ def _gather_lower(
 
 
 def _inside_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Ints) -> tuple[str, ShapedArray]:
-    """Write which vectors of ``indices`` are between 0 and ``bounds``; returns the name and the type."""
+    """Write whether each vector of ``indices`` lies between 0 and ``bounds``; return the mask's name and type."""
     ty, flags = mlir_type(aval), mlir_type(aval.update(dtype=np.dtype(bool)))
     vector = ShapedArray((len(bounds),), aval.dtype)
     last = ctx.constant(np.array(bounds, aval.dtype), vector)
-    if aval.ndim > 1:  # two steps, as in JAX's ``all``
+    if aval.ndim > 1:  # compare in two steps, as in JAX's ``all``
         row = ShapedArray((1,) * (aval.ndim - 1) + vector.shape, aval.dtype)
         last = ctx.broadcast(last, vector, row.shape, [aval.ndim - 1])
         (last,) = ctx.broadcast_operands([last], [row], aval.shape)
@@ -384,7 +386,7 @@ def _inside_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Ints) -> tup
 
 
 def _gather_words(avals: Any, out_avals: Any, params: Params) -> Params:
-    """The parameters for keys' words: all words of each key."""
+    """The parameters for the raw words of keys: each slice has all words of its keys."""
     operand, out, sizes = avals[0], out_avals[0], params["slice_sizes"]
     words = operand.shape[len(sizes) :]
     window, *others = params["dimension_numbers"]
@@ -392,7 +394,7 @@ def _gather_words(avals: Any, out_avals: Any, params: Params) -> Params:
     return {**params, "dimension_numbers": numbers, "slice_sizes": (*sizes, *words)}
 
 
-# ops.scatter sets the transpose rule: a scatter-add
+# ops.scatter sets the transpose rule, which is a scatter-add
 gather_p = declare(
     "gather",
     abstract=_gather_abstract,
@@ -411,7 +413,7 @@ def index_dtype(shape: Ints, signed: bool = True) -> np.dtype:
 
 
 def _default_fill(dtype: np.dtype) -> Any:
-    """The value that a gather gives out of bounds: nan, the most extreme integer, or True; such words for keys."""
+    """The value of a gather out of bounds: nan, the smallest (unsigned: largest) integer, or True; for keys, a word."""
     if is_key(dtype):
         dtype = WORD
     if dtypes.is_inexact(dtype):
@@ -432,14 +434,14 @@ def gather(
     mode: str | GatherScatterMode | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """Slices of ``slice_sizes`` out of ``operand``, starting where the integers ``start_indices[..., :]`` say.
+    """Slices of ``slice_sizes`` from ``operand``, whose starts are the integers ``start_indices[..., :]``.
 
     The last axis of ``start_indices`` holds one index vector: entry i is the start along dimension
     ``dimension_numbers.start_index_map[i]``. Every slice has shape ``slice_sizes``, without the dimensions in
-    ``collapsed_slice_dims``. The result has the axes of ``start_indices`` but the last, and the slice's axes at
+    ``collapsed_slice_dims``. The result has all axes of ``start_indices`` except the last, and the slice's axes at
     ``offset_dims``; its dtype is ``operand``'s.
 
-    ``mode`` decides for slices out of bounds: 'clip' moves them inside, 'fill' gives ``fill_value`` (by default nan for
+    ``mode`` is for slices out of bounds: 'clip' moves them inside, 'fill' gives ``fill_value`` (by default nan for
     floats, the smallest value for signed integers), 'promise_in_bounds' (the default) leaves the result undefined.
     Raises TypeError if shapes, sizes and dimension numbers do not fit, ValueError for indices that are no integers.
 

@@ -32,7 +32,7 @@ __all__ = ["linear_solve_p"]
 
 
 class _LinearSolveTuple(NamedTuple):
-    """One item for each of the four functions, named like the primitive's parameters."""
+    """One item for each of the four functions. The fields have their names."""
 
     matvec: Any
     vecmat: Any
@@ -51,8 +51,9 @@ linear_solve_p.keeps_signatures = False
 
 
 def bind_linear_solve(jaxprs: Sequence[ClosedJaxpr | None], consts: Sequence[Values], b: Values) -> Any:
-    """The leaves of x and of ``solve``'s auxiliary output. ``jaxprs``: of matvec, vecmat, solve and transpose_solve
-    (the second and fourth may be None); ``consts``: the values of their leading inputs."""
+    """Bind the primitive. It returns the leaves of x, then those of ``solve``'s auxiliary output.
+    ``jaxprs``: of matvec, vecmat, solve and transpose_solve; vecmat and transpose_solve may be None. ``consts``: for
+    each of them, values of its first inputs."""
     opened: list[Any] = []
     operands: list[list[Any]] = []
     for closed, given in safe_zip(jaxprs, consts):
@@ -68,7 +69,7 @@ def bind_linear_solve(jaxprs: Sequence[ClosedJaxpr | None], consts: Sequence[Val
 
 
 def _split(operands: Values, const_lengths: Any) -> tuple[_LinearSolveTuple, list[Any]]:
-    """The constants of each function, and the leaves of b."""
+    """Split the operands into the constants of each function, and the leaves of b."""
     *groups, b = split_list(operands, *const_lengths)
     return _LinearSolveTuple(*groups), b
 
@@ -77,7 +78,7 @@ def _split(operands: Values, const_lengths: Any) -> tuple[_LinearSolveTuple, lis
 def linear_solve_abstract(*avals: Any, const_lengths: Any, jaxprs: Any) -> list[Any]:
     b = avals[sum(const_lengths) :]
     outs = jaxprs.solve.out_avals
-    # x has the types of b, weak types included
+    # the results in x have the types of b, including weak types
     return [*[v if same_type(v, x) else x for v, x in zip(b, outs, strict=False)], *outs[len(b) :]]
 
 
@@ -145,7 +146,7 @@ def linear_solve_batch(axis: Any, args: Values, dims: Dims, *, const_lengths: An
     const_dims, b_dims = _split(dims, const_lengths)
     n_aux = len(jaxprs.solve.out_avals) - len(b)
 
-    # which leaves of b, and so of x, are batched: the fixed point over all four functions
+    # which leaves of b, and so of x, are batched: all four functions together decide, until nothing changes
     def step(batched: list[bool]) -> Any:
         results: dict[str, Any] = {}
         grown: Flags = batched
@@ -172,7 +173,7 @@ def linear_solve_batch(axis: Any, args: Values, dims: Dims, *, const_lengths: An
 
 
 def _batch_in_front(closed: ClosedJaxpr, axis: Any, batched_in: Flags, forced: Flags) -> tuple[ClosedJaxpr, list[bool]]:
-    """``closed`` batched along first axes, with at least the outputs ``forced`` batched; and which outputs are."""
+    """``closed`` batched along first axes, and which outputs are batched: at least those in ``forced``."""
     dims = in_front(batched_in)
     made, out_dims = vmap_jaxpr(closed, axis, dims, forced)
     out = mapped(out_dims)

@@ -1,6 +1,6 @@
-"""``log(exp(a) + exp(b))`` and its base 2 variant, with derivatives of their own.
+"""``log(exp(a) + exp(b))`` and its base 2 variant, with special derivative rules.
 
-The derivative of the plain formula would be NaN for an infinite operand.
+The derivative of the formula itself would be NaN for an infinite operand.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ def _sum_of_exponentials(x1: Any, x2: Any, exponential: Rule, scaled: Rule, half
         out = add(larger, scaled(log1p_p.bind(exponential(distance))))
         return complex(real(out), _wrapped(imag(out), half_turn))
     distance = sub(x1, x2)
-    # the difference of equal infinities is NaN, their sum is right
+    # the difference of equal infinities is NaN; use their sum, which is the correct result
     is_nan, total = ne_p.bind(distance, distance), add(x1, x2)
     usual = add(larger, scaled(log1p_p.bind(exponential(neg(abs_p.bind(distance))))))
     return select(is_nan, total, usual)
 
 
 def _wrapped(x: Any, half_turn: float) -> Any:
-    """``x`` shifted by multiples of a turn to between ``-half_turn`` and ``half_turn``."""
+    """``x``, shifted by multiples of ``2 * half_turn`` to between ``-half_turn`` and ``half_turn``."""
     half, whole = const(x, half_turn), const(x, 2 * half_turn)
     rest = rem(add(x, half), whole)
     rest = select(lt_p.bind(rest, const(x, 0)), add(rest, whole), rest)
@@ -75,13 +75,13 @@ def _wrapped(x: Any, half_turn: float) -> Any:
 
 
 def _finite_or_zero(x: Any) -> Any:
-    """``x`` with infinities replaced by 0."""
+    """``x`` with inf replaced by 0; for a complex ``x``, if its real part is inf."""
     part = real(x) if dtypes.is_complex(get_aval(x).dtype) else x
     return select(eq(part, const(part, math.inf)), full_like(x, 0), x)
 
 
 def _tangent(exponential: Rule, out: Any, *operands: tuple[Any, Any]) -> Any:
-    """The tangent of ``out``, from the operands with their tangents."""
+    """The tangent of ``out``, the result; ``operands``: pairs of an operand and its tangent."""
     first, second = [mul(t, exponential(sub(_finite_or_zero(x), _finite_or_zero(out)))) for x, t in operands]
     return add(first, second)
 

@@ -49,7 +49,7 @@ elementwise_primitives: set[Primitive] = set()
 
 
 class _Mark:
-    """A row's entry in place of derivatives."""
+    """The type of ``ZERO`` and ``NO_DERIVATIVE``, which stand in a row instead of derivative rules."""
 
 
 ZERO = _Mark()
@@ -58,7 +58,7 @@ NONE_IN_JAX = "JAX has no derivative of it either"
 
 
 def check_kinds(name: str, accepts: Names, avals: Avals) -> None:
-    """TypeError, with JAX's text, if an operand's dtype has another kind than ``accepts`` allows."""
+    """TypeError, with JAX's text, if the kind of an operand's dtype is not among the kinds that ``accepts`` lists."""
     for i, (kinds, aval) in enumerate(zip(accepts, avals, strict=True)):
         if dtypes.kind(aval.dtype) in kinds:
             continue
@@ -86,7 +86,7 @@ def check_same_dtypes(name: str, avals: Avals) -> None:
 
 
 def broadcast_shape(name: str, shapes: Sequence[Shape]) -> Shape:
-    """The broadcast shape of elementwise operands; scalars and sizes of 1 are repeated. TypeError if none fits."""
+    """The shape to which elementwise operands broadcast: scalars and sizes of 1 repeat. TypeError if there is none."""
     first = shapes[0]
     if all(s == first for s in shapes):
         return first
@@ -130,7 +130,7 @@ def maybe_broadcast(shape: Shape, x: Any, sharding: Any = None) -> Any:
     return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=kept, sharding=sharding)
 
 
-# Declared here for transposes; ops.reduce, ops.shape and ops.elementwise set their rules.
+# Declared here because transposes need them; ops.reduce, ops.shape and ops.elementwise set their rules.
 reduce_sum_p = Primitive("reduce_sum")
 reshape_p = Primitive("reshape")
 eq_p = Primitive("eq")
@@ -195,12 +195,12 @@ def zero_jvp(primitive: Primitive) -> Rule:
 
 
 def op_lowering(op: str, of_complex: Rule | None = None) -> Rule:
-    """The lowering to one StableHLO (or ``chlo.``) op; complex operands use the rule ``of_complex`` if it is given."""
+    """The lowering to the op ``op`` of StableHLO or ``chlo``. ``of_complex``: another rule for complex operands."""
     is_chlo = op.startswith("chlo.")
     op = op if is_chlo else f"stablehlo.{op}"
 
     def line(avals: Any, out: Any) -> Line:
-        """The op on operands of the result's shape."""
+        """The text of the op on operands that have the result's shape."""
         dtype = avals[0].dtype
         result = mlir_type(out)
         operand = result if dtype == out.dtype else mlir_type(out.update(dtype=dtype))
@@ -241,13 +241,13 @@ def elementwise(
 
     Args:
       name: as jaxprs print it.
-      accepts: for each operand, the letters of the dtype kinds it may have.
+      accepts: for each operand, the letters of the dtype kinds that it may have.
       numpy: the implementation on NumPy values.
       op: the StableHLO op ('sine', 'chlo.erf'), or a lowering rule.
-      derivatives: one rule per operand (None: not differentiable in it), ZERO or NO_DERIVATIVE.
+      derivatives: one rule per operand (None if it has no derivative in this operand), ZERO or NO_DERIVATIVE.
       out: maps the operands' dtypes to the result's dtype; by default that of the first operand.
       same_dtypes: whether operands must agree in dtype.
-      check: runs during abstract evaluation with the same arguments, to raise further errors.
+      check: a function that raises further errors. Abstract evaluation calls it with the same arguments.
       primitive: the primitive, if it exists already.
     """
     p = Primitive(name) if primitive is None else primitive
@@ -295,7 +295,7 @@ class Binary(Protocol):
 def unary(
     name: str, accepts: str, numpy: Any, op: Any, derivative: Any, doc: str, *, function: str = "", **options: Any
 ) -> tuple[Unary, Primitive]:
-    """A row of one operand: the function of lax, named ``function`` or as the primitive, and the primitive."""
+    """A row with one operand: return lax's function, named ``function`` or as the primitive, and the primitive."""
     derivatives = derivative if isinstance(derivative, _Mark) else [derivative]
     p = elementwise(name, [accepts], numpy, op, derivatives, **options)
     return unary_function(p, function or name, doc), p
@@ -304,7 +304,7 @@ def unary(
 def binary(
     name: str, accepts: str, numpy: Any, op: Any, derivatives: Any, doc: str, *, function: str = "", **options: Any
 ) -> tuple[Binary, Primitive]:
-    """A row of two operands of the same kinds: lax's function and the primitive; see ``unary``."""
+    """A row with two operands of the same kinds: return lax's function and the primitive; see ``unary``."""
     p = elementwise(name, [accepts, accepts], numpy, op, derivatives, **options)
     return binary_function(p, function or name, doc), p
 
@@ -339,7 +339,7 @@ def in_lax(function: Any, name: str, doc: str) -> Any:
 
 
 def is_row(name: str, value: Any) -> bool:
-    """Whether ``value``, named ``name`` in a table of rows, is a primitive or a function that a row made."""
+    """Whether ``value`` is a primitive or function that a row made; ``name`` is its name in the module."""
     if isinstance(value, Primitive):
         return name == f"{value.name}_p"
     return getattr(value, "__module__", None) == LAX and value.__name__ == name

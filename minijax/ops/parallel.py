@@ -1,8 +1,8 @@
 """Collectives: operations across the instances of a mapped function, along named axes.
 
-``vmap(axis_name=)`` names an axis; there a collective becomes an operation along the batch axis. ``pmap`` names one
-too; there a collective is lowered to a StableHLO collective between devices. ``axes`` of a reduction may also contain
-integers, positions in the operand, which a vmapped axis becomes.
+``vmap(axis_name=)`` names an axis: a collective becomes an operation along the batch axis. ``pmap`` names an axis too:
+a collective is lowered to a StableHLO collective between devices. ``axes`` of a reduction may also contain integers,
+which are positions in the operand; the name of a vmapped axis is replaced by its position.
 
 The conventions are those of ``jax.lax`` in JAX 0.10: psum is its own transpose.
 """
@@ -60,7 +60,7 @@ INT32 = np.dtype(np.int32)
 
 
 def names_tuple(axis_name: Any) -> AxisNames:
-    """One name, or a list or tuple of them, as a tuple."""
+    """``axis_name``, a name or a list or tuple of names, as a tuple."""
     return tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
 
 
@@ -90,7 +90,7 @@ def _no_groups(primitive: Primitive, groups: Groups) -> None:
 def declare_collective(
     name: str, users: Rule, abstract: Rule, batch: Rule, lower: Rule, transpose: Rule | None = None
 ) -> Primitive:
-    """A collective with all its rules. ``abstract`` runs at each call, since it checks that axis names are bound."""
+    """Make a collective with all its rules. ``abstract`` runs at each call, to check that axis names are bound."""
     p = AxisPrimitive(name)
     p.keeps_signatures = False
     axis_users[p] = varies_along[p] = users
@@ -146,34 +146,34 @@ def replica_groups(mesh: Sequence[tuple[Any, int]], names: Values, groups: Group
 
 
 def _dense(rows: Sequence[Ints]) -> str:
-    """Rows of integers as an attribute, padded with -1."""
+    """Rows of integers as an attribute; short rows are padded with -1."""
     width = max(map(len, rows), default=0)
     filled = [[*row, *[-1] * (width - len(row))] for row in rows]
     return f"dense<{filled}> : tensor<{len(rows)}x{width}xi64>"
 
 
 def _groups_text(ctx: Any, names: Any, groups: Groups, equal_in: str = "", by_partition: bool = True) -> str:
-    """The attributes for the groups of a collective. ValueError if those of ``equal_in`` differ in size."""
+    """The attributes for the groups of a collective. ``equal_in``: its name; ValueError if their sizes differ."""
     rows = replica_groups(ctx.module.axes, names_tuple(names), groups)
     if equal_in and len(set(map(len, rows))) > 1:
         raise ValueError(f"{equal_in}: axis_index_groups must all be the same size, got {groups}.")
     return f"{CHANNEL}replica_groups = {_dense(rows)}{f', {BY_PARTITION}' * by_partition}"
 
 
-# The attributes of a collective between the partitions of a program, whose numbers are in the groups.
+# Attributes of a collective between the partitions of a program: its groups contain numbers of partitions.
 CHANNEL = "channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, "
 BY_PARTITION = "use_global_device_ids"
 
 
 def all_reduce_text(ctx: Any, op: str, aval: ShapedArray, x: str, names: Any, groups: Groups = None) -> str:
-    """``x`` of all instances along ``names``, combined by the StableHLO ``op``."""
+    """Write a reduction of ``x`` over all instances along ``names`` by StableHLO's ``op``."""
     region = monoid_region(ctx, op, aval.dtype)
     ty = mlir_type(aval)
     return ctx.emit(f'"stablehlo.all_reduce"({x}) <{{{_groups_text(ctx, names, groups)}}}> {region} : ({ty}) -> {ty}')
 
 
 def _split_axes(axes: Values) -> tuple[AxisNames, Axes]:
-    """Split ``axes`` into names and positions."""
+    """Split ``axes`` into a tuple of names and a tuple of positions."""
     return tuple(a for a in axes if type(a) is not int), tuple(a for a in axes if type(a) is int)
 
 
@@ -189,7 +189,7 @@ def _reduce_abstract(x: ShapedArray, *, axes: AxisNames, axis_index_groups: Grou
 
 
 def _scaled(x: Any, size: int) -> Any:
-    """``size`` times ``x``; for a Python number still weakly typed."""
+    """``size`` times ``x``. The product with a Python number is weakly typed."""
     if type(x) in (int, float, complex):
         return x * size
     aval = get_aval(x)
@@ -231,14 +231,14 @@ def _declare_reduction(name: str, positional: Primitive, op: str, repeated: Rule
         return numpy_rules[positional](x, axes=axes, **more)
 
     p = declare_collective(name, _named, _reduce_abstract, reduction_batch, reduction_lower, transpose)
-    # abstract evaluation has refused names already
+    # NumPy only sums over positions: abstract evaluation raises for names
     numpy_rules[p] = reduction_numpy
     p.refuses_keys = True
     return p
 
 
 def psum_transpose(ct: Any, x: Any, *, axes: AxisNames, axis_index_groups: Groups) -> list[Any]:
-    """The transpose of a sum over positions repeats; that over names is the sum itself, as in JAX also over none."""
+    """The transpose of a sum over positions repeats ``ct``. A sum over names is its own transpose, as in JAX."""
     names, positions = _split_axes(axes)
     if positions:
         kept = [i for i in range(len(x.aval.shape)) if i not in positions]
@@ -247,7 +247,7 @@ def psum_transpose(ct: Any, x: Any, *, axes: AxisNames, axis_index_groups: Group
 
 
 def _all_equal(vma: frozenset[Any], params: Params) -> frozenset[Any]:
-    """After a reduction all devices along its axes have the same value."""
+    """The axes along which the result of a reduction varies: no longer those of the reduction."""
     return vma.difference(_named(params))
 
 
@@ -263,14 +263,14 @@ def _axis_index_abstract(*, axis_name: Any) -> ShapedArray:
 
 
 def axis_index_batch(p: Primitive, axis: AxisData, *, axis_name: Any) -> Any:
-    """The index is the batched value."""
+    """The index of an instance is a batched value: 0, 1, 2, ... along the batch axis."""
     if not _maps(axis, (axis_name,)):
         return p.bind(axis_name=axis_name), None
     return iota(INT32, axis.size), 0
 
 
 def axis_index_lower(ctx: Any, avals: Any, out_avals: Any, *, axis_name: Any) -> str:
-    """The device's number, split into coordinates."""
+    """Compute a coordinate of the device from its number."""
     mesh = ctx.module.axes
     replica_groups(mesh, [axis_name])  # raises for an unbound name
     known = [name for name, _ in mesh]
@@ -288,7 +288,7 @@ def axis_index_lower(ctx: Any, avals: Any, out_avals: Any, *, axis_name: Any) ->
     left = [f'"{name}"' for name in known if name not in ctx.module.manual]
     if not left:
         return write(ctx)
-    # XLA partitions the program over these axes; only code that runs on each device has a number
+    # XLA partitions the program over these axes; only code in a manual computation has a device number
     region = ctx.region()
     found = write(region)
     symbol = ctx.module.meshes.symbol(mesh)
@@ -304,7 +304,7 @@ vma_rules[axis_index_p] = lambda vma, params: mesh_axes(_names(params))
 
 
 def _take(x: Any, indices: Ints, axis: int) -> Any:
-    """``x`` at constant ``indices`` along ``axis``; zeros where an index is out of bounds."""
+    """The slices of ``x`` at the constants ``indices`` along ``axis``; an index out of bounds gives zeros."""
     shape = get_aval(x).shape
     offsets = tuple(i for i in range(len(shape)) if i != axis)
     numbers = GatherDimensionNumbers(offset_dims=offsets, collapsed_slice_dims=(axis,), start_index_map=(axis,))
@@ -316,7 +316,7 @@ def _take(x: Any, indices: Ints, axis: int) -> Any:
 
 
 def ppermute_batch(p: Primitive, axis: AxisData, x: Any, d: int | None, *, axis_name: AxisNames, perm: Any) -> Any:
-    """A permutation of the batch axis; an instance without a source gets zeros."""
+    """Permute the batch axis. An instance without a source gets zeros."""
     if not _maps(axis, axis_name):
         return p.bind(x, axis_name=axis_name, perm=perm), d
     if len(axis_name) > 1:
@@ -347,7 +347,7 @@ def ppermute_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axis_name: A
     _check_perm(perm, size)
     pairs = [[group[s % size], group[d % size]] for group in groups for s, d in perm]
     ty = mlir_type(avals[0])
-    # the splat of an empty attribute needs an explicit shape
+    # an empty attribute needs an explicit shape
     text = _dense(pairs) if pairs else "dense<> : tensor<0x2xi64>"
     attributes = f"{CHANNEL}source_target_pairs = {text}"
     return ctx.emit(f'"stablehlo.collective_permute"({x}) <{{{attributes}}}> : ({ty}) -> {ty}')
@@ -361,7 +361,7 @@ ppermute_p = declare_collective("ppermute", _names, same_aval, ppermute_batch, p
 
 
 def pbroadcast_batch(p: Primitive, axis: AxisData, x: Any, d: int | None, *, axis_name: Any, source: int) -> Any:
-    """All instances get the source's slice, so the result has no batch axis."""
+    """All instances get the slice of ``source``, so the result has no batch axis."""
     names = names_tuple(axis_name)
     if not _maps(axis, names):
         return p.bind(x, axis_name=axis_name, source=source), d
@@ -373,7 +373,7 @@ def pbroadcast_batch(p: Primitive, axis: AxisData, x: Any, d: int | None, *, axi
 
 
 def pbroadcast_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axis_name: Any, source: int) -> str:
-    """All values gathered and one selected: XLA has no collective_broadcast on CPUs."""
+    """Gather all values and select one: XLA has no collective_broadcast on CPUs."""
     (aval,) = avals
     size = len(replica_groups(ctx.module.axes, names_tuple(axis_name))[0])
     if not 0 <= source < size:
@@ -517,11 +517,11 @@ def reduce_scatter_batch(
     p: Primitive, axis: AxisData, x: Any, d: int | None, *, scatter_dimension: int, axis_name: AxisNames,
     axis_size: int, tiled: bool, **groups: Groups,
 ) -> Any:  # fmt: skip
-    """The sum along the batch axis; the scattered dimension becomes the batch axis."""
+    """Sum along the batch axis; the scattered dimension becomes the batch axis."""
     at = scatter_dimension
     if not _maps(axis, axis_name):
         if d is not None:
-            # an untiled result loses the scattered dimension, which may precede the batch axis
+            # with ``tiled=False`` the result loses the scattered dimension, which may precede the batch axis
             at, d = (at + 1, d) if d <= at else (at, d if tiled else d - 1)
         params = {"axis_name": axis_name, "axis_size": axis_size, **groups}
         return p.bind(x, scatter_dimension=at, tiled=tiled, **params), d
@@ -576,7 +576,7 @@ def all_to_all_batch(
     p: Primitive, axis: AxisData, x: Any, d: int | None, *, axis_name: Any, split_axis: int, concat_axis: int,
     axis_index_groups: Groups, axis_size: int, tiled: bool,
 ) -> Any:  # fmt: skip
-    """The batch axis and the pieces of the split axis change places."""
+    """Exchange the batch axis with the pieces of the split axis."""
     params = {"axis_index_groups": axis_index_groups, "tiled": tiled}
     names = names_tuple(axis_name)
     if not _maps(axis, names):
@@ -590,8 +590,8 @@ def all_to_all_batch(
         x, d = broadcast_in_dim(x, (axis.size, *shape), range(1, len(shape) + 1)), 0
     if len(names) == 1:
         return _exchanged(x, d, axis.size, split_axis, concat_axis)
-    # An instance's number has three parts: along the axes before this one, this one, and those after it. Pieces are
-    # split and received part by part, and collected in three leading dimensions.
+    # The number of an instance has three parts: along the names before the vmapped axis, along this axis, and along the
+    # names after it. Pieces are split and received part by part, and collected in three leading dimensions.
     at = names.index(axis.name)
     major, minor = names[:at], names[at + 1 :]
     n_major, n_minor = axes_size(major), axes_size(minor)
@@ -640,11 +640,11 @@ def all_to_all_transpose(ct: Any, x: Any, *, split_axis: int, concat_axis: int, 
 all_to_all_p = declare_collective(
     "all_to_all", _names, all_to_all_abstract, all_to_all_batch, all_to_all_lower, all_to_all_transpose
 )
-# JAX has no such parameter
+# ``axis_size`` is not printed: JAX has no such parameter
 
 
 def all_to_all_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
-    """Restore ``axis_size``, which is not printed, from the types. KeyError if it is ambiguous."""
+    """Compute ``axis_size``, which is not printed, from the types. KeyError if they do not determine it."""
     split = params["split_axis"]
     if split == params["concat_axis"]:
         raise KeyError("axis_size")

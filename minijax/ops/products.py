@@ -20,7 +20,7 @@ __all__ = ["mul", "mulhi", "mulhi_p"]
 
 
 def _product_for(to: Any, x: Any, y: Any, **params: Any) -> Any:
-    """The cotangent of ``to``: the product ``x * y`` in its own dtype if ``params`` name the result's."""
+    """The cotangent of ``to``: ``x * y``. If ``params`` give an ``out_dtype``, the product has the dtype of ``to``."""
     return unbroadcast(to.aval, _mul(x, y, out_dtype=to.aval.dtype) if params else _mul(x, y))
 
 
@@ -61,7 +61,7 @@ def mul_abstract(x: ShapedArray, y: ShapedArray, *, out_dtype: Any = None) -> Sh
 
 
 def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
-    """The product; with ``out_dtype``, operands of two dtypes are converted to it first."""
+    """The product ``x * y``. With ``out_dtype``, operands are converted to this dtype first."""
     return _mul(x, y) if out_dtype is None else _mul(x, y, out_dtype=out_dtype)
 
 
@@ -69,7 +69,7 @@ mul.__module__ = _product.__module__
 
 
 def mulhi_numpy(x: Any, y: Any) -> Any:
-    """By halves of the operands (H. Warren, "Hacker's delight", 8-2)."""
+    """Multiply the halves of the operands (H. Warren, "Hacker's delight", 8-2)."""
     dtype = x.dtype
     half = dtype.type(4 * dtype.itemsize)
     mask = dtype.type((1 << int(half)) - 1)

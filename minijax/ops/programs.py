@@ -25,13 +25,13 @@ def program_of(compute: Program, avals: Sequence[ShapedArray]) -> ClosedJaxpr:
 
 @functools.lru_cache(maxsize=1024)
 def staged(compute: Program, avals: tuple[ShapedArray, ...]) -> ClosedJaxpr:
-    """``compute`` staged for operands of these types (raw words for keys); cached by types."""
+    """``compute`` staged for operands of types ``avals`` (keys as raw words); cached by ``compute`` and types."""
     return program_of(compute, tuple(map(physical_aval, avals)))
 
 
 def call_program(ctx: Any, compute: Program, avals: Sequence[Any], names: Sequence[str]) -> list[str]:
-    """Write a call of ``compute`` as a function of the module."""
-    # the equation has the sharding and varying axes; the function's types are plain
+    """Write a call of ``compute``, which becomes a function of the module."""
+    # sharding and varying axes belong to the equation; the function is called with plain types
     closed = staged(compute, tuple([ShapedArray(aval.shape, aval.dtype, aval.weak_type) for aval in avals]))
     symbol = ctx.module.function(closed, closed.jaxpr.debug_name)
     found: list[str] = ctx.call(symbol, names, closed.in_avals, closed.out_avals)

@@ -85,7 +85,7 @@ def _reduce_abstract(name: str, accepts: str | None) -> Rule:
 
 
 def _arithmetic_numpy(ufunc: np.ufunc, of_many: Rule | None = None) -> Rule:
-    """Sums and products in the operand's dtype (NumPy widens small integers); ``of_many`` adds long rows of floats."""
+    """Sums and products in the operand's dtype (NumPy widens small integers). ``of_many`` adds many floats exactly."""
 
     @by_type
     def reduce_numpy(x: Any, axes: Axes, out_sharding: Any = None) -> Rule:
@@ -103,7 +103,7 @@ def _arithmetic_numpy(ufunc: np.ufunc, of_many: Rule | None = None) -> Rule:
 
 
 def _extremum_numpy(ufunc: np.ufunc, identity: Rule, negative: bool) -> Rule:
-    """Maxima and minima; the identity for no elements; ``negative`` says which of two zeros wins."""
+    """Maxima and minima. No elements give the identity. ``negative``: whether -0 wins over 0."""
 
     @by_type
     def reduce_numpy(x: Any, axes: Axes) -> Rule:
@@ -147,7 +147,7 @@ def _reduce_batch(primitive: Primitive) -> Rule:
     return reduce_batch
 
 
-# The direction in which complex numbers are compared; StableHLO does not order them.
+# The direction of the comparison by which complex numbers are reduced; StableHLO has no order for them.
 _COMPLEX_ORDER = {"maximum": "GT", "minimum": "LT"}
 
 
@@ -180,7 +180,7 @@ def _reduce_lower(op: str, identity: Rule) -> Rule:
 def _reducer(
     primitive: Primitive, accepts: str | None, numpy: Rule, op: str, identity: Rule, **rules: Any
 ) -> Primitive:
-    """A reduction with parameter ``axes``: the StableHLO operation ``op``, and ``rules`` for its derivative."""
+    """A reduction with the parameter ``axes``. ``op``: its StableHLO operation. ``rules``: those of its derivatives."""
     return declare(
         primitive,
         abstract=_reduce_abstract(primitive.name, accepts),
@@ -223,7 +223,7 @@ _reducer(
 
 
 def _product_by_halves(x: Any, one: Any, shape: Shape) -> Any:
-    """The product along axis 0: multiply the first half by the second until one element is left."""
+    """The product along axis 0: multiply the first half by the second half until one element is left."""
     while get_aval(x).shape[0] > 1:
         n = get_aval(x).shape[0]
         half = (n + 1) // 2
@@ -309,14 +309,14 @@ def _arg_abstract(x: ShapedArray, *, axes: Axes, index_dtype: np.dtype) -> Shape
 def _arg_numpy(find: Rule) -> Rule:
     def arg_numpy(x: Any, axes: Axes, index_dtype: np.dtype) -> Any:
         if accumulator(x.dtype) is not x.dtype:
-            x = x.astype(_FLOAT32)  # argmax of the small floats ignores nan
+            x = x.astype(_FLOAT32)  # NumPy's argmax of small floats ignores nan
         return find(x, axes[0]).astype(index_dtype)
 
     return arg_numpy
 
 
 def _arg_lower(better: str, identity: Rule) -> Rule:
-    """A reduction of pairs (value, index): the better value, nan first, and the lower index of equal values."""
+    """Reduce pairs (value, index) to the better value, where nan is best; of equal values to the lower index."""
 
     def arg_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: Axes, index_dtype: np.dtype) -> str:
         (aval,), (out,) = avals, out_avals
@@ -376,7 +376,7 @@ def _axes(axes: Ints) -> Axes:
 def reduce_sum(operand: Any, axes: Ints, *, out_sharding: Any = None) -> Any:
     """The sum over ``axes`` (counted from the front), in ``operand``'s dtype; TypeError for booleans.
 
-    ``out_sharding`` says how it is to lie over a mesh with explicit axes.
+    ``out_sharding`` is the result's sharding over a mesh with explicit axes.
     """
     if out_sharding is not None:
         out_sharding = meant_sharding(out_sharding, "reduce_sum")

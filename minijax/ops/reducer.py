@@ -1,8 +1,8 @@
 """``reduce``: combines arrays over some dimensions by any function of scalars, from given initial values.
 
-Parameters: ``computation``, the user's function; ``jaxpr``, the same function, of accumulators and then elements; and
+Parameters: ``computation``, the user's function; ``jaxpr``, the staged function of accumulators and then elements;
 ``dimensions``. Operands: n arrays of one shape, then n scalars to start from. XLA chooses the order and number of
-calls, so the function must be associative and commutative. Outside of ``jit`` it is compiled too.
+calls, so the function must be associative and commutative. Outside of ``jit`` the reduction is compiled too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ reduce_p.keeps_signatures = False
 
 
 def halves(args: Values) -> tuple[Values, Values]:
-    """Split into operands and initial values, or accumulators and elements, of equal number."""
+    """Split operands from initial values, or accumulators from elements: two lists of equal length."""
     n = len(args) // 2
     return args[:n], args[n:]
 
@@ -74,7 +74,7 @@ def reduce_impl(*args: Any, jaxpr: ClosedJaxpr, dimensions: Axes, computation: A
     key = ("reduce", avals, dimensions)
     closed = jaxpr.memo.get(key)
     if closed is None:
-        # the program must not refer to the jaxpr or function with which it is cached, or they are never freed
+        # the cached program must not refer to the jaxpr (or function) whose memo holds it, or both would never be freed
         own, unread = ClosedJaxpr(jaxpr.jaxpr, jaxpr.consts), Unread(str(computation))
         closed = jaxpr.memo[key] = stage(
             lambda *xs: reduce_p.bind(*xs, jaxpr=own, dimensions=dimensions, computation=unread), avals, "reduce"
@@ -89,7 +89,7 @@ def reduce_batch(args: Values, dims: Values, *, jaxpr: ClosedJaxpr, dimensions: 
     operands, inits = halves(args)
     operand_dims, init_dims = halves(dims)
     size, _ = mapped_axis(args, dims)
-    if any(d is not None for d in init_dims):  # XLA has no reduction with several initial values
+    if any(d is not None for d in init_dims):  # XLA has no reduction with a different initial value for each example
         outs, out_dims = batch(
             lambda *xs: _reduce_by_pairs(jaxpr, *halves(xs), dimensions), AxisData(None, size), args, dims, "reduce"
         )
@@ -100,7 +100,7 @@ def reduce_batch(args: Values, dims: Values, *, jaxpr: ClosedJaxpr, dimensions: 
 
 
 def _combine(jaxpr: ClosedJaxpr, lefts: Values, rights: Values) -> list[Any]:
-    """The elementwise form of the computation."""
+    """Apply the computation elementwise to two lists of arrays."""
     shape = get_aval(lefts[0]).shape
     size = math.prod(shape)
     flat = [reshape(x, (size,)) for x in (*lefts, *rights)]
@@ -109,7 +109,7 @@ def _combine(jaxpr: ClosedJaxpr, lefts: Values, rights: Values) -> list[Any]:
 
 
 def _reduce_by_pairs(jaxpr: ClosedJaxpr, operands: Values, inits: Values, dimensions: Axes) -> list[Any]:
-    """The reduction by differentiable operations: combine neighbours until one element is left."""
+    """Reduce by differentiable operations: combine neighbours until one element is left."""
     shape = get_aval(operands[0]).shape
     kept = [d for d in range(len(shape)) if d not in dimensions]
     rest = tuple(shape[d] for d in kept)

@@ -1,12 +1,12 @@
 """``scan``: a loop of known length that carries values along and takes one slice of arrays per step.
 
 The body is a jaxpr ``(consts, carry, x) -> (carry, y)``. Operands are the consts, the initial carry, and arrays
-``xs`` whose leading axis is the loop's; results are the last carry and the ``ys``, stacked along a leading axis. Each
-transformation of a scan is a scan of the transformed body. A fixed point iteration finds the carried values that it
-touches, because one step's results are the next step's inputs.
+``xs``, whose leading axis has one slice for each step; results are the last carry and the ``ys``, stacked along a
+leading axis. Each transformation of a scan is a scan of the transformed body. A fixed point iteration finds the carried
+values that it affects, because one step's results are the next step's inputs.
 
-Outside ``jit`` a body runs on NumPy first, which costs less than compiling it; it is compiled once it has run so
-often that compiling would have paid.
+Outside ``jit`` a body first runs on NumPy, which costs less than compiling it. It is compiled after it has run so often
+that compiling would have paid.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ compiled_over_meshes.add(scan_p)
 
 
 class ScanParts(NamedTuple):
-    """The inputs of a scan's body, or one item for each: operands, types, tangents, flags, dimensions."""
+    """Lists with one item for each input of a scan's body: operands, types, tangents, flags or dimensions."""
 
     consts: list[Any]
     carry: list[Any]
@@ -58,11 +58,11 @@ class ScanParts(NamedTuple):
 
     @staticmethod
     def of(items: Values, num_consts: int, num_carry: int) -> ScanParts:
-        """``items``, one for each input of the body, divided by kind."""
+        """Divide ``items``, one for each input of the body, by kind."""
         return ScanParts(*split_list(items, num_consts, num_carry))
 
     def beside(self, others: ScanParts) -> list[Any]:
-        """One list: for each kind, these items and then those of ``others``."""
+        """One list: the consts of both, then the carries of both, then the xs of both."""
         return [x for both in safe_zip(self, others) for part in both for x in part]
 
     def flat(self) -> list[Any]:
@@ -70,23 +70,23 @@ class ScanParts(NamedTuple):
         return [*self.consts, *self.carry, *self.xs]
 
     def counts(self) -> dict[str, int]:
-        """These are flags: the parameters of a scan with the inputs whose flag is true."""
+        """The parameters of a scan that has only the inputs whose flag is true. The items must be flags."""
         return {"num_consts": sum(self.consts), "num_carry": sum(self.carry)}
 
 
 class ScanResults(NamedTuple):
-    """The results of a scan's body, or one item for each."""
+    """Lists with one item for each result of a scan's body."""
 
     carry: list[Any]
     ys: list[Any]
 
     @staticmethod
     def of(items: Values, num_carry: int) -> ScanResults:
-        """``items``, one for each result of the body, divided by kind."""
+        """Divide ``items``, one for each result of the body, by kind."""
         return ScanResults(*split_list(items, num_carry))
 
     def beside(self, others: ScanResults) -> list[Any]:
-        """One list: this carry, the carries of ``others``, then the ys in the same order."""
+        """One list: both carries, then the ys of both."""
         return [*self.carry, *others.carry, *self.ys, *others.ys]
 
 
@@ -103,7 +103,7 @@ def _listed(avals: Avals) -> str:
 
 
 def scan_typecheck(in_avals: tuple[ShapedArray, ...], params: Params) -> list[ShapedArray]:
-    """Check that the operands have the types of the body's inputs, and the carry keeps its types."""
+    """Check that operands have the types of the body's inputs, and that the carry keeps its types."""
     body, length = params["jaxpr"], params["length"]
     sizes = (params["num_consts"], params["num_carry"])
     for name, low in (("length", 0), ("num_consts", 0), ("num_carry", 0), ("unroll", 0)):
@@ -128,7 +128,7 @@ def scan_typecheck(in_avals: tuple[ShapedArray, ...], params: Params) -> list[Sh
 def _looped(
     jaxpr: ClosedJaxpr, length: int, reverse: bool, num_consts: int, num_carry: int, **params: Any
 ) -> tuple[Callable[..., list[Any]], int]:
-    """The scan as a function of NumPy values, and its weight in NumPy calls."""
+    """The scan as a function of NumPy values, and its weight: the number of NumPy calls it makes."""
     body = program(jaxpr)
     first_x = num_consts + num_carry
     n_xs = len(jaxpr.in_avals) - first_x
@@ -149,7 +149,7 @@ def _looped(
 
 
 class _Evaluated:
-    """Evaluates a scan outside ``jit``: by the NumPy function at first, then by the executable."""
+    """Evaluates a scan outside ``jit``: first by the NumPy function, later by the executable."""
 
     __slots__ = ("call", "run", "weight", "spent", "executable", "out_avals")
 
@@ -186,7 +186,7 @@ def scan_impl(*args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
 
 
 def _scan_jvp_jaxpr(closed: ClosedJaxpr, nonzero: Flags, num_consts: int, num_carry: int) -> Any:
-    """The body's jvp, each tangent next to its primal; the nonzero flags of the inputs, by kind, and of the results."""
+    """The body's jvp, with tangents after primals of their kind; nonzero flags of inputs (by kind) and of results."""
     key = ("scan_jvp", tuple(nonzero), num_consts, num_carry)
     if key not in closed.memo:
         given = ScanParts.of(nonzero, num_consts, num_carry)
@@ -226,7 +226,7 @@ def scan_jvp(
 
 
 def _scan_vmap_jaxpr(closed: ClosedJaxpr, axis: Any, batched: Flags, num_consts: int, num_carry: int) -> Any:
-    """The body batched along leading axes, and which carried values and results are batched."""
+    """The body batched along leading axes, and which carried values and which ys are batched."""
     given = ScanParts.of(batched, num_consts, num_carry)
     n_ys = len(closed.out_avals) - num_carry
 
@@ -240,7 +240,7 @@ def _scan_vmap_jaxpr(closed: ClosedJaxpr, axis: Any, batched: Flags, num_consts:
 
     carry_b, (made, out_dims) = fixpoint(given.carry, step)
     ys_b = mapped(out_dims[num_carry:])
-    if any(out_dims):  # the body moves a result that is batched along another axis
+    if any(out_dims):  # let the body move a result that is batched along another axis
         made, _ = at(carry_b, ys_b)
     return made, carry_b, ys_b
 
@@ -262,11 +262,11 @@ def scan_batch(
 
 
 class _Split:
-    """Divides a scan into a known and a later loop, and hoists loop-invariant values out of the known one.
-    ``later`` flags the inputs (or tangents) of the later loop, ``later_out`` its results; ``hoisted`` maps the known
-    consts to the hoisted values. ``sources`` gives each residual's origin: ``("const", i)``, the i-th known const;
+    """A scan split into a known and a later loop. Loop-invariant values are hoisted out of the known loop. ``later``
+    flags the inputs (or tangents) of the later loop, ``later_out`` its results; ``hoisted`` is a jaxpr from the known
+    consts to the hoisted values. The origin of a residual is a pair: ``("const", i)``, the i-th known const;
     ``("hoisted", i)``; ``("literal", atom)``; ``("xs", i)``, the i-th known array; ``("stacked", i)``, a result of the
-    known loop. The first three are consts of the later loop, the others its ``xs``."""
+    known loop. The first three become consts of the later loop, the others its ``xs``."""
 
     __slots__ = (
         "later",
@@ -306,7 +306,7 @@ class _Split:
         loop = Jaxpr([v for v, _ in used], loop_in, loop_outs, during, known.jaxpr.debug_name)
         self.known_loop = ClosedJaxpr(loop, [c for _, c in used])
 
-        # the later loop: first the invariant residuals, at the end those of each step
+        # inputs of the later loop: first the invariant residuals, last the residuals of each step
         res_vars, others = split_list(after.jaxpr.invars, n_res)
         at = [(v, places[atom]) for v, atom in safe_zip(res_vars, residuals)]
         same_at = [(v, place) for v, place in at if place[0] in ("const", "hoisted", "literal")]
@@ -317,13 +317,13 @@ class _Split:
         self.later_loop = ClosedJaxpr(after.jaxpr.replace(invars=invars), after.consts)
 
     def counts(self) -> dict[str, int]:
-        """The parameters of the later loop."""
+        """Parameters of the later loop: its numbers of consts and carried values."""
         n_consts = len(self.same_residuals) + sum(self.later.consts)
         return {"num_consts": n_consts, "num_carry": sum(self.later.carry)}
 
 
 def _parts(split: Rule, closed: ClosedJaxpr, flags: Flags, num_consts: int, num_carry: int) -> Any:
-    """The two parts of a body, split repeatedly until the carry's flags stay the same; and the flags of its inputs."""
+    """Split a body until the carry's flags stay the same. Return the two parts, and the flags of the body's inputs."""
     given = ScanParts.of(flags, num_consts, num_carry)
     not_ys = [False] * (len(closed.out_avals) - num_carry)
 
@@ -337,7 +337,7 @@ def _parts(split: Rule, closed: ClosedJaxpr, flags: Flags, num_consts: int, num_
 
 def _partial_eval_body(closed: ClosedJaxpr, unknown_in: Flags, num_consts: int, num_carry: int) -> _Split:
     """The two loops of a scan with unknown operands."""
-    # as in JAX, a split loop forgets the derivative rules of functions in its body: one has been applied
+    # as in JAX, a split loop forgets the derivative rules of functions in its body, one of which has been applied
     closed = ClosedJaxpr(without_custom_rules(closed.jaxpr), closed.consts)
     parts, unknown = _parts(partial_eval_jaxpr, closed, unknown_in, num_consts, num_carry)
     taken = ScanParts.of(parts.known.jaxpr.invars, unknown.consts.count(False), unknown.carry.count(False))
@@ -347,14 +347,14 @@ def _partial_eval_body(closed: ClosedJaxpr, unknown_in: Flags, num_consts: int, 
 def _linearize_body(closed: ClosedJaxpr, nonzero: Flags, num_consts: int, num_carry: int) -> _Split:
     """The two loops of a scan whose operands have tangents."""
     parts, nonzero_in = _parts(linearize_jaxpr, closed, nonzero, num_consts, num_carry)
-    # as in JAX, the known loop forgets the derivative rules of functions, as in partial evaluation
+    # as in JAX, the known loop forgets the derivative rules of functions, as after partial evaluation
     known = ClosedJaxpr(without_custom_rules(parts.known.jaxpr), parts.known.consts)
     taken = ScanParts.of(known.jaxpr.invars, num_consts, num_carry)
     return _Split(parts._replace(known=known), taken, nonzero_in)
 
 
 def _hoist(jaxpr: Jaxpr, const_vars: Sequence[Var]) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
-    """The equations that depend on no variables but ``const_vars``, and the others."""
+    """Split the equations into those that depend only on ``const_vars``, and the others."""
     same = set(const_vars)
     before, during = [], []
     for eqn in jaxpr.eqns:
@@ -367,7 +367,7 @@ def _hoist(jaxpr: Jaxpr, const_vars: Sequence[Var]) -> tuple[list[JaxprEqn], lis
 
 
 def _split(how: Any, closed: ClosedJaxpr, flags: Sequence[bool], num_consts: int, num_carry: int) -> _Split:
-    """The loops that ``how``, one of the two functions above, makes of a body; cached with the body."""
+    """The loops that ``how``, ``_partial_eval_body`` or ``_linearize_body``, makes of a body; cached with the body."""
     key = ("scan_split", how, tuple(flags), num_consts, num_carry)
     split = closed.memo.get(key)
     if split is None:
@@ -434,7 +434,7 @@ def scan_linearize(
 
 
 def scan_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
-    """Two full-length loops under a policy: the known one stacks saved values, the staged one recomputes the rest."""
+    """Two full-length loops for a policy: the known loop stacks saved values, the staged loop recomputes the others."""
     params = eqn.params
     closed, n_consts, n_carry = params["jaxpr"], params["num_consts"], params["num_carry"]
     if allows(policy, eqn):
@@ -455,7 +455,7 @@ def scan_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tu
     residuals = [Var(a.stacked(params["length"])) for a in split.known.out_avals[n_known_out:]]
 
     def loop(body: ClosedJaxpr, own: Sequence[Var], taken: Sequence[bool], more: Sequence[Var]) -> JaxprEqn:
-        """A scan of ``body``: its inputs are slices of ``more`` and the ``own`` inputs among ``taken``."""
+        """A scan of ``body``. It takes the inputs ``own``, which the flags ``taken`` select, and slices of ``more``."""
         variables = iter(own)
         ins = [
             (i, next(variables) if used else Var(a))
@@ -506,7 +506,7 @@ def scan_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
 
 
 class LinearCounts(NamedTuple):
-    """The sizes of all parts of a linear scan's inputs but the last."""
+    """The number of inputs of each kind of a linear scan's body; of the last kind, the slices, there are the rest."""
 
     residuals: int
     consts: int
@@ -515,7 +515,7 @@ class LinearCounts(NamedTuple):
 
 
 class LinearParts(NamedTuple):
-    """The inputs of a linear scan's body: residuals, linear inputs of three kinds, and residuals of each step."""
+    """The inputs of a linear scan's body: residuals, linear consts, carry and xs, then slices of stacked residuals."""
 
     residuals: list[Any]
     consts: list[Any]
@@ -525,27 +525,27 @@ class LinearParts(NamedTuple):
 
     @staticmethod
     def of(items: Values, counts: LinearCounts) -> LinearParts:
-        """``items``, one for each input of the body, divided by kind."""
+        """Divide ``items``, one for each input of the body, by kind."""
         return LinearParts(*split_list(items, *counts))
 
 
 def _transposed_body(closed: ClosedJaxpr, counts: LinearCounts, arriving: Flags, ct_avals: Avals) -> ClosedJaxpr:
     """The reverse body: ``(residuals, ct_consts, ct_carry, ct_ys, slices) -> (ct_consts, ct_carry, ct_xs)``. ``counts``
-    are of the body's inputs; ``arriving`` flags the ys with a cotangent. Cotangents of consts add up in the carry."""
+    counts the body's inputs; ``arriving`` flags the ys with a cotangent. Cotangents of consts add up in the carry."""
     key = ("scan_transpose", counts, tuple(arriving), tuple(ct_avals))
     if key in closed.memo:
         return closed.memo[key]
     types = LinearParts.of(closed.in_avals, counts)
-    # linear variables take their cotangents' types, which may be strong where the body's are weak
+    # linear inputs get the types of their cotangents, which may be strong where the body's types are weak
     strong = map(cotangent_type, ct_avals[: counts.consts + counts.carry])
     jaxpr = _retyped(closed.jaxpr, [*types.residuals, *strong, *types.xs, *types.slices])
-    # earlier cotangents enter as those of further outputs, so that sums are in the order of uses
+    # the sums of const cotangents so far enter as cotangents of more outputs, so that terms add up in order of use
     outvars = [*jaxpr.outvars, *LinearParts.of(jaxpr.invars, counts).consts]
     adding = ClosedJaxpr(jaxpr.replace(outvars=outvars), closed.consts)
     linear_avals = [*types.consts, *types.carry, *types.xs]
 
     def transposed_body(*values: Any) -> list[Any]:
-        # cotangents of ys replace the xs
+        # the cotangents of ys take the place of the xs
         given = LinearParts.of(values, counts._replace(xs=sum(arriving)))
         absent, _ = partition(arriving, closed.out_avals[counts.carry :])
         ct_ys = merge(arriving, map(zero_of, absent), given.xs)
@@ -560,7 +560,7 @@ def _transposed_body(closed: ClosedJaxpr, counts: LinearCounts, arriving: Flags,
 
 
 def _retyped(jaxpr: Jaxpr, in_avals: Avals) -> Jaxpr:
-    """``jaxpr`` with inputs of ``in_avals``, which differ from its own only in weak types."""
+    """``jaxpr`` with inputs of types ``in_avals``, which differ from the present types only in weakness."""
     new = {v: Var(a) for v, a in safe_zip(jaxpr.invars, in_avals) if v.aval is not a}
     if not new:
         return jaxpr
@@ -573,7 +573,7 @@ def _retyped(jaxpr: Jaxpr, in_avals: Avals) -> Jaxpr:
 
 
 def _is_linear_form(linear: Flags, closed: ClosedJaxpr, num_consts: int, num_carry: int) -> bool:
-    """Whether operands are residuals, linear consts, carry (or known zeros) and xs, then residuals, in this order."""
+    """Whether the operands are, in this order: residuals, linear consts, carry (or known zeros) and xs, residuals."""
     parts = ScanParts.of(linear, num_consts, num_carry)
     if parts.consts != sorted(parts.consts) or parts.xs != sorted(parts.xs, reverse=True):
         return False

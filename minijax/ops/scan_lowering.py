@@ -38,8 +38,8 @@ def scan_lower(
     num_consts: int,
     num_carry: int,
 ) -> list[str]:
-    """A counted ``while``: each round runs ``unroll`` steps on one block of the xs and writes one block of the ys. The
-    remaining steps, or all if they fit in one round, follow without a loop."""
+    """Write a counted ``while``: each round runs ``unroll`` steps on a block of the xs and writes a block of the ys.
+    The remaining steps follow without a loop; so do all steps if they fit in one round."""
     consts, carry, xs = split_list(names, num_consts, num_carry)
     rounds, rest = divmod(length, unroll) if unroll else (0, length)
     if unroll != 1 and rounds == 1 and not rest:
@@ -85,7 +85,7 @@ def _loop_text(
     ys_avals: Avals,
     unroll: int = 1,
 ) -> tuple[list[str], list[str]]:
-    """Write the loop; each round reads a slice of the xs and writes one of the ys. Returns the carry and the ys."""
+    """Write the loop. Each round reads slices of the xs and writes slices of the ys. Return the carry and the ys."""
     if not rounds:
         return list(carry), list(ys)
     counter = ShapedArray((), np.dtype(np.int32))
@@ -120,7 +120,7 @@ def _loop_text(
 
 
 class _StepWriter:
-    """Writes steps: the body on the constants, the carry and slices of the xs."""
+    """Writes single steps: the body on the constants, the carry and slices of the xs."""
 
     __slots__ = ("closed", "consts", "num_carry", "reverse")
 
@@ -131,13 +131,13 @@ class _StepWriter:
         self.reverse = reverse
 
     def one(self, ctx: Any, carry: Names, xs: Names) -> tuple[Names, Names]:
-        """The carry and the ys after one step, whose code is inlined."""
+        """Write one step, inlined. Return the names of the carry and the ys."""
         closed = self.closed
         outs = lower_inline(ctx, closed, [*self.consts, *carry, *xs])
         return outs[: self.num_carry], outs[self.num_carry :]
 
     def several(self, ctx: Any, n: int, carry: Names, xs: Names, avals: Avals) -> tuple[Names, Names]:
-        """The carry and the stacked ys after ``n`` steps, each a call of the body, on xs of length ``n``."""
+        """Write ``n`` steps on xs of length ``n``, each a call of the body. Return the carry and the stacked ys."""
         closed = self.closed
         symbol = ctx.module.function(closed, "scan_body")
         ys: list[Names] = []
@@ -160,19 +160,19 @@ def _leading(aval: ShapedArray, *sizes: int) -> ShapedArray:
 
 
 def _cut_text(ctx: Any, x: str, aval: ShapedArray, start: int, stop: int) -> str:
-    """Rows ``start`` to ``stop`` of ``x``."""
+    """Write rows ``start`` to ``stop`` of ``x``."""
     out = _leading(aval, stop - start)
     return slice_text(ctx, x, aval, out, [start, *[0] * (aval.ndim - 1)], [stop, *aval.shape[1:]])
 
 
 def _stacked_text(ctx: Any, rows: Names, aval: ShapedArray) -> str:
-    """``rows``, each of type ``aval``, stacked."""
+    """Stack ``rows``, each of type ``aval``."""
     one = ShapedArray((1, *aval.shape), aval.dtype)
     return _joined_text(ctx, [(ctx.broadcast(r, aval, one.shape, range(1, one.ndim)), 1) for r in rows], one)
 
 
 def _joined_text(ctx: Any, parts: Sequence[tuple[str, int]], aval: ShapedArray) -> str:
-    """``parts``, pairs of name and length, concatenated; ``aval`` may have any length."""
+    """Concatenate ``parts``, pairs of name and length. ``aval`` is their type; its own length does not matter."""
     total = _leading(aval, sum(n for _, n in parts))
     return concatenate_text(ctx, [x for x, _ in parts], [_leading(aval, n) for _, n in parts], total, 0)
 
@@ -182,7 +182,7 @@ def _starts(aval: ShapedArray, at: str, zero: str) -> tuple[str, str]:
 
 
 def _slice_text(ctx: Any, x: str, aval: ShapedArray, at: str, zero: str) -> str:
-    """Slice ``at`` of ``x``, of type ``aval``, without its leading axis."""
+    """Write slice number ``at`` of ``x``, of type ``aval``, without its leading axis."""
     starts, types = _starts(aval, at, zero)
     one = ShapedArray((1, *aval.shape[1:]), aval.dtype)
     sliced = ctx.emit(
@@ -193,7 +193,7 @@ def _slice_text(ctx: Any, x: str, aval: ShapedArray, at: str, zero: str) -> str:
 
 
 def _update_text(ctx: Any, y: str, new: str, aval: ShapedArray, at: str, zero: str) -> str:
-    """``y``, of type ``aval``, with slice ``at`` of the leading axis replaced by ``new``."""
+    """Write ``y``, of type ``aval``, with slice number ``at`` along the leading axis replaced by ``new``."""
     starts, types = _starts(aval, at, zero)
     one = ShapedArray((1, *aval.shape[1:]), aval.dtype)
     row = ctx.broadcast(new, slice_aval(aval), one.shape, range(1, aval.ndim))

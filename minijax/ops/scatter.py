@@ -1,7 +1,7 @@
 """Updating an array at indices: ``scatter``, and variants that combine the updates with the old elements.
 
-The counterpart of ``gather``, with the same dimension numbers; slices are written instead of read. An update that
-does not fit completely is dropped, unless the mode is CLIP, which moves it inside.
+``scatter`` is the counterpart of ``gather``, with the same dimension numbers; it writes slices. An update that does not
+fit completely is dropped. With mode CLIP it is moved inside instead.
 """
 
 from __future__ import annotations
@@ -73,15 +73,15 @@ neg = neg_p.bind
 
 
 class ScatterDimensionNumbers(NamedTuple):
-    """Which dimensions a scatter moves where: field by field the ``GatherDimensionNumbers`` of the gather it
-    undoes.
+    """How a scatter maps dimensions of the updates and indices to those of the operand. The fields are those of the
+    ``GatherDimensionNumbers`` of the gather that reads the same slices.
 
     Attributes:
-      update_window_dims: dimensions of the updates that run over a slice.
-      inserted_window_dims: dimensions of the operand in which a slice has size 1, which the updates do not
-      have. scatter_dims_to_operand_dims: the operand's dimension that each element of an index vector is for.
-      operand_batching_dims: dimensions of the operand that go along with ... scatter_indices_batching_dims:
-      ... these of the indices.
+      update_window_dims: the dimensions of the updates that run over a slice.
+      inserted_window_dims: the dimensions of the operand, with slice size 1, that the updates lack.
+      scatter_dims_to_operand_dims: for each element of an index vector, the operand's dimension where it is the start.
+      operand_batching_dims: dimensions of the operand that are indexed together with ...
+      scatter_indices_batching_dims: ... these dimensions of the indices.
     """
 
     update_window_dims: Axes
@@ -140,7 +140,7 @@ Combine = Callable[[Any, Any, Any], None]
 
 
 def _scatter_numpy(combine: Combine | None) -> Rule:
-    """The NumPy rule. ``combine(out, positions, updates)`` changes the flat ``out``; None for ``scatter`` itself."""
+    """The NumPy rule. ``combine(out, positions, updates)`` changes the flat ``out``; it is None for ``scatter``."""
 
     def scatter_numpy(
         operand: Any,
@@ -177,7 +177,7 @@ def _scatter_numpy(combine: Combine | None) -> Rule:
 
 
 def _apply_numpy(out: Any, positions: Any, closed: ClosedJaxpr) -> None:
-    """Apply the unary function at ``positions``, once per occurrence."""
+    """Apply the unary function at ``positions``; at a repeated position, apply it as often as the position occurs."""
     order = np.argsort(positions, kind="stable")
     ordered = positions[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if ordered.size else ordered
@@ -192,7 +192,7 @@ def _apply_numpy(out: Any, positions: Any, closed: ClosedJaxpr) -> None:
 
 
 def _flags(params: Params) -> Params:
-    """The parameters of a scatter for the use of its indices."""
+    """The parameters of a scatter that say how indices are used."""
     return {name: params[name] for name in ("indices_are_sorted", "unique_indices", "mode")}
 
 
@@ -201,7 +201,7 @@ def _sizes_of(x: Any) -> Shape:
 
 
 def _linear_jvp(primitive: Primitive) -> Rule:
-    """The jvp of a scatter that is linear in operand and updates together."""
+    """The jvp rule of a scatter that is linear in operand and updates together."""
 
     def scatter_linear_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
         operand, indices, updates = primals
@@ -216,8 +216,8 @@ def _linear_jvp(primitive: Primitive) -> Rule:
 
 
 def _transposer(to_operand: Rule, to_updates: Rule) -> Callable[..., list[Any]]:
-    """The transpose rule: ``to_operand(ct, indices, updates, **params)`` and ``to_updates(ct, operand, indices, shape,
-    **params)`` give the cotangents of operand and updates."""
+    """The transpose rule, from the rules of two cotangents: ``to_operand(ct, indices, updates, **params)`` and
+    ``to_updates(ct, operand, indices, shape, **params)``, where ``shape`` is that of the updates."""
 
     def scatter_transpose(ct: Any, operand: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
         assert type(indices) is not UndefinedPrimal, "a scatter is not linear in its indices"
@@ -237,7 +237,7 @@ def _gather_slices(
     mode: GatherScatterMode | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """The slices of ``x`` that a scatter with updates of that shape would overwrite."""
+    """The slices of ``x`` that a scatter with updates of shape ``updates`` would overwrite."""
     sizes = _slice_sizes(shape_of(x), numbers, updates)
     return gather(x, indices, GatherDimensionNumbers(*numbers), sizes, mode=mode, fill_value=fill_value)
 
@@ -266,7 +266,7 @@ transpose_rules.holes.pop(gather_p)
 
 
 def _scatter_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
-    """Only the winning update has a tangent: the updates' numbers are scattered and gathered to find it."""
+    """If updates overlap, only the last written has a tangent. Scatter and gather the updates' numbers to find it."""
     if params["update_jaxpr"] is not None:
         raise NotImplementedError("scatter_apply JVP not implemented")
     operand, indices, updates = primals
@@ -292,7 +292,7 @@ def _scatter_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
     seen = _gather_slices(winners, indices, aval.shape, numbers)
 
     def masked(old: Any, new: Any) -> Any:
-        """``old`` where nothing was written, elsewhere the ``new`` updates that won."""
+        """``old`` where nothing was written, and the updates ``new`` where they won; zeros elsewhere."""
         untouched = select(eq(winners, full_like(winners, 0)), old, full_like(old, 0))
         return untouched, select(eq(ids, seen), new, full_like(new, 0))
 
@@ -342,7 +342,7 @@ def _factor_derivative(
 
 
 def _extremum_jvp(primitive: Primitive) -> Rule:
-    """All values equal to the extremum, updates and old value, share its tangent equally."""
+    """The updates and the old value that equal the extremum share its tangent in equal parts."""
 
     def scatter_extremum_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
         operand, indices, updates = primals
@@ -401,11 +401,11 @@ _STABLEHLO_FIELDS = (
 
 
 def _clamp_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Ints) -> str:
-    """Write ``indices``, clamped to between 0 and ``bounds``; returns the name."""
+    """Write ``indices``, clamped to between 0 and ``bounds``. Return the name."""
     most = dtypes.iinfo(aval.dtype).max
     vector, ty = ShapedArray((len(bounds),), aval.dtype), mlir_type(aval)
     high = ctx.constant(np.array([min(b, most) for b in bounds], aval.dtype), vector)
-    # bounds fit the type of the indices already, but JAX has XLA compute the minimum
+    # the bounds fit the type of the indices already, but JAX's programs contain this minimum
     high = ctx.emit(f"stablehlo.minimum {high}, {ctx.full(most, vector)} : {mlir_type(vector)}")
     if aval.ndim > 1:
         high = ctx.broadcast(high, vector, aval.shape, [aval.ndim - 1])
@@ -413,7 +413,7 @@ def _clamp_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Ints) -> str:
 
 
 def _scatter_words(avals: Any, out_avals: Any, params: Params) -> Params:
-    """The parameters for the updates' words."""
+    """The parameters for the raw words of keys: each update has all words of its keys."""
     updates, numbers = avals[2], params["dimension_numbers"]
     window, *others = numbers
     words = avals[0].ndim - len(window) - len(others[0]) - len(others[2])
@@ -459,7 +459,7 @@ def _scatter_lower(
 
 
 def _scatter_primitive(name: str, combine: Combine | None, jvp: Any, transpose: Any) -> Primitive:
-    """A scatter. ``jvp`` makes its rule from the primitive; ``transpose`` is a rule, or None."""
+    """Make a scatter. ``jvp(primitive)`` returns its jvp rule; ``transpose`` is its transpose rule, or None."""
     p = Primitive(name)
     declare(
         p,
@@ -491,7 +491,7 @@ scatter_max_p = _scatter_primitive("scatter-max", np.maximum.at, _extremum_jvp, 
 
 @functools.lru_cache(maxsize=256)
 def _update_jaxpr(primitive: Primitive, dtype: np.dtype) -> Jaxpr:
-    """The jaxpr that combines two scalars by ``primitive``. TypeError if it does not take ``dtype``."""
+    """The jaxpr that combines two scalars by ``primitive``. TypeError if ``primitive`` does not take ``dtype``."""
     aval = ShapedArray((), dtype)
     a, b, out = Var(aval), Var(aval), Var(abstract_eval(primitive, (aval, aval), {}))
     return Jaxpr([], [a, b], [out], [JaxprEqn(primitive, [a, b], {}, [out])])
@@ -529,7 +529,7 @@ def _bind(
 
 
 def _scatter_function(primitive: Primitive, combine: Primitive | None, doc: str) -> Rule:
-    """The function of ``lax`` that writes updates into an array by ``primitive``."""
+    """Make the function of ``lax`` that combines updates with an array by ``primitive``."""
 
     def function(
         operand: Any,
@@ -581,7 +581,7 @@ def scatter_apply(
 ) -> Any:
     """``operand`` with ``func``, from scalar to scalar, applied to the elements at ``scatter_indices``.
 
-    ``update_shape`` is the shape that updates would have; see ``scatter``. It cannot be differentiated.
+    ``update_shape`` is the shape that updates would have; see ``scatter``. The result has no derivative.
     """
     dtype = get_aval(operand).dtype
     unused = full(tuple(update_shape), 0, dtype)

@@ -91,7 +91,7 @@ def _select_batch(args: Values, dims: Dims) -> Any:
     shapes = [get_aval(c).shape for c in cases]
     which_shape = get_aval(which).shape
     if all(d == which_dim for d in case_dims):
-        if which_shape != shapes[0]:  # the selector was a scalar, batched like the cases
+        if which_shape != shapes[0]:  # without the batch axis the selector is a scalar: repeat it
             which = broadcast_in_dim_p.bind(which, shape=shapes[0], broadcast_dimensions=(which_dim,), sharding=None)
         return select_n_p.bind(which, *cases), which_dim
     if not which_shape and all(d is not None for d in case_dims):
@@ -134,7 +134,7 @@ def _select_lower(ctx: Any, avals: Any, out_avals: Any, which: str, *cases: str)
 
 
 def _select_words(ctx: Any, avals: Any, out_avals: Any, which: str, *cases: str) -> str:
-    """The selection of keys, applied to each of their words."""
+    """Select among keys: apply the selection to each of their words."""
     (aval, *rest), (out,) = avals, out_avals
     wide = aval.update(shape=out.shape)
     which = ctx.broadcast(which, aval, wide.shape, range(aval.ndim))
@@ -156,7 +156,7 @@ set_rules(select_n_p, lower_keys=_select_words)
 
 
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:
-    """``on_true`` where the boolean ``pred`` holds, elsewhere ``on_false``: arrays of one shape and dtype.
+    """``on_true`` where the boolean ``pred`` holds, and ``on_false`` elsewhere: arrays of one shape and dtype.
 
     ``pred`` is a scalar or of the same shape. Raises TypeError otherwise.
     """
@@ -164,7 +164,7 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
 
 
 def select_n(which: Any, *cases: Any) -> Any:
-    """``cases[which]``, element by element: ``which`` is an integer (or boolean), a scalar or of the cases' shape.
+    """``cases[which]``, element by element. ``which`` is an integer or boolean: a scalar, or of the shape of the cases.
 
     Raises ValueError without cases, TypeError if shapes or dtypes do not agree.
     """

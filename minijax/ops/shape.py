@@ -62,14 +62,14 @@ __all__ = [
     "transpose_p",
 ]
 
-# Up to this many elements a broadcast is copied, in 0.5 us; a view of repeated elements takes NumPy 3 us.
+# Up to this many elements a broadcast is copied, in 0.5 us; NumPy takes 3 us for a view that repeats elements.
 _COPIED_BROADCAST = 4096
-# From this many elements on, check that there is enough memory.
+# From this many elements on, a broadcast checks that there is enough memory.
 _CERTAINLY_FITS = 1 << 28
 
 
 def is_array(x: Any) -> bool:
-    """Whether ``x`` is an array or tracer of this library: only then may an operation return it unchanged."""
+    """Whether ``x`` is an array or tracer of minijax. Only these are returned unchanged; others are converted."""
     return isinstance(x, (Array, Tracer))
 
 
@@ -97,12 +97,12 @@ def canonical_shape(shape: Any, context: str = "") -> Shape:
 
 
 def shape_of(x: Any) -> Shape:
-    """The shape of anything array-like."""
+    """The shape of any array-like value."""
     return get_aval(x).shape
 
 
 def meant_sharding(sharding: Any, function: str) -> Any:
-    """``sharding``, the argument ``out_sharding`` of ``function``, resolved by ``core.explicit``, if that is needed."""
+    """Resolve ``sharding``, the argument ``out_sharding`` of ``function``; ``core.explicit`` does it."""
     return lazy.public("minijax.core.explicit", "meant_sharding")(sharding, function)
 
 
@@ -154,10 +154,10 @@ def _broadcast_numpy(x: Any, shape: Shape, broadcast_dimensions: Axes, sharding:
 
 
 def _spread(shape: Shape, size: int, x: Any) -> Any:
-    """``x`` repeated to ``shape``, of ``size`` elements, as NumPy broadcasts."""
+    """``x`` repeated to ``shape``, which has ``size`` elements, as NumPy broadcasts."""
     if size > _COPIED_BROADCAST:
         if size > _CERTAINLY_FITS:
-            np.empty(shape, x.dtype)  # MemoryError now, not when the view is first used
+            np.empty(shape, x.dtype)  # raise MemoryError now, not when the view is first used
         return np.broadcast_to(x, shape)
     out = np.empty(shape, x.dtype)
     out[...] = x
@@ -165,7 +165,7 @@ def _spread(shape: Shape, size: int, x: Any) -> Any:
 
 
 def arranged(shape: Shape, permutation: Axes, wanted: Axes) -> Rule | None:
-    """The permutation and reshape of a NumPy value of this shape to ``wanted``; None if nothing changes."""
+    """A function that permutes and reshapes a NumPy array of ``shape`` to ``wanted``; None if that changes nothing."""
     transposed = None if permutation == (*range(len(shape)),) else operator.methodcaller("transpose", permutation)
     if tuple([shape[d] for d in permutation]) == wanted:
         return transposed
@@ -183,7 +183,7 @@ def _broadcast_transpose(ct: Any, x: Any, *, shape: Shape, broadcast_dimensions:
             small = small.part(i)
         out_sharding = sharding_of_type(small, get_aval(ct))
     summed = reduce_sum_p.bind(ct, axes=_without(range(len(shape)), kept), out_sharding=out_sharding)
-    # the sum's dimensions are in the order of the result's
+    # the dimensions of the sum are in the order of the result; bring them into the operand's order
     summed = transpose(summed, inverse_permutation(sorted(range(len(kept)), key=kept.__getitem__)))
     return [expand_dims(summed, ones)]
 
@@ -217,11 +217,11 @@ declare(
     words=_broadcast_words,
     sharding="sharding",
 )
-# the result's type, written before it, shows shape and sharding
+# the printed type of the result shows its shape and sharding
 
 
 def _broadcast_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
-    """The inverse of ``hide``: the hidden parameters, from the type of the result."""
+    """Restore the parameters that ``hide`` hides, from the type of the result."""
     return {"shape": out_avals[0].shape, "broadcast_dimensions": (), **params}
 
 
@@ -229,10 +229,10 @@ set_rules(broadcast_in_dim_p, shown=hide("shape", "sharding", trivial=["broadcas
 
 
 def broadcast_in_dim(operand: Any, shape: Ints, broadcast_dimensions: Ints, *, out_sharding: Any = None) -> Any:
-    """``operand`` repeated to ``shape``; its dimension ``i`` becomes ``broadcast_dimensions[i]`` of the
-    result, which lies as ``out_sharding`` says.
+    """``operand`` repeated to ``shape``, with the sharding ``out_sharding``; its dimension ``i`` becomes
+    ``broadcast_dimensions[i]`` of the result.
 
-    A dimension must have size 1 or the size of the result's. Raises TypeError otherwise.
+    A dimension must have size 1 or the size of the result's dimension. Raises TypeError otherwise.
     """
     shape, dims = canonical_shape(shape), tuple(map(operator.index, broadcast_dimensions))
     if out_sharding is not None:
@@ -241,14 +241,14 @@ def broadcast_in_dim(operand: Any, shape: Ints, broadcast_dimensions: Ints, *, o
 
 
 def repeated(operand: Any, shape: Shape, dims: Axes, sharding: Any) -> Any:
-    """``broadcast_in_dim`` without checks; no equation for an operand that has this shape."""
+    """``broadcast_in_dim`` without checks. An operand that has this shape already needs no equation."""
     if sharding is None and is_array(operand) and operand.shape == shape and dims == tuple(range(len(shape))):
         return operand
     return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=sharding)
 
 
 def broadcast(operand: Any, sizes: Ints, *, out_sharding: Any = None) -> Any:
-    """``operand`` repeated along new leading dimensions of ``sizes``. TypeError for sizes that are no sequence."""
+    """``operand`` repeated along new leading dimensions of ``sizes``. TypeError for sizes that are not a sequence."""
     sizes = canonical_shape(tuple(sizes))
     if not sizes and out_sharding is None:
         return operand if is_array(operand) else as_array(operand)
@@ -330,12 +330,12 @@ def _reshape_lower(
     if dimensions is not None:
         x = transpose_text(ctx, x, aval, dimensions)
         aval = aval.update(shape=tuple(aval.shape[d] for d in dimensions))
-    # JAX stages no reshape to the same shape, but one with dimensions
+    # StableHLO's reshape is also written if only ``dimensions`` change the operand: JAX stages no other trivial reshape
     return ctx.emit(f"stablehlo.reshape {x} : ({mlir_type(aval)}) -> {mlir_type(out_avals[0])}")
 
 
 def reshape_text(ctx: Any, x: str, aval: ShapedArray, shape: Shape) -> str:
-    """Write the reshape of ``x``, of type ``aval``, to ``shape``; returns its name."""
+    """Write the reshape of ``x``, of type ``aval``, to ``shape``. Return its name."""
     if aval.shape == shape:
         return x
     return ctx.emit(f"stablehlo.reshape {x} : ({mlir_type(aval)}) -> {mlir_type(aval.update(shape=shape))}")
@@ -359,10 +359,10 @@ declare(
 
 
 def reshape(operand: Any, new_sizes: Ints, dimensions: Ints | None = None, *, out_sharding: Any = None) -> Any:
-    """``operand``'s elements in row-major order (after permuting by ``dimensions``, if given) in shape
-    ``new_sizes``, which lies as ``out_sharding`` says.
+    """``operand``'s elements in row-major order (after a permutation by ``dimensions``, if given) in shape
+    ``new_sizes``, with the sharding ``out_sharding``.
 
-    Sizes are all given: -1 is ``jnp.reshape``'s. Raises TypeError if the number of elements would change.
+    ``new_sizes`` has no -1: only ``jnp.reshape`` accepts it. Raises TypeError if the number of elements would change.
     """
     new_sizes = canonical_shape(new_sizes)
     shape = shape_of(operand)
@@ -377,7 +377,7 @@ def reshape(operand: Any, new_sizes: Ints, dimensions: Ints | None = None, *, ou
 
 
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
-    """``operand`` with the dimensions from ``start_dimension`` up to ``stop_dimension`` made one."""
+    """``operand`` with the dimensions from ``start_dimension`` up to ``stop_dimension`` merged into one."""
     shape = shape_of(operand)
     low, high, _ = slice(start_dimension, stop_dimension).indices(len(shape))
     if high < low:
@@ -468,7 +468,7 @@ def _transpose_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, permutatio
 
 
 def transpose_text(ctx: Any, x: str, aval: ShapedArray, permutation: Ints) -> str:
-    """Write the transpose of ``x``, of type ``aval``; returns its name."""
+    """Write the transpose of ``x``, of type ``aval``. Return its name."""
     out = mlir_type(aval.update(shape=tuple(aval.shape[d] for d in permutation)))
     return ctx.emit(f"stablehlo.transpose {x}, dims = {dims_text(permutation)} : ({mlir_type(aval)}) -> {out}")
 
@@ -554,7 +554,7 @@ def _tile_transpose(ct: Any, x: Any, *, reps: Axes) -> list[Any]:
     shape = x.aval.shape
     axes = tuple(range(0, 2 * len(shape), 2))
     wide = sharding_of_type(x.aval, get_aval(ct))
-    if wide is not None:  # repetitions have no sharding
+    if wide is not None:  # the dimensions of the repetitions are not sharded
         wide = wide.with_spec(wide.spec.update(_interleave([None] * len(shape), wide.spec)))
     parts = reshape(ct, _interleave(reps, shape), out_sharding=wide)
     return [reduce_sum_p.bind(parts, axes=axes, out_sharding=None)]
@@ -589,7 +589,7 @@ tile_p = declare(
 
 
 def tile(operand: Any, reps: Ints) -> Any:
-    """``operand`` laid ``reps[i]`` times side by side along each dimension ``i``."""
+    """``operand`` repeated ``reps[i]`` times along each dimension ``i``."""
     return tile_p.bind(operand, reps=tuple(map(operator.index, reps)))
 
 
@@ -627,7 +627,7 @@ iota_p = declare(
 
 
 def broadcasted_iota(dtype: Any, shape: Ints, dimension: int, *, out_sharding: Any = None) -> Any:
-    """An array of ``shape`` whose elements are their own index along ``dimension``, lying as ``out_sharding`` says."""
+    """An array of ``shape``: each element is its own index along ``dimension``. ``out_sharding``: its sharding."""
     dtype = dtypes.check_user_dtype(dtype, "broadcasted_iota", x64_enabled())
     if out_sharding is not None:
         out_sharding = meant_sharding(out_sharding, "broadcasted_iota")
@@ -636,14 +636,14 @@ def broadcasted_iota(dtype: Any, shape: Ints, dimension: int, *, out_sharding: A
 
 
 def iota(dtype: Any, size: int) -> Any:
-    """``[0, 1, ..., size - 1]`` of ``dtype``."""
+    """The vector ``[0, 1, ..., size - 1]`` of ``dtype``."""
     return broadcasted_iota(dtype, (size,), 0)
 
 
 def full(shape: Ints, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
-    """An array of ``shape`` filled with the scalar ``fill_value``; by default of its dtype and weakness.
+    """An array of ``shape`` filled with the scalar ``fill_value``; by default it has the scalar's dtype and weakness.
 
-    ``sharding`` says how it is to lie over a mesh with explicit axes.
+    ``sharding`` is the array's sharding over a mesh with explicit axes.
     """
     shape = canonical_shape(shape)
     aval = get_aval(fill_value)
@@ -658,7 +658,7 @@ def full(shape: Ints, fill_value: Any, dtype: Any = None, *, sharding: Any = Non
 
 
 def _full_of_keys(shape: Shape, fill_value: Any, dtype: Any) -> Any:
-    """Keys of ``shape``: ``fill_value`` repeated if it is a key, otherwise keys with all words equal to it."""
+    """An array of keys of ``shape``: all are ``fill_value`` if that is a key; otherwise all their words are."""
     if not is_key(get_aval(fill_value).dtype):
         return full_of(shape, fill_value, dtype)
     words = dtype.impl.key_shape
@@ -669,10 +669,10 @@ def _full_of_keys(shape: Shape, fill_value: Any, dtype: Any) -> Any:
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Ints | None = None, sharding: Any = None) -> Any:
-    """An array of ``x``'s shape and dtype (or those given) filled with the scalar ``fill_value``.
+    """An array of ``x``'s shape and dtype (unless ``shape`` or ``dtype`` are given) filled with ``fill_value``.
 
-    It is weakly typed if ``x`` is and no dtype is given; inside ``shard_map`` it varies as ``x`` does.
-    ``x`` may be anything with a shape and a dtype. ``sharding`` says how it is to lie over a mesh with explicit axes.
+    The array is weakly typed if ``x`` is and no dtype is given. Inside ``shard_map`` it varies along the axes of ``x``.
+    ``x`` may be anything with a shape and a dtype. ``sharding`` is the array's sharding over a mesh with explicit axes.
     """
     given = shape is not None
     shape = getattr(x, "shape", None) if shape is None else canonical_shape(shape)

@@ -22,7 +22,7 @@ _DEVICE: Any = Array.__dict__["_buffer"]
 
 
 class Shard:
-    """One device's part of an array: ``data`` is ``array[index]``, None on another process's device. ``replica_id``
+    """One device's part of an array: ``data`` is ``array[index]``, or None for another process's device. ``replica_id``
     numbers the devices that hold equal parts."""
 
     __slots__ = ("device", "index", "replica_id", "data")
@@ -51,7 +51,7 @@ class PlacedArray(Array):
         self.aval = aval
         self.place = place
 
-    # The two slots of an Array, filled at first use.
+    # The slots ``_np`` and ``_buffer`` of an Array; here they are filled at first use.
 
     @property
     def _np(self) -> Any:  # type: ignore[override]
@@ -84,7 +84,7 @@ class PlacedArray(Array):
         return True
 
     def block_until_ready(self) -> PlacedArray:
-        """Wait until it has been computed; returns the array."""
+        """Wait until this array has been computed; return it."""
         pjrt.block_until_ready(self.there)
         return self
 
@@ -92,7 +92,7 @@ class PlacedArray(Array):
 def there(x: Any) -> Any:
     """A ``CommittedArray`` as an uncommitted one on its device; anything else unchanged."""
     if type(x) is not CommittedArray:
-        return x  # an array over a mesh stays committed
+        return x  # unchanged too: an array over a mesh stays committed
     return PlacedArray(x._buffer, x.aval, x.device)
 
 
@@ -125,7 +125,7 @@ def mesh_array(buffer: Any, aval: ShapedArray, sharding: Any) -> MeshArray:
 
 
 def over_mesh(x: Array, sharding: Any) -> MeshArray:
-    """``x`` with ``sharding``; ``x`` itself if it has it already. ValueError if a dimension is not divisible."""
+    """``x`` with ``sharding``; ``x`` itself if this is its sharding. ValueError if a dimension is not divisible."""
     sharding.shard_shape(x.aval.shape)
     spec = getattr(sharding, "spec", None)
     if spec is not None and spec.unreduced:
@@ -143,7 +143,7 @@ def over_mesh(x: Array, sharding: Any) -> MeshArray:
 
 
 def sharding_of(x: Array) -> Any:
-    """The sharding of ``x``; for an array on the host, that of the device where it would be put."""
+    """The sharding of ``x``. An array on the host has the sharding of the device where it would be put."""
     if type(x) is MeshArray:
         return x.device
     return lazy.public("minijax.core.shardings", "SingleDeviceSharding")(device_of(x))
@@ -161,7 +161,7 @@ def global_shards(x: Array) -> list[Shard]:
     if type(x) is not MeshArray:
         return addressable_shards(x)
     sharding, shape = x.device, x.aval.shape
-    plain = lazy.public("minijax.core.explicit", "plain_type")(x.aval)  # a part on one device is not sharded
+    plain = lazy.public("minijax.core.explicit", "plain_type")(x.aval)  # one device's part is not sharded
     inner = plain.update(shape=sharding.shard_shape(shape))
     buffers = lazy.public("minijax.backend.spmd", "parts")(x._buffer, inner)
     held = {
@@ -200,7 +200,7 @@ def devices_of(x: Array) -> set[Any]:
 
 
 def device_of(x: Array) -> Any:
-    """The device of the array, or its sharding over several; for a host array, the device where it would be put."""
+    """The device of ``x``, or its sharding over several devices. For an array on the host: where it would be put."""
     if type(x) is MeshArray:
         return x.device if len(x.assignment) > 1 else x.assignment[0]
     if type(x) is PlacedArray:

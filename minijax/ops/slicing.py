@@ -89,7 +89,7 @@ def _slice_transpose(ct: Any, x: Any, *, start_indices: Any, limit_indices: Any,
     shape, taken = x.aval.shape, shape_of(ct)
     if strides is None:
         strides = (1,) * len(shape)
-    # one past the last element; a stride may step over the limit
+    # the limits of a slice that stops directly after the last element, since a stride may step over the limit
     ends = [
         b if s == 1 else a + (1 + (n - 1) * s if n else 0)
         for a, b, s, n in zip(start_indices, limit_indices, strides, taken, strict=True)
@@ -136,7 +136,7 @@ def slice_text(
 
 
 def _slice_words(avals: Any, out_avals: Any, params: Params) -> Params:
-    """The parameters for keys' words: all words of each key."""
+    """The parameters for the raw words of keys: the slice has all words of its keys."""
     starts, limits, strides = params["start_indices"], params["limit_indices"], params["strides"]
     words = avals[0].shape[len(starts) :]
     return {
@@ -162,14 +162,14 @@ def _ints(sequence: Values) -> Axes:
 
 
 def _kept_ints(sequence: Values) -> tuple[Any, ...]:
-    """The same as integers; NumPy's integers keep their types, as in JAX."""
+    """``sequence`` as integers. NumPy's integers keep their types, as in JAX."""
     return tuple([n if isinstance(n, np.integer) else operator.index(n) for n in sequence])
 
 
 def slice(operand: Any, start_indices: Ints, limit_indices: Ints, strides: Ints | None = None) -> Any:
-    """The elements of ``operand`` from ``start_indices`` up to ``limit_indices``, by ``strides``: all static.
+    """The elements of ``operand`` from ``start_indices`` up to ``limit_indices``, by ``strides``; all are static.
 
-    Indices are within bounds and not negative; TypeError otherwise.
+    Indices must be within bounds and not negative; TypeError otherwise.
     """
     return slice_p.bind(
         operand,
@@ -180,7 +180,7 @@ def slice(operand: Any, start_indices: Ints, limit_indices: Ints, strides: Ints 
 
 
 def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0) -> Any:
-    """``slice`` along one ``axis``; negative indices count from the end and None means the end."""
+    """``slice`` along one ``axis``. Negative indices count from the end. A limit of None is the end."""
     shape = shape_of(operand)
     axis, size = operator.index(axis), shape[axis]
     start = 0 if start_index is None else operator.index(start_index)
@@ -251,7 +251,7 @@ def _pad_numpy(x: Any, value: Any, padding_config: PaddingConfig) -> Any:
     source, target = [], []
     for n, size, (low, _, interior) in zip(x.shape, shape, padding_config, strict=True):
         step = interior + 1
-        # element k goes to low + k * step; negative padding drops elements outside
+        # element k goes to position low + k * step; negative padding drops elements whose position is outside
         first = max(0, -(low // step))
         last = min(n, (size - 1 - low) // step + 1)
         if last <= first:
@@ -292,7 +292,7 @@ def _pad_batch(args: Values, dims: Values, *, padding_config: PaddingConfig) -> 
     padding_config = _inserted(padding_config, dim, (0, 0, 0))
     if value_dim is None:
         return pad_p.bind(x, value, padding_config=padding_config), dim
-    # each example has its own padding value: pad with zeros, then select
+    # each example has a different padding value: pad with zeros, then select
     aval = get_aval(x)
     padded = pad_p.bind(x, full_of((), 0, aval.dtype, aval.weak_type), padding_config=padding_config)
     everywhere = full_of(aval.shape, True, np.dtype(bool))
@@ -399,7 +399,7 @@ concatenate_p = declare(
 
 
 def concatenate(operands: Values, dimension: int) -> Any:
-    """``operands``, of one dtype and equal but for ``dimension``, one after the other along it. TypeError otherwise."""
+    """Join ``operands`` along ``dimension``. They have one dtype and differ in no other size; otherwise TypeError."""
     if not len(operands):
         raise ValueError("concatenate requires a non-empty sequences of arrays")
     if len(operands) == 1 and is_array(operands[0]):
@@ -418,7 +418,7 @@ def _split_abstract(x: ShapedArray, *, sizes: Shape, axis: int) -> list[ShapedAr
 
 
 def _cuts(sizes: Ints) -> list[tuple[int, int]]:
-    """The start and end of each part."""
+    """The start and end of each part, as pairs."""
     out, start = [], 0
     for size in sizes:
         out.append((start, start + size))
@@ -462,7 +462,7 @@ split_p = declare(
 
 
 def split(operand: Any, sizes: Ints, axis: int = 0) -> list[Any]:
-    """``operand`` cut along ``axis`` into parts of ``sizes``, which must add up. ValueError otherwise."""
+    """``operand`` cut along ``axis`` into parts of the given ``sizes``. ValueError if these do not add up."""
     operand = operand if is_array(operand) else as_array(operand)
     return split_p.bind(operand, sizes=_kept_ints(sizes), axis=canonical_axis(axis, operand.ndim))
 
@@ -516,7 +516,7 @@ stack_p = declare(
 
 
 def stack(operands: Values, axis: int = 0) -> Any:
-    """``operands``, of one shape and dtype, side by side along a new ``axis``. ValueError otherwise."""
+    """``operands``, of one shape and dtype, joined along a new ``axis``. ValueError if shapes or dtypes differ."""
     arrays = [x if is_array(x) else as_array(x) for x in operands]
     if not arrays:
         raise ValueError("stack expects at least one operand, got 0.")
@@ -574,7 +574,7 @@ declare(
 
 
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
-    """The slices of ``x`` along ``axis``, without that axis. ValueError for a scalar."""
+    """The slices of ``x`` along ``axis``, as arrays without this axis. ValueError for a scalar."""
     axis = operator.index(axis)
     x = x if is_array(x) else as_array(x)
     _check_unstacked(x.shape)

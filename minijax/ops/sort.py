@@ -1,4 +1,4 @@
-"""Sorting along an axis: ``sort``, by the first operands lexicographically, and ``top_k``."""
+"""Sorting along an axis: ``sort``, lexicographically by the first operands, and ``top_k``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _sort_abstract(*operands: ShapedArray, dimension: int, is_stable: bool, num_
 
 
 def _key(x: Any) -> Any:
-    """``x`` in a dtype that NumPy sorts in XLA's order, nan last: small floats of ml_dtypes are widened."""
+    """``x`` in a dtype that NumPy sorts in XLA's order, nan last. Small floats of ml_dtypes need a wider dtype."""
     return x.astype(accumulator(x.dtype)) if accumulator(x.dtype) is not x.dtype else x
 
 
@@ -49,7 +49,7 @@ def _sort_numpy(*operands: Any, dimension: int, is_stable: bool, num_keys: int) 
 
 
 def _moved_along(x: Any, indices: Any, axis: int) -> Any:
-    """``x`` at ``indices`` along ``axis``; they have an additional last dimension of size 1."""
+    """``x`` at ``indices`` along ``axis``. ``indices`` has one more dimension than ``x``, of size 1, at the end."""
     rank = len(shape_of(x))
     others = tuple(d for d in range(rank) if d != axis)
     return gather(x, indices, GatherDimensionNumbers((), (axis,), (axis,), others, others), (1,) * rank)
@@ -75,7 +75,7 @@ def _sort_batch(args: Values, dims: Values, *, dimension: int, **params: Any) ->
 
 
 def _comparable(ctx: Any, x: str, dtype: np.dtype) -> list[tuple[str, np.dtype]]:
-    """The parts of ``x`` to compare in XLA's total order, with all zeros and all nans made equal."""
+    """The values to compare for ``x`` in XLA's total order. All zeros are made equal, and so are all nans."""
     if dtypes.is_complex(dtype):
         part = dtypes.real_dtype(dtype)
         ty, part_ty = (scalar_type(d) for d in (dtype, part))
@@ -97,7 +97,7 @@ def _sort_lower(
     scalars = [scalar_type(a.dtype) for a in avals]
 
     def before(inner: Any, *names: str) -> list[str]:
-        """Whether the first of each pair sorts before the second, by the first key that differs."""
+        """Whether the first of each pair of values sorts before the second; the first key that differs decides."""
         keys: list[tuple[str, str, np.dtype]] = []
         for i in range(num_keys):
             left = _comparable(inner, names[2 * i], avals[i].dtype)
@@ -173,7 +173,7 @@ def _top_k_batch(args: Values, dims: Values, *, k: int, axis: int) -> Any:
 
 def _top_k_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, k: int, axis: int) -> list[str]:
     (aval,) = avals
-    # the operation only works along the last dimension
+    # XLA's operation only works along the last dimension
     order = list(range(aval.ndim))
     order[axis], order[-1] = order[-1], order[axis]
 
@@ -201,9 +201,9 @@ top_k_p = declare(
 
 
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
-    """``operand`` sorted along ``dimension``, nan last; for a sequence of arrays, by the first ``num_keys`` of them.
+    """``operand`` sorted along ``dimension``, nan last; a sequence of arrays by its first ``num_keys`` arrays.
 
-    The order is ascending; shapes and dtypes stay. The further arrays of a sequence are permuted in the same way.
+    The order is ascending; shapes and dtypes stay. The other arrays of a sequence are permuted in the same way.
     ``is_stable``: equal elements keep their order.
     Returns an array, or a tuple for a sequence. Raises TypeError for an empty sequence or different shapes, ValueError
     for a bad ``num_keys`` or ``dimension``.
@@ -234,8 +234,8 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
     """The ``k`` greatest elements of ``operand`` along ``axis``, the greatest first, and their int32 indices.
 
     Returns a list of two arrays with size ``k`` along ``axis``; the elements keep the operand's dtype. nan counts as
-    greatest. Of equal elements the first comes first. Raises ValueError for complex numbers, or if there are fewer than
-    ``k``.
+    greatest. Of equal elements the first comes first. Raises ValueError for complex numbers, or if ``axis`` has fewer
+    than ``k`` elements.
 
     >>> lax.top_k(jnp.array([3., 1., 2.]), 2)
     [Array([3., 2.], dtype=float32), Array([0, 2], dtype=int32)]

@@ -1,4 +1,4 @@
-"""Jaxprs in parameters of control flow: they have no constants; all values come from operands."""
+"""Jaxprs in parameters of control flow. They have no constants: all their values come from operands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ Flags = list[bool]
 
 
 def fixpoint(flags: Sequence[bool], step: Rule) -> tuple[Flags, Any]:
-    """The fixed point of a loop's ``flags``, and the result of ``step(flags) -> (result, flags after the body)``."""
+    """Set more of ``flags`` until a loop's body adds none; ``step(flags) -> (result, flags after the body)``.
+    Return these flags, and the last result."""
     now = list(flags)
     while True:
         result, after = step(now)
@@ -25,13 +26,13 @@ def fixpoint(flags: Sequence[bool], step: Rule) -> tuple[Flags, Any]:
 
 
 def nonzeros(tangents: Sequence[Any]) -> tuple[Flags, list[Any]]:
-    """Which of ``tangents`` are not symbolic zeros, and those tangents."""
+    """Flags that are true for tangents which are not symbolic zeros, and the list of these tangents."""
     flags = [type(t) is not Zero for t in tangents]
     return flags, chosen(flags, tangents)
 
 
 def in_front(batched: Sequence[bool]) -> list[int | None]:
-    """The batch axes of values: 0 if ``batched``, else None."""
+    """Batch axes for values with the flags ``batched``: 0 or None."""
     return [0 if b else None for b in batched]
 
 
@@ -40,7 +41,7 @@ def mapped(dims: Dims) -> Flags:
 
 
 def hoist_consts(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
-    """``closed`` with its constants as leading inputs, and those constants; computed once, cached with ``closed``."""
+    """``closed`` with its constants as leading inputs, and these constants. The jaxpr is cached with ``closed``."""
     if not closed.consts:
         return closed, []
     key = "hoisted"
@@ -51,10 +52,10 @@ def hoist_consts(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
 
 
 def join_consts(branches: Sequence[ClosedJaxpr]) -> tuple[tuple[ClosedJaxpr, ...], list[Any]]:
-    """``branches``, each with the constants of all as leading inputs, and those constants without duplicates."""
+    """``branches`` with the constants of all branches as leading inputs, and these constants without duplicates."""
     if not any(closed.consts for closed in branches):
         return tuple(branches), []
-    # (id of a constant, earlier occurrences in its jaxpr) -> a variable for it, and the constant
+    # (id of a constant, number of earlier occurrences in its jaxpr) -> a variable for it, and the constant
     all_consts: dict[tuple[int, int], tuple[Var, Any]] = {}
     own_vars: list[dict[tuple[int, int], Var]] = []
     for closed in branches:

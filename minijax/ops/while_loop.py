@@ -1,7 +1,7 @@
 """``while``: repeats a body on a carry as long as a condition on the carry holds.
 
 Operands are the condition's constants, the body's constants and the initial carry; results are the final carry. Each
-jaxpr takes its own constants and then the whole carry, so the carry's types are the same in every round. With a batched
+jaxpr takes its own constants and then the whole carry. The carry's types are the same in every round. With a batched
 condition, a predicate per element, the body runs while any element continues; the other elements keep their carry.
 """
 
@@ -44,7 +44,7 @@ compiled_over_meshes.add(while_p)
 
 
 class WhileParts(NamedTuple):
-    """The operands of a loop, or one item for each: types, tangents, flags, batch axes."""
+    """Lists with one item for each operand of a loop: types, tangents, flags or batch axes."""
 
     cond_consts: list[Any]
     body_consts: list[Any]
@@ -52,7 +52,7 @@ class WhileParts(NamedTuple):
 
     @staticmethod
     def of(items: Values, cond_nconsts: int, body_nconsts: int) -> WhileParts:
-        """``items``, one for each operand, divided by kind."""
+        """Divide ``items``, one for each operand, by kind."""
         return WhileParts(*split_list(items, cond_nconsts, body_nconsts))
 
 
@@ -82,7 +82,7 @@ def _check_types(what: str, found: Avals, expected: Avals) -> None:
 
 
 class Loop:
-    """Evaluates a loop on NumPy until that cost as much as compiling: at most twice the time of the better choice."""
+    """Evaluates a loop on NumPy until this cost as much as compiling, which takes at most twice the best time."""
 
     __slots__ = ("closed", "cond_nconsts", "body_nconsts", "batched", "cond", "body", "spent", "executable")
 
@@ -111,7 +111,7 @@ class Loop:
         return self.cond.weight + self.body.weight + 1
 
     def __call__(self, *args: Any) -> list[Array]:
-        """The final carry from arrays."""
+        """The final carry, for operands that are arrays."""
         if self.spent > AGAIN_WORTH_COMPILING:
             return self._compiled()(*args)
         values, done = self._interpret([as_array(check_alive(x))._value() for x in args])
@@ -120,7 +120,7 @@ class Loop:
         return self._compiled()(*map(Array, values, self.closed.in_avals))
 
     def on_values(self, *values: Any) -> list[Any]:
-        """The final carry from NumPy values, for the interpreter of an enclosing loop."""
+        """The final carry, for operands that are NumPy values: the interpreter of an enclosing loop calls this."""
         operands, done = self._interpret(values) if self.executable is None else (values, False)
         if not done:
             return [x._value() for x in self._compiled()(*map(Array, operands, self.closed.in_avals))]
@@ -132,7 +132,7 @@ class Loop:
         return self.executable
 
     def _interpret(self, values: Values) -> tuple[list[Any], bool]:
-        """The operands after some rounds, and whether the loop has ended."""
+        """Run rounds in NumPy until compiling pays. Return the operands then, and whether the loop has ended."""
         n_consts, n_cond = self.cond_nconsts + self.body_nconsts, self.cond_nconsts
         carry: Values = values[n_consts:]
         cond_consts, body_consts = values[:n_cond], values[n_cond:n_consts]
@@ -159,7 +159,7 @@ def _live(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def _where(pred: np.ndarray, new: Any, old: Any) -> Any:
-    """``new`` for the elements that continue, selected along the leading axes of ``pred``."""
+    """``new`` for the elements that continue, ``old`` for the others; ``pred`` has the leading axes of both."""
     return np.where(pred.reshape(pred.shape + (1,) * (np.ndim(new) - pred.ndim)), new, old)
 
 
@@ -179,7 +179,7 @@ def _inner_loop(**params: Any) -> tuple[Callable[..., list[Any]], int]:
 
 
 def _remember(closed: ClosedJaxpr, key: Any, make: Rule) -> ClosedJaxpr:
-    """A jaxpr derived from ``closed``, cached so that two executions use the same jaxpr."""
+    """A jaxpr derived from ``closed``, cached so that a second execution finds the same jaxpr."""
     if key not in closed.memo:
         closed.memo[key] = make()
     return closed.memo[key]
@@ -198,7 +198,7 @@ def while_jvp(
     body_jaxpr: ClosedJaxpr,
     body_nconsts: int,
 ) -> Any:
-    """A carry with a nonzero tangent gets a tangent carry; the condition reads only primals."""
+    """Each carry with a nonzero tangent gets a tangent carry. The condition reads only primals."""
     xs, ts = WhileParts.of(primals, cond_nconsts, body_nconsts), WhileParts.of(tangents, cond_nconsts, body_nconsts)
     const_nonzero, const_dots = nonzeros(ts.body_consts)
     init_nonzero, _ = nonzeros(ts.carry)
@@ -243,7 +243,7 @@ def while_batch(
     body_jaxpr: ClosedJaxpr,
     body_nconsts: int,
 ) -> Any:
-    """Batched carries get the axis, and carries that become batched; all do if the condition is batched."""
+    """Carries that are, or become, batched get the batch axis. If the condition is batched, all carries get it."""
     batched = WhileParts.of(mapped(dims), cond_nconsts, body_nconsts)
     axes = WhileParts.of(dims, cond_nconsts, body_nconsts)
     given = WhileParts.of(args, cond_nconsts, body_nconsts)
@@ -263,7 +263,7 @@ def while_batch(
         carry_batched = [True] * len(given.carry)
         at = 0
     else:
-        # the predicate's axes, from an earlier vmap, stay in front in each carry
+        # the axes of the predicate, from an earlier vmap, stay in front in each carry
         at = cond_jaxpr.out_avals[0].ndim
     carry_dims = [at if b else None for b in carry_batched]
     body, _ = vmap_jaxpr(body_jaxpr, axis, [*axes.body_consts, *carry_dims], carry_batched, at)
@@ -285,7 +285,7 @@ def while_batch(
 
 
 def while_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
-    """A loop of the known carries, then the whole loop: without a known length, no residuals can be stacked."""
+    """First a loop of the known carries, then the whole loop: residuals of a loop without known length cannot stack."""
     cond, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
     cond_nconsts, body_nconsts = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     given = WhileParts.of(unknown_in, cond_nconsts, body_nconsts)
@@ -307,18 +307,18 @@ def while_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
 
 
 def _known_part(closed: ClosedJaxpr, unknown_in: Flags, instantiate: Flags) -> tuple[ClosedJaxpr, list[bool]]:
-    """``closed`` from its known inputs to its known outputs, without residuals; and which outputs are unknown."""
+    """``closed`` from known inputs to known outputs, without residuals, and flags of its unknown outputs."""
     key = ("known part", tuple(unknown_in), tuple(instantiate))
     if key not in closed.memo:
         known, _, unknown_out, n_residuals = partial_eval_jaxpr(closed, unknown_in, instantiate)
-        # the code of residuals stays, as in JAX; it is dead and never runs
+        # as in JAX, equations that compute residuals stay; they are dead and never run
         outs = known.jaxpr.outvars[: len(known.out_avals) - n_residuals]
         closed.memo[key] = ClosedJaxpr(known.jaxpr.replace(outvars=outs), known.consts), unknown_out
     return closed.memo[key]
 
 
 def while_transpose(cts: Values, *args: Any, **params: Any) -> Any:
-    """ValueError: the reverse loop needs the values of every round, and the number of rounds is unknown."""
+    """Raise ValueError: the reverse loop needs the values of every round, and the number of rounds is unknown."""
     where = "" if state.source is None else f"\nThe loop is at {summarize(state.source)}."
     raise ValueError(
         "Reverse-mode differentiation does not work for lax.while_loop or lax.fori_loop with dynamic start/stop values."
@@ -339,8 +339,8 @@ def while_lower(
     body_jaxpr: ClosedJaxpr,
     body_nconsts: int,
 ) -> list[str]:
-    """``stablehlo.while``, whose two regions take all operands, constants too. XLA drops an ordered effect in the
-    condition, so an effectful condition runs before the loop and at the end of each round; its predicate is carried."""
+    """Write ``stablehlo.while``. Its two regions take all operands, including constants. XLA drops an ordered effect
+    in the condition, so an effectful condition runs before the loop and after each round; its predicate is carried."""
     pred_aval = cond_jaxpr.out_avals[0]
     types = list(map(mlir_type, avals))
     operands = list(names)
@@ -351,7 +351,7 @@ def while_lower(
         (pred,) = lower_inline(inner, cond_jaxpr, [*consts, *carry])
         return _any(inner, pred, pred_aval)
 
-    if effects:  # a carried token orders the effects of all rounds and after the loop
+    if effects:  # the carry contains the token that orders the effects of all rounds and those after the loop
         ctx.token = ctx.token or ctx.emit("stablehlo.create_token : !stablehlo.token")
         if carries_pred:
             parts = WhileParts.of(names, cond_nconsts, body_nconsts)
@@ -390,7 +390,7 @@ def while_lower(
 
 
 def _any(ctx: Any, pred: str, aval: ShapedArray) -> str:
-    """Whether any element of ``pred`` holds."""
+    """Write whether any element of ``pred`` is true."""
     if not aval.shape:
         return pred
     region = monoid_region(ctx, "or", aval.dtype)
@@ -402,7 +402,7 @@ def _any(ctx: Any, pred: str, aval: ShapedArray) -> str:
 
 
 def _select(ctx: Any, pred: str, pred_aval: ShapedArray, new: str, old: str, aval: ShapedArray) -> str:
-    """``new`` where ``pred`` holds, ``old`` elsewhere; ``pred`` has the leading axes."""
+    """Write ``new`` where ``pred`` is true, and ``old`` elsewhere; ``pred`` has the leading axes of both."""
     pred = ctx.broadcast(pred, pred_aval, aval.shape, range(pred_aval.ndim))
     bools = mlir_type(ShapedArray(aval.shape, pred_aval.dtype))
     return ctx.emit(f"stablehlo.select {pred}, {new}, {old} : {bools}, {mlir_type(aval)}")
@@ -424,8 +424,8 @@ set_rules(
 def carry_to_consts(
     cond: ClosedJaxpr, cond_nconsts: int, body: ClosedJaxpr, body_nconsts: int
 ) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool]]:
-    """Turn carries that the body returns unchanged, and the condition does not read, into constants, the body's first
-    inputs: constants need no batch axis and no tangent. Returns the jaxprs and which carries moved."""
+    """Turn carries that the body returns unchanged, and the condition does not read, into the body's first constants:
+    constants need no batch axis and no tangent. Return both jaxprs, and flags of the carries that moved."""
     forwarded = [i == body_nconsts + k for k, i in enumerate(_forwarding(body.jaxpr))]
     _, read = dce_jaxpr(cond.jaxpr, [True])
     moved = [f and not r for f, r in safe_zip(forwarded, read[cond_nconsts:])]
@@ -447,7 +447,7 @@ def carry_to_consts(
 
 
 def _forwarding(jaxpr: Jaxpr) -> list[int | None]:
-    """For each output the input that it copies, also through ``jit``; None if it is computed."""
+    """For each output, the number of the input that it copies, directly or through ``jit``; None if it is computed."""
     source: dict[Any, Any] = {}
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "jit":
@@ -459,5 +459,5 @@ def _forwarding(jaxpr: Jaxpr) -> list[int | None]:
 
 
 def while_outputs(outs: Values, moved: Flags, init: Values) -> list[Any]:
-    """The final carry, from the results of the loop and the initial values of the moved carries."""
+    """The final carry, merged from the results of the loop and the initial values of the moved carries."""
     return merge(moved, outs, chosen(moved, init))

@@ -1,11 +1,11 @@
-"""Tree definitions, the kinds of node, and how trees are flattened and rebuilt.
+"""Tree definitions, the kinds of nodes, and how trees are flattened and rebuilt.
 
-A node is a dict, list, tuple, None, namedtuple, OrderedDict, defaultdict or an instance of a registered class, of
-exactly that type. Anything else is a leaf. A class registered with JAX alone is a node too, once JAX is loaded.
+A node is a dict, list, tuple, None, namedtuple, OrderedDict, defaultdict or an instance of a registered class; an
+instance of a subclass is not. Anything else is a leaf. After JAX is loaded, classes registered only with JAX count too.
 
-The types of a container's children are looked up in a bounded table, which gives the finished tree definition without
-work in Python per child. Definitions of builtin nodes are interned, so identity compares them. Definitions with user
-data (auxiliary data, keys that are not strings) are compared by value, and no table keeps user data alive.
+The types of a container's children are looked up in a bounded table. If all are leaves, it gives the finished tree
+definition without Python code for each child. Definitions of builtin nodes are interned, so identity compares them.
+Definitions with user data (auxiliary data, keys that are not strings) are compared by value; no table keeps this data.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _NoneType = type(None)
 class PyTreeDef:
     """The structure of a tree without its leaves, from ``tree_structure``, ``tree_flatten`` or ``treedef_tuple``.
 
-    Exactly this class is interned: leaf, None, tuples, lists, namedtuples, and dicts whose keys are all of type str.
+    Only instances of exactly this class are interned: leaf, None, tuples, lists, namedtuples, and dicts with str keys.
     """
 
-    # _type is None for a leaf. _aux: a dict's keys, or the auxiliary data from a registered flatten function.
-    # _flat: all children are leaves.
+    # _type: None for a leaf. _aux: a dict's keys, or the auxiliary data from a registered flatten function.
+    # _flat: whether all children are leaves.
     __slots__ = ("__weakref__", "_aux", "_children", "_flat", "_type", "num_leaves", "num_nodes")
 
     _type: type | None
@@ -72,7 +72,7 @@ class PyTreeDef:
         self.num_nodes = nodes
 
     def unflatten(self, leaves: Iterable[Leaf]) -> Tree:
-        """The tree of this structure with these leaves; ValueError if their number is wrong."""
+        """The tree of this structure with these leaves. ValueError if there are too many or too few."""
         if type(leaves) is not list and type(leaves) is not tuple:
             leaves = list(leaves)
         count = len(leaves)
@@ -98,7 +98,7 @@ class PyTreeDef:
         return list(self._children)
 
     def node_data(self) -> tuple[type, Any] | None:
-        """``(type, auxiliary data)`` of the root, None for a leaf. A dict has its sorted keys, as a list."""
+        """``(type, auxiliary data)`` of the root; None for a leaf. That of a dict is its list of sorted keys."""
         if self._type is None:
             return None
         if self._type is dict:
@@ -119,7 +119,7 @@ class PyTreeDef:
 
 
 class _ValueTreeDef(PyTreeDef):
-    """A tree definition with user data, compared by value. Unlike in JAX, keys of a str subclass differ from str."""
+    """A tree definition with user data, compared by value. A key of a str subclass differs from an equal str here."""
 
     __slots__ = ("_hash",)
 
@@ -148,13 +148,13 @@ def _remake(node_type: type | None, aux: Any, children: tuple[PyTreeDef, ...]) -
 LEAF = PyTreeDef()
 LEAF._set(None, None, ())
 
-# (type, keys, children) -> weak reference to the interned definition. The entry goes when the definition goes.
+# (type, keys, children) -> weak reference to the interned definition. A dead definition's entry is removed.
 _interned: dict[tuple[Any, ...], weakref.ref[PyTreeDef]] = {}
 _intern_lock = threading.RLock()
 
 
 def _intern(node_type: type, aux: Any, children: tuple[PyTreeDef, ...]) -> PyTreeDef:
-    """The interned definition with these parts, which are interned themselves."""
+    """The interned definition with these parts. Its ``children`` are interned too."""
     key = (node_type, aux, children)
     ref = _interned.get(key)
     if ref is not None:
@@ -178,7 +178,7 @@ def _forget(key: tuple[Any, ...], ref: weakref.ref[PyTreeDef]) -> None:
 
 
 def make_treedef(node_type: type, aux: Any, children: tuple[PyTreeDef, ...]) -> PyTreeDef:
-    """The definition of a node. ``aux`` is a tuple of sorted keys for a dict."""
+    """The definition of a node of type ``node_type``. ``aux``: a dict's sorted keys, or auxiliary data."""
     node = kinds[node_type]
     plain = node in _INTERNABLE
     if plain and node is DICT:
@@ -191,7 +191,7 @@ def make_treedef(node_type: type, aux: Any, children: tuple[PyTreeDef, ...]) -> 
             return _intern(node_type, aux, children)
     out = _ValueTreeDef()
     out._set(node_type, aux, children)
-    # Auxiliary data need not be hashable: definitions that differ only in it have equal hashes.
+    # Auxiliary data need not be hashable, so it is not part of the hash.
     out._hash = hash((node_type, children))
     return out
 
@@ -230,7 +230,7 @@ def treedef_is_leaf(treedef: PyTreeDef) -> bool:
 
 
 class Node:
-    """How one type is flattened and rebuilt; the builtin kinds are compared by identity."""
+    """How one type is flattened and rebuilt. Compare the builtin kinds by identity."""
 
     # ``run(tree, out)`` appends the leaves of a tree to ``out`` and returns its definition.
     __slots__ = ("flatten", "flatten_with_keys", "name", "run", "unflatten")
@@ -256,7 +256,7 @@ _TABLE_LIMIT = 4096
 
 
 class _Kinds(dict[type, "Node | None"]):
-    """type -> its node kind, None for a leaf. Bounded apart from ``_registered``, so dropped classes are freed."""
+    """type -> its kind of node; None for a leaf. It is cleared when it gets large, which frees dropped classes."""
 
     def __missing__(self, cls: type) -> Node | None:
         if len(self) > _TABLE_LIMIT:
@@ -270,15 +270,15 @@ class _Kinds(dict[type, "Node | None"]):
 
 
 _registered: dict[type, Node] = {tuple: TUPLE, list: LIST, dict: DICT, _NoneType: NONE}
-# Those of them that are registered only with JAX: models of Equinox, states of Flax.
+# Registered classes that are registered only with JAX: models of Equinox, states of Flax.
 _adopted: set[type] = set()
 kinds = _Kinds(_registered)
 NONE_DEF = make_treedef(_NoneType, None, ())
 EMPTY_DICT_DEF = make_treedef(dict, (), ())
 
-# The fast tables: types of the children (and keys of a dict) -> the definition if all children are leaves, else a plan.
-# ``_known``: (plan, definitions of the children that are nodes) -> the definition. All are bounded, and cleared when a
-# type is registered.
+# The fast tables: types of the children (and keys of a dict) -> a ``_Plan``, with the definition if all children are
+# leaves. ``_known``: (plan, definitions of the children that are nodes) -> the definition. All tables are bounded, and
+# cleared when a type is registered.
 _tuple_table: dict[tuple[type, ...], Any] = {}
 _list_table: dict[tuple[type, ...], Any] = {}
 _dict_table: dict[tuple[Any, ...], Any] = {}
@@ -286,10 +286,10 @@ _known: dict[tuple[Any, ...], PyTreeDef] = {}
 
 
 class _Plan:
-    """How to flatten a tuple, list or dict whose children have given types (and keys).
+    """How to flatten a tuple, list or dict whose children have the given types (and keys).
 
-    ``runs``: for each child None (a leaf) or its flatten function. ``getter`` sorts a dict's values; None if sorted.
-    ``treedef``: if all children are leaves. ``last``: the latest ``run``'s definitions and result, a fast cache.
+    ``runs``: the flatten function of each child, None for a leaf. ``getter`` sorts a dict's values; None if sorted.
+    ``treedef``: the definition if all children are leaves. ``last``: the latest run's child definitions and result.
     """
 
     __slots__ = ("aux", "getter", "last", "node_type", "runs", "treedef")
@@ -305,7 +305,7 @@ class _Plan:
             self.treedef = make_treedef(node_type, aux, (LEAF,) * len(runs))
 
     def run(self, values: Iterable[Any], out: list[Leaf]) -> PyTreeDef:
-        """Appends the leaves below ``values`` to ``out``."""
+        """Append the leaves below ``values`` to ``out``, and return the definition."""
         defs: list[PyTreeDef] = []
         for value, run in zip(values, self.runs):  # noqa: B905  (strict costs 100 ns, and the lengths are equal)
             if run is None:
@@ -341,7 +341,7 @@ def _runs(types: Iterable[type]) -> tuple[Any, ...]:
 
 
 def _types(tree: Any) -> tuple[type, ...]:
-    """``tuple(map(type, tree))``. Few elements are written out, here and below: that takes a third of the time."""
+    """``tuple(map(type, tree))``. Up to three elements are written out, which takes a third of the time."""
     count = len(tree)
     if count == 1:
         return (type(tree[0]),)
@@ -361,7 +361,7 @@ def _plan_sequence(node_type: type, types: tuple[type, ...], table: dict[Any, An
 
 
 def _sequence(node_type: type, table: dict[Any, Any]) -> Callable[[Any, list[Leaf]], PyTreeDef]:
-    """The flatten function of tuples or lists."""
+    """Make the flatten function of tuples or lists."""
 
     def run(tree: Any, out: list[Leaf]) -> PyTreeDef:
         types = _types(tree)
@@ -375,7 +375,7 @@ def _sequence(node_type: type, table: dict[Any, Any]) -> Callable[[Any, list[Lea
 
 
 def _flatten_dict(tree: Any, out: list[Leaf]) -> PyTreeDef:
-    # The table's key has the types of the dict's keys too: 1 == True, and a str may equal an enum member.
+    # The table's key also has the types of the dict's keys: 1 == True, and a str may equal an enum member.
     key: tuple[Any, ...]
     values = tree.values()
     count = len(tree)
@@ -406,7 +406,7 @@ def _flatten_dict(tree: Any, out: list[Leaf]) -> PyTreeDef:
 
 def _plan_dict(tree: dict[Any, Any], table_key: tuple[Any, ...]) -> _Plan:
     keys = sorted_keys(tree)
-    # itemgetter of one key would not return a tuple, but one key is always in order
+    # itemgetter of a single key returns no tuple, and a single key is always sorted
     getter = None if keys == list(tree) else operator.itemgetter(*keys)
     plan = _Plan(dict, tuple(keys), _runs([type(tree[key]) for key in keys]), getter)
     if all([type(key) is str for key in keys]):
@@ -433,7 +433,7 @@ NAMEDTUPLE.run = _flatten_other
 
 
 def _adopt(cls: type) -> Node | None:
-    """The kind of a class that is registered with JAX: its nodes are nodes here too. None if JAX is not loaded."""
+    """The kind of node for a class that is registered with JAX. None if it is not, or if JAX is not loaded."""
     theirs: Any = sys.modules.get("jax.tree_util")
     if not hasattr(theirs, "default_registry") or not theirs.is_tree_node(cls):
         return None
@@ -455,7 +455,7 @@ def _adopt(cls: type) -> Node | None:
 
 
 def register_node(nodetype: type, node: Node, what: str = "PyTreeDef") -> None:
-    """Make instances of ``nodetype`` nodes. ``what``: their name in the error for a second registration."""
+    """Make instances of ``nodetype`` nodes. ``what``: the text for them in the error for a second registration."""
     if not isinstance(nodetype, type):
         raise TypeError(f"Only a class can be registered as a pytree node, got {nodetype!r}.")
     with _intern_lock:
@@ -465,7 +465,7 @@ def register_node(nodetype: type, node: Node, what: str = "PyTreeDef") -> None:
         node.run = _flatten_other
         _registered[nodetype] = node
         kinds[nodetype] = node
-        # the fast tables may have the class as a leaf
+        # the fast tables may contain the class as a leaf
         for table in (_tuple_table, _list_table, _dict_table, _known):
             table.clear()
         _adopted.discard(nodetype)
@@ -477,7 +477,7 @@ _followers: list[Callable[[type, Node], None]] = []
 
 
 def follow_registrations(follow: Callable[[type, Node], None]) -> None:
-    """Call ``follow(class, node)`` for every class registered as a node, now and later."""
+    """Call ``follow(class, node)`` for every registered class, now and at later registrations."""
     with _intern_lock:
         for nodetype, node in _registered.items():
             if node not in _INTERNABLE:
@@ -496,7 +496,7 @@ _BAD_FLATTEN = "The to_iterable function for a custom PyTree node should return 
 
 
 def _apart(tree: Any) -> tuple[Any, Any]:
-    """Children (a tuple or list) and auxiliary data of a registered node."""
+    """The children (a tuple or list) and auxiliary data of a node of a registered class."""
     flatten = kinds[type(tree)].flatten  # type: ignore[union-attr]
     got = flatten(tree)  # type: ignore[misc]
     if not isinstance(got, tuple) or len(got) != 2:
@@ -511,7 +511,7 @@ def _apart(tree: Any) -> tuple[Any, Any]:
 
 
 def children_of(tree: Any, kind: Node) -> tuple[Sequence[Any], Any]:
-    """Children and auxiliary data of a node, as :class:`PyTreeDef` stores them."""
+    """The children and auxiliary data of a node, as :class:`PyTreeDef` stores them."""
     if kind is TUPLE or kind is LIST or kind is NAMEDTUPLE:
         return tree, None
     if kind is DICT:
@@ -549,7 +549,7 @@ def tree_flatten(tree: Tree, is_leaf: IsLeaf | None = None) -> tuple[list[Leaf],
         if is_leaf is not None:
             return out, _flatten_checked(tree, is_leaf, out)
         if type(tree) is tuple:
-            # the arguments of a function: by far the most frequent case
+            # fast path for the arguments of a function, which is by far the most frequent case
             types = _types(tree)
             plan = _tuple_table.get(types) or _plan_sequence(tuple, types, _tuple_table)
             if plan.treedef is not None:
@@ -566,12 +566,12 @@ def tree_flatten(tree: Tree, is_leaf: IsLeaf | None = None) -> tuple[list[Leaf],
 
 @functools.lru_cache(maxsize=256)
 def tree_of_leaves(count: int) -> PyTreeDef:
-    """The structure of ``(args, kwargs)`` of a call whose ``count`` arguments are leaves."""
+    """The structure of the ``(args, kwargs)`` of a call with ``count`` positional arguments, all of them leaves."""
     return make_treedef(tuple, None, (make_treedef(tuple, None, (LEAF,) * count), EMPTY_DICT_DEF))
 
 
 def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Leaf], PyTreeDef]:
-    """``tree_flatten((args, kwargs))``, faster if all arguments are leaves."""
+    """``tree_flatten((args, kwargs))``. It is faster if all arguments are leaves."""
     if not kwargs:
         types = _types(args)
         plan = _tuple_table.get(types) or _plan_sequence(tuple, types, _tuple_table)
@@ -581,9 +581,9 @@ def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Le
 
 
 def without_recursion(step: Callable[..., Any], *root: Any) -> Any:
-    """The result of the recursive generator ``step`` on ``root``, without Python's stack: for deep trees.
+    """The result of the recursive generator ``step`` on ``root``. Deep trees use this: Python's stack does not grow.
 
-    ``step`` yields the arguments of each call of itself and receives its result. RecursionError beyond Python's limit.
+    ``step`` yields the arguments of a recursive call and receives its result. RecursionError beyond Python's limit.
     """
     running, value = [step(*root)], None
     limit = sys.getrecursionlimit()
@@ -646,7 +646,7 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Leaf]) -> Tree:
 
 
 def build(treedef: PyTreeDef, leaves: Sequence[Leaf], start: int) -> Tree:
-    """The tree whose first leaf is ``leaves[start]``; there must be enough leaves."""
+    """The tree whose first leaf is ``leaves[start]``. The caller checks that there are enough leaves."""
     if treedef._type is None:
         return leaves[start]
     try:
@@ -668,7 +668,7 @@ def _build_deep(treedef: PyTreeDef, leaves: Sequence[Leaf], start: int) -> Any:
 
 
 def _build(treedef: PyTreeDef, leaves: Sequence[Leaf], start: int) -> Tree:
-    """``build`` for a node, by recursion; RecursionError for a deep tree."""
+    """``build`` for a node with nodes below it. RecursionError for a deep tree."""
     parts = []
     for child in treedef._children:
         if child._type is None:
@@ -723,7 +723,7 @@ def _flatten_up_to_deep(treedef: PyTreeDef, tree: Tree, out: list[Tree]) -> Any:
 
 
 def _same_node(treedef: PyTreeDef, kind: Node, tree: Tree) -> Any:
-    """The children of ``tree``; ValueError unless its root is like the root of ``treedef``."""
+    """The children of ``tree``. ValueError if its root differs from the root of ``treedef``, whose kind is ``kind``."""
     node_type, count = treedef._type, len(treedef._children)
     actual = kinds[type(tree)]
     if kind is NAMEDTUPLE:
@@ -769,7 +769,7 @@ def is_tree_node(typ: type) -> bool:
 
 
 def flatten_one_level(tree: Tree) -> tuple[Iterable[Any], Any]:
-    """Children and auxiliary data of the root node; ValueError if the tree is a leaf."""
+    """The children and auxiliary data of the root node. ValueError if the tree is a leaf."""
     kind, children, aux = _one_level(tree)
     if kind is DICT:
         return tuple(children), aux
@@ -777,7 +777,7 @@ def flatten_one_level(tree: Tree) -> tuple[Iterable[Any], Any]:
 
 
 def flatten_one_level_with_keys(tree: Tree) -> tuple[Iterable[tuple[KeyEntry, Any]], Any]:
-    """Like :func:`flatten_one_level`, each child with its key entry."""
+    """Like :func:`flatten_one_level`; each child is paired with its key entry."""
     kind, children, aux = _one_level(tree)
     return tuple(zip(keys_of(tree, kind, children, aux), children, strict=True)), aux
 

@@ -1,1 +1,1 @@
-"""Programs over meshes of devices: dividing them among the devices, and the primitives that speak of meshes."""
+"""Programs over meshes of devices: their partitioning, and the primitives that have meshes among their parameters."""

@@ -1,7 +1,7 @@
-"""``sharding_constraint``: the identity; the result has the sharding of a parameter. It is its own transpose.
+"""``sharding_constraint``: the identity, whose result gets the sharding ``sharding``. It is its own transpose.
 
-Parameters: ``sharding``; ``unconstrained_dims``, whose sharding the compiler chooses; ``layout`` and
-``context_mesh``, as JAX prints them.
+Parameters: ``sharding``; ``unconstrained_dims``, the dimensions whose sharding the compiler chooses; ``layout`` and
+``context_mesh``, which jaxprs print as in JAX.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def constraint_abstract(x: ShapedArray, **params: Any) -> ShapedArray:
 
 @sharding_constraint_p.def_impl
 def constraint_impl(x: Any, **params: Any) -> Any:
-    params["sharding"].shard_shape(get_aval(x).shape)  # a compiler can pad, arrays cannot
+    params["sharding"].shard_shape(get_aval(x).shape)  # raises for unequal parts, which a compiler can pad
     outs = () if params["unconstrained_dims"] else [params["sharding"]]
     return evaluate_over_mesh(sharding_constraint_p, [x], params, outs)
 
@@ -53,7 +53,7 @@ deflinear(sharding_constraint_p, constraint_transpose)
 
 
 def constraint_batch(args: Sequence[Any], dims: Dims, **params: Any) -> Any:
-    """The compiler chooses the sharding of the batch axis."""
+    """Batch the constraint. The compiler chooses the sharding of the batch axis."""
     (x,), (dim,) = args, dims
     assert dim is not None, "one operand, which is mapped"
     sharding, free = params["sharding"], params["unconstrained_dims"]
@@ -73,7 +73,7 @@ set_rules(sharding_constraint_p, batch=constraint_batch, lower=constraint_lower)
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
-    """``x`` with the given ``shardings``: in a jitted function a constraint on the compiler, elsewhere a move.
+    """``x`` with the given ``shardings``. In a jitted function it constrains the compiler, elsewhere it moves ``x``.
 
     Args:
       x: a pytree of arrays.
@@ -81,9 +81,9 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
         these that is a prefix of ``x``.
 
     Raises:
-      ValueError: a sharding for more dimensions than an array has. IndivisibleError: outside of jitted functions, one
-        that does not divide an array evenly. RuntimeError: a ``PartitionSpec`` without a mesh.
-      TypeError: something else in the place of a sharding.
+      ValueError: a sharding is for more dimensions than an array has. IndivisibleError: outside of jitted functions, a
+        sharding does not divide an array evenly. RuntimeError: a ``PartitionSpec`` without a mesh.
+      TypeError: ``shardings`` has an entry that is not a sharding.
     """
     leaves, tree = tree_flatten(x)
     wanted = prefix_leaves(shardings, x, name="with_sharding_constraint shardings")
@@ -91,7 +91,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 
 
 def _asserted(x: Any, aval: Any, sharding: NamedSharding) -> Any:
-    """``x``, if its type has ``sharding``. Otherwise AssertionError."""
+    """Return ``x`` if its type has ``sharding``. Otherwise raise AssertionError."""
     wanted = sharding.spec.padded(aval.ndim)
     own = whole_spec(aval)
     if own != wanted:
@@ -123,7 +123,7 @@ def _constrained(x: Any, wanted: Any) -> Any:
             return _asserted(x, aval, sharding)
         _check_auto(sharding)
         if sharding.mesh.are_all_axes_explicit and isinstance(x, Tracer):
-            return x  # it names no axis, and the value has the sharding of its type
+            return x  # the sharding names no axis, and the type of ``x`` has a sharding already
     if isinstance(wanted, PartitionSpec) and isinstance(sharding, NamedSharding) and isinstance(x, Tracer):
         sharding = NamedSharding(sharding.mesh.abstract_mesh, sharding.spec)
     pjrt.note_committed()

@@ -1,8 +1,8 @@
 """Eager evaluation while a mesh is set: results are replicated over the mesh, as in JAX.
 
-Operations on uncommitted operands run on the host, and the result is put on all devices. Such results are marked
-``MeshArray.computed_on_host``, and operations on them run on the host too. If the user or a compiled program put an
-operand over the mesh, the operation is compiled for its devices. ``interpreters.evaluate`` calls this module.
+Operations on uncommitted operands run on the host, and the result is then replicated over all devices of the mesh.
+Such results are marked ``MeshArray.computed_on_host``, and operations on them run on the host too. If the user or a
+compiled program put an operand over the mesh, the operation is compiled. ``interpreters.evaluate`` calls this module.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from minijax.ops.random.keys import random_wrap_p
 from minijax.ops.sharded import over_mesh
 from minijax.pytree import tree_leaves, tree_map, tree_unflatten
 
-# Primitives whose impl places its own results, or that call functions whose operations do.
+# Primitives whose impl places its own results, or calls functions whose operations place theirs.
 _apart: set[Primitive] = {
     jit_p,
     shard_map.shard_map_p,
@@ -42,7 +42,7 @@ _apart: set[Primitive] = {
 
 
 class _Laying(threading.local):
-    """Whether this thread computes on the host, and puts the results over the mesh afterwards."""
+    """``host``: whether this thread computes on the host now, so that results are not put over the mesh yet."""
 
     host = False
 
@@ -52,7 +52,7 @@ _laying = _Laying()
 
 @contextlib.contextmanager
 def on_host() -> Iterator[None]:
-    """Within the block, results are not put over the mesh that is set."""
+    """Within the block, results stay on the host; they are not put over the mesh that is set."""
     before, _laying.host = _laying.host, True
     try:
         yield
@@ -61,13 +61,13 @@ def on_host() -> Iterator[None]:
 
 
 def laying() -> Mesh | None:
-    """The mesh over which results of operations are placed; None if none is set, or if operations are staged."""
+    """The mesh over which results are placed. None if no mesh is set, if operations are staged, and in ``on_host``."""
     mesh = context.mesh
     return mesh if isinstance(mesh, Mesh) and not _laying.host and state.dynamic.level == 0 else None
 
 
 def evaluate(usual: Callable[..., Any], trace: Any, primitive: Primitive, args: Values, params: Params) -> Any:
-    """The result or results of an operation, which ``usual(trace, primitive, args, params)`` evaluates."""
+    """Evaluate an operation by ``usual(trace, primitive, args, params)``, and put its results over the mesh."""
     mesh = laying()
     if mesh is None or primitive in _apart:
         return usual(trace, primitive, args, params)
@@ -92,7 +92,7 @@ def _check_devices(args: Values, mesh: Mesh, name: str) -> None:
 
 
 def _on_host(args: Values, mesh: Mesh, params: Params) -> Values | None:
-    """``args`` as arrays on the host; None if the operation must be compiled, since one is committed to devices."""
+    """``args`` as arrays on the host. None if one is committed to devices, so that the operation must be compiled."""
     if any(isinstance(value, Sharding) for value in params.values()):
         return None
     values = []
@@ -119,13 +119,13 @@ def laid(x: Any, mesh: Mesh, names_mesh: bool = False) -> Any:
 
 
 def made(x: Any) -> Any:
-    """An array made of host values, over the mesh of ``laying``."""
+    """Put an array of host values over the mesh that ``laying`` returns, if any."""
     mesh = laying()
     return x if mesh is None else laid(x, mesh)
 
 
 def called(jitted: Any, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: Params) -> Any:
-    """``fun(*args, **kwargs)`` of a library function that JAX jits; ``jitted`` is the jitted function."""
+    """Call a library function ``fun`` that JAX jits, and put its results over the mesh; ``jitted`` is ``jit(fun)``."""
     mesh = laying()
     leaves = tree_leaves((args, kwargs))
     if mesh is None or any(isinstance(x, Tracer) for x in leaves):

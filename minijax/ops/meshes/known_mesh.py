@@ -1,8 +1,8 @@
-"""Which results of a program have a type over a mesh in JAX, where a replicated array has the spec ``P(None,)``.
+"""Which results of a program have a type over a mesh in JAX. There a replicated array has the spec ``P(None,)``.
 
-While a mesh with explicit axes is set, the result of an operation with several operands, or with none, is over that
-mesh. The result of a unary operation is over the operand's mesh. An array over a mesh names it; other arrays do not.
-Our plain types do not tell the two apart, so this module goes through the program.
+While a mesh with explicit axes is set, the result of an operation with no operand or several operands is over that
+mesh. The result of a unary operation is over the operand's mesh. The type of an array over a mesh names it in JAX.
+Our types do not name the mesh of a replicated array, so this module finds it by going through the program.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from minijax.core.shardings import NamedSharding
 from minijax.ir.jaxpr import ClosedJaxpr, Var
 from minijax.ops import cond, nary, while_loop
 
-# Names of primitives whose results are over the mesh that is set, whatever their operands.
+# Names of primitives whose results are over the mesh that is set, whatever their operands are.
 _naming = frozenset(
     "broadcast_in_dim iota concatenate stack select_n gather scatter scatter-add scatter-sub scatter-mul scatter-min "
     "scatter-max random_bits random_fold_in random_split reshard threefry2x32".split()
 )
 _each_its_own = ("sort", "optimization_barrier", "reduce")
-# The operand whose mesh the results have. It is the first operand of all other primitives.
+# primitive -> the position of the operand whose mesh the results have; for all other primitives it is the first
 _followed = {"clamp": 1, "select_and_scatter_add": 1, "linear_solve": -1}
 _never = ("pure_callback", "io_callback")
 
 
 def named(primitive: Primitive, ins: Flags, params: Params, outs: int) -> list[bool]:
-    """Whether each of ``outs`` results of an operation has a type that names a mesh, given which operands have one."""
+    """For each of ``outs`` results, whether its type names a mesh; ``ins``: whether each operand's type does."""
     if primitive in nary.elementwise_primitives:
         return [len(ins) > 1 or any(ins)] * outs
     name = primitive.name
@@ -75,6 +75,6 @@ def named_by(closed: ClosedJaxpr, ins: Flags) -> list[bool]:
 
 
 def is_over_mesh(x: Any) -> bool:
-    """Whether the array, or stand-in, ``x`` is over a mesh."""
+    """Whether ``x``, an array or a ShapeDtypeStruct, is over a mesh."""
     sharding = x.device if type(x) is MeshArray else getattr(x, "sharding", None) if not hasattr(x, "_buffer") else None
     return isinstance(sharding, NamedSharding)

@@ -45,15 +45,15 @@ from minijax.ops.call import Compiled, announce, jit_p, kept_inputs, lowered, on
 from minijax.ops.meshes.known_mesh import named_by
 from minijax.ops.sharded import over_mesh
 
-# The most differences between two placements that a cache miss lists.
+# The maximum number of differences between two placements that a cache miss lists.
 _MOST_DIFFERENCES = 6
 
-# primitive -> the shardings that an equation with these parameters names itself
+# primitive -> a function from an equation's parameters to the shardings that they name
 names_shardings: dict[Primitive, Rule] = {}
 
 
 class Partitioned(Compiled):
-    """A jaxpr compiled for the devices of a placement, with its results there."""
+    """A jaxpr compiled for the devices of a ``Placement``; its results stay on them."""
 
     __slots__ = ("arrays", "partitioning", "placement", "ins")
 
@@ -68,7 +68,7 @@ class Partitioned(Compiled):
     def _compile(self, closed: ClosedJaxpr, text: str, **options: Any) -> Any:
         devices, mesh, ins, outs = self.placement
         taken = [*[self.placement.everywhere] * self.n_consts, *self._taken(ins)]
-        # as in JAX, that of the first used argument only
+        # as in JAX, pass on the sharding of the first used argument only
         named = safe_zip(self._taken(ins), self._taken([aval.ndim for aval in closed.in_avals]))
         first = next(((s, ndim) if isinstance(s, NamedSharding) else None for s, ndim in named), None)
         whole: list[bool] = []
@@ -92,7 +92,7 @@ class Partitioned(Compiled):
         return self._results(outs)
 
     def there(self, x: Any, sharding: Any) -> Any:
-        """The buffer of ``x`` with ``sharding``: its own buffer, which can be donated, if its sharding is equal."""
+        """The buffer of ``x`` with ``sharding``: the buffer of ``x`` itself, which can be donated, if it has it."""
         if type(x) is MeshArray and (x.device == sharding or x.device.is_equivalent_to(sharding, x.aval.ndim)):
             return x._buffer
         array = as_array(check_alive(x))
@@ -124,7 +124,7 @@ class Partitioned(Compiled):
         return move
 
     def device_of(self, args: Values) -> Any:
-        return None  # the placement has the devices
+        return None  # the placement decides the devices
 
     def _results(self, buffers: Values) -> list[Any]:
         outs: list[Any] = self.arrays(buffers)
@@ -134,17 +134,17 @@ class Partitioned(Compiled):
 
 
 class Simulated(Partitioned):
-    """A jaxpr compiled for simulated devices: it can be shown, not run."""
+    """A jaxpr compiled for simulated devices. It can be displayed but not run."""
 
     __slots__ = ()
 
     def _compile(self, closed: ClosedJaxpr, text: str, **options: Any) -> Any:
-        # the machine code does not run, and its HLO does not depend on this
+        # the machine code never runs, and its HLO does not depend on the optimization level of the backend
         options["flags"] = (("xla_backend_optimization_level", "0"), *options.get("flags", ()))
         try:
             return super()._compile(closed, text, **options)
         finally:
-            # a client and its devices refer to each other: this ends its threads now
+            # a client and its devices refer to each other: collecting them ends the client's threads now
             gc.collect()
 
     def _constant(self, x: Any) -> Any:
@@ -160,7 +160,7 @@ class Simulated(Partitioned):
 
 
 def _maker(avals: Sequence[ShapedArray], shardings: Values) -> Rule:
-    """A function from buffers with these ``shardings`` to arrays of these types."""
+    """A function that makes arrays of types ``avals`` from buffers with these ``shardings``."""
     pjrt.note_committed()
     if any([type(each) is SingleDeviceSharding for each in shardings]):
         return lambda buffers: [*map(_array_at, buffers, avals, shardings)]
@@ -177,7 +177,7 @@ def _maker(avals: Sequence[ShapedArray], shardings: Values) -> Rule:
         return only
 
     def arrays(buffers: Values) -> list[Any]:
-        # inlined: a call for each takes a tenth of a small program's call, strict=True a seventh of this loop
+        # written out: a function call for each array takes a tenth of a small program's call, strict=True a seventh
         outs: list[Any] = []
         for buffer, kind in zip(buffers, kinds):  # noqa: B905
             out: MeshArray = _new(MeshArray)
@@ -199,7 +199,7 @@ _new = object.__new__
 
 
 def shardings_named(closed: ClosedJaxpr) -> list[tuple[str, Sharding]]:
-    """The shardings that live equations of the program name, each with the primitive. Computed once."""
+    """The (primitive name, sharding) pairs of live equations of the program that name a sharding. Computed once."""
     found = closed.memo.get("shardings named")
     if found is None:
         found = [*_named_in(closed.jaxpr.eqns)]
@@ -228,7 +228,7 @@ def _named_in_programs(params: Params) -> Iterator[tuple[str, Sharding]]:
 
 
 def names_any(params: Params) -> bool:
-    """Whether a program among ``params`` names a sharding."""
+    """Whether a program in ``params`` names a sharding."""
     return bool([*_named_in_programs(params)])
 
 
@@ -247,8 +247,8 @@ def sharding_of_operand(x: Any) -> Sharding | None:
 
 
 class _Devices:
-    """The devices of a program, ``count`` of them, on which the shardings of operands, results and equations must
-    agree. ``found`` is None while there are only abstract meshes; ``described``: there was an abstract mesh."""
+    """The ``count`` devices of a program, on which the shardings of operands, results and equations must agree.
+    ``found`` is None while only abstract meshes are known. ``described``: whether there was an abstract mesh."""
 
     def __init__(self) -> None:
         self.found: tuple[Any, ...] | None = None
@@ -270,7 +270,7 @@ class _Devices:
 
 
 def other_devices(operand: str, devices: Any) -> ValueError:
-    """The error for an ``operand`` that is not committed to ``devices``, those of the mesh that is set."""
+    """The error for an ``operand`` that is not committed to ``devices``, the devices of the mesh that is set."""
     return ValueError(
         f"Received incompatible devices for jitted computation. Got {operand} and jit's context mesh with device ids "
         f"{[each.id for each in devices]} on platform {devices[0].platform.upper()}. Bring it to the mesh that is set "
@@ -300,9 +300,9 @@ def placement_of(
       closed: the program.
       args: arrays, array-like values, or stand-ins of types.
       name: the name of the program, for messages.
-      ins, outs: the shardings that the caller named. Entries that are no ``Sharding`` are ignored.
-      keep_unused: whether unused arguments count too.
-      label: the name of an argument by its number.
+      ins, outs: the shardings that the caller gave. Entries that are not a ``Sharding`` are ignored.
+      keep_unused: whether unused arguments affect the placement too.
+      label: the name of an argument, given its number.
 
     Raises ValueError if devices do not agree, or if a sharding does not fit its array.
     """
@@ -355,12 +355,12 @@ def placement_of(
 
 
 def _over(sharding: Sharding | None, devices: Values) -> Sharding | None:
-    """``sharding``; over ``devices`` if its mesh is abstract."""
+    """``sharding``, with ``devices`` if its mesh is abstract."""
     return sharding.over(devices) if isinstance(sharding, NamedSharding) else sharding
 
 
 def _as_typed(aval: ShapedArray, mesh: Any, named: bool) -> Sharding:
-    """The sharding of a result by its type. ``named``: whether the type names a mesh, see ``known_mesh``."""
+    """The sharding of a result of type ``aval``. ``named``: whether JAX's type names a mesh, see ``known_mesh``."""
     spec = whole_spec(aval)
     says = named or any(spec) or spec.unreduced or spec.reduced
     return NamedSharding(mesh, spec if says else PartitionSpec())
@@ -421,13 +421,13 @@ class Moved(str):
 
 
 def why_again(closed: ClosedJaxpr, placement: Placement, donated: Flags, keep_unused: bool) -> str:
-    """Why ``partitioned`` would compile again; '' if it would not, or for the first time."""
+    """Why ``partitioned`` would compile again; '' if it would not compile, or would compile for the first time."""
     key = ("executable", tuple(donated), keep_unused, placement)
     return "" if key in closed.memo else _differences_text(closed, key)
 
 
 def _differences_text(closed: ClosedJaxpr, key: tuple[Any, ...]) -> str:
-    """How a placement differs from the nearest placement that ``closed`` was compiled for; '' if there is none."""
+    """How a placement differs from the nearest one that ``closed`` was compiled for; '' if there is none."""
     wanted, how = key[-1], key[:-1]
     names: Names = closed.memo["argument names"]() if "argument names" in closed.memo else ()
     found = [_differences(each[-1], wanted, names) for each in closed.memo if type(each) is tuple and each[:-1] == how]
@@ -440,7 +440,7 @@ def _differences_text(closed: ClosedJaxpr, key: tuple[Any, ...]) -> str:
 
 
 def _differences(before: Placement | None, after: Placement, names: Names) -> list[str]:
-    """The differences, each as a text. ``before`` is None for a program on one device."""
+    """The differences between two placements, as texts. ``before`` is None for a program on one device."""
     one_mesh = before is None or before.mesh == after.mesh and before.devices == after.devices
     found = []
     for i, (a, b) in enumerate(safe_zip(before.ins if before else [None] * len(after.ins), after.ins)):
@@ -471,13 +471,13 @@ def _axes_text(mesh: Any) -> str:
     return ", ".join(f"{name}={size}" for name, size in mesh.shape_tuple)
 
 
-# primitive, types and placements of operands -> its program of one equation
+# (primitive, types and placements of operands) -> the compiled program of one equation
 _equations: dict[Any, Partitioned] = {}
 MAX_EQUATIONS = 4096
 
 
 def _kept_equations(params: Params) -> dict[Any, Any]:
-    """The cache of an equation: the memo of a jaxpr among its parameters, or else the table of all equations."""
+    """The cache for an equation: the memo of a jaxpr in its parameters, or ``_equations``."""
     for value in params.values():
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, ClosedJaxpr):
@@ -486,7 +486,7 @@ def _kept_equations(params: Params) -> dict[Any, Any]:
 
 
 def evaluate_over_mesh(p: Primitive, args: Values, params: Params, outs: Sequence[Sharding] = ()) -> Any:
-    """The results of ``p`` over a mesh, by a program of one equation. ``outs``: shardings that ``params`` name."""
+    """Evaluate ``p`` over a mesh by a program of one equation. ``outs``: shardings that ``params`` name."""
     arrays = [as_array(check_alive(x)) for x in args]
     avals = [x.aval for x in arrays]
     places = [x.device if isinstance(x, CommittedArray) else None for x in arrays]
@@ -494,7 +494,7 @@ def evaluate_over_mesh(p: Primitive, args: Values, params: Params, outs: Sequenc
     kept = _kept_equations(params)
     try:
         program = kept.get(key)
-    except TypeError:  # a parameter has no hash
+    except TypeError:  # a parameter has no hash: the program is not cached
         key = program = None
     if program is None:
         closed = one_equation(p, avals, params)
@@ -510,7 +510,7 @@ def evaluate_over_mesh(p: Primitive, args: Values, params: Params, outs: Sequenc
 
 
 def call_over_mesh(program: Compiled, args: Values) -> list[Any]:
-    """The results of ``program`` on ``args``, some of them over a mesh."""
+    """Run ``program`` on ``args``, at least one of which is over a mesh."""
     ref, name, donated, keep_unused, *_ = program.made_of
     closed = ref()
     assert closed is not None, "a program that is called has its jaxpr"

@@ -1,4 +1,4 @@
-"""``reshard``: the identity on values; the result has the sharding of a parameter.
+"""``reshard``: the identity, whose result gets the sharding of a parameter.
 
 Parameters, which are not printed because the types of operand and result show them:
 
@@ -40,7 +40,7 @@ constraints.append(reshard_p)
 
 
 def _placed(params: Params) -> list[Sharding]:
-    """The sharding over devices that an equation names. Empty if no mesh of devices is known."""
+    """The sharding over devices that an equation names, in a list. The list is empty if no mesh of devices is known."""
     sharding, mesh = params["dst_sharding"], params["concrete_mesh"] or context.mesh
     return [] if mesh is None else [NamedSharding(mesh, sharding.spec)]
 
@@ -52,18 +52,18 @@ names_shardings[reshard_p] = _placed
 def reshard_abstract(
     x: ShapedArray, *, dst_sharding: NamedSharding, concrete_mesh: Any, operand_mesh: Any = None
 ) -> ShapedArray:
-    return x  # core.explicit adds the sharding to the type
+    return x  # core.explicit adds the sharding to the type of the result
 
 
 @reshard_p.def_impl
 def reshard_impl(x: Any, **params: Any) -> Any:
     wanted = _placed(params)
     if not isinstance(x, CommittedArray) and wanted and wanted[0].spec.unreduced:  # type: ignore[attr-defined]
-        # otherwise XLA takes the operand for an unreduced value already, and each device for the whole sum
+        # otherwise XLA takes the operand for unreduced, and each device's copy for one term of the sum
         mesh, spec = wanted[0].mesh, wanted[0].spec  # type: ignore[attr-defined]
         x = over_mesh(as_array(x), NamedSharding(mesh, spec.update(unreduced=frozenset())))
     if type(x) is MeshArray and wanted and wanted[0].mesh.are_all_axes_explicit:  # type: ignore[attr-defined]
-        if mesh_of([x.device]) != mesh_of(wanted):  # the axes of the two meshes have different types
+        if mesh_of([x.device]) != mesh_of(wanted):  # the types of the meshes' axes differ
             return over_mesh(x, wanted[0])
     return evaluate_over_mesh(reshard_p, [x], params)
 
@@ -71,7 +71,7 @@ def reshard_impl(x: Any, **params: Any) -> Any:
 def reshard_transpose(
     ct: Any, x: Any, *, dst_sharding: NamedSharding, concrete_mesh: Any, operand_mesh: Any = None
 ) -> list[Any]:
-    """The cotangent is resharded like the operand."""
+    """Reshard the cotangent to the operand's sharding."""
     mesh, spec = operand_mesh or dst_sharding.mesh, PartitionSpec(*spec_of(x.aval))
     back = sharding_like(x.aval) or NamedSharding(mesh, spec)
     return [reshard_p.bind(ct, dst_sharding=back, concrete_mesh=concrete_mesh, operand_mesh=dst_sharding.mesh)]
@@ -81,7 +81,7 @@ deflinear(reshard_p, reshard_transpose)
 
 
 def reshard_batch(axis: AxisData, args: Values, dims: Dims, *, dst_sharding: Any, **meshes: Any) -> Any:
-    """The mapped axis keeps its sharding from the call of vmap, which the operand's type may not name."""
+    """The mapped axis keeps the sharding from the call of vmap: the operand's type need not name it."""
     (x,), (dim,) = args, dims
     assert dim is not None, "one operand, which is mapped"
     part = None if axis.division is None else axis.division.spec[0]
@@ -92,7 +92,7 @@ def reshard_batch(axis: AxisData, args: Values, dims: Dims, *, dst_sharding: Any
 
 
 def resharded_to_mesh_of(scalar: Any, examples: Values) -> Any:
-    """``scalar``, resharded to the explicit mesh of ``examples`` or the current mesh, unless all are known values."""
+    """``scalar``, resharded to the explicit mesh of ``examples`` or the current mesh; unchanged if all are concrete."""
     if not any([isinstance(x, Tracer) and x.to_concrete_value() is None for x in examples]):
         return scalar
     mesh = common_mesh(map(get_aval, examples)) or (None if current_mesh() else context.mesh)
@@ -102,13 +102,13 @@ def resharded_to_mesh_of(scalar: Any, examples: Values) -> Any:
 
 
 def resharded_like(x: Any, example: Any) -> Any:
-    """``x``, resharded like the tracer ``example``. ``x`` itself outside of traces."""
+    """``x``, resharded like ``example`` if this is a tracer; otherwise ``x`` itself."""
     sharding = sharding_like(get_aval(example)) if isinstance(example, Tracer) else None
     return x if sharding is None else reshard_p.bind(x, dst_sharding=sharding, concrete_mesh=None)
 
 
 def resharded_if_over_no_mesh(x: Any, aval: ShapedArray) -> Any:
-    """``x``, resharded as ``aval`` says if it is over no mesh and has that shape; tracers are returned unchanged."""
+    """``x``, resharded as ``aval`` says if it is over no mesh and has ``aval``'s shape. Tracers are not changed."""
     mesh = mesh_of_type(aval)
     if mesh is None or isinstance(x, Tracer) or is_over_mesh(x) or get_aval(x).shape != aval.shape:
         return x
@@ -116,7 +116,7 @@ def resharded_if_over_no_mesh(x: Any, aval: ShapedArray) -> Any:
 
 
 def reduced_scalars(primitive: Primitive, args: tuple[Any, ...], params: Params) -> tuple[Any, ...]:
-    """``args`` of an operation, as a hook of ``bind``: a number beside a reduced value is reduced too, as in JAX."""
+    """A hook of ``bind`` for ``args`` of an operation: a scalar beside a reduced value becomes reduced, as in JAX."""
     if len(args) != 2 or primitive not in elementwise_primitives:
         return args
     avals = [*map(get_aval, args)]
@@ -133,7 +133,7 @@ def reduced_scalars(primitive: Primitive, args: tuple[Any, ...], params: Params)
     )
 
 
-# the types of operand and result show them
+# the printed types of operand and result show them
 set_rules(
     reshard_p,
     axis_batch=reshard_batch,
@@ -148,8 +148,8 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
 
     Args:
       xs: a pytree of arrays.
-      out_shardings: a ``NamedSharding``, or a ``PartitionSpec`` for the mesh that is set; or a tree of these that is a
-        prefix of ``xs``.
+      out_shardings: a ``NamedSharding``, a ``PartitionSpec`` for the mesh that is set, or a tree of these that is a
+      prefix of ``xs``.
 
     Raises:
       ValueError: no sharding is given, no mesh is set, or a dimension is not a multiple of its mesh axes.
@@ -158,7 +158,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
 
 
 def resharded(xs: Any, out_shardings: Any, mesh: AbstractMesh | None) -> Any:
-    """``reshard(xs, out_shardings)`` of arrays over ``mesh``, with axes of any type."""
+    """``reshard(xs, out_shardings)`` for ``mesh``, whose axes may have any type."""
     leaves, tree = tree_flatten(xs)
     wanted = prefix_leaves(out_shardings, xs, name="reshard out_shardings")
     return tree_unflatten(tree, [_resharded(x, sharding, mesh) for x, sharding in zip(leaves, wanted, strict=True)])

@@ -1,15 +1,15 @@
 """``shard_map`` as a primitive: every device of a mesh runs one program on its part of the operands.
 
 Parameters, as in JAX: ``mesh``; ``in_specs`` and ``out_specs``, a ``PartitionSpec`` for each operand and result;
-``jaxpr``, the program of one device; ``newly_manual_axes``, the mesh axes along which it runs on each device (XLA's
-partitioner shards over the others); and ``check_vma``, whether types in the jaxpr say along which axes values vary
-(``core.varying``).
+``jaxpr``, the program of one device; ``newly_manual_axes``, the mesh axes along which this program runs on each device
+(XLA's partitioner shards over the other axes); and ``check_vma``, whether types in the jaxpr say along which axes
+values vary (``core.varying``).
 
 The equation is lowered to ``sdy.manual_computation``. Evaluation compiles a program of this one equation.
 
 With ``check_vma``, ``pvary`` casts a value that all devices share, and its transpose ``psum_invariant`` sums over the
-devices. Without it, types do not say what is shared. Then the cotangent of a result is divided by the number of devices
-that share it, and the cotangent of a shared operand is summed over all of them.
+devices. Without ``check_vma``, types do not say what is shared. Then the cotangent of a result is divided by the number
+of devices that share it, and the cotangent of a shared operand is summed over all of them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _scaled(aval: ShapedArray, spec: PartitionSpec, mesh: Any, divide: bool) -> 
 
 
 def inner_aval(aval: ShapedArray, spec: PartitionSpec, mesh: Any, checked: bool) -> ShapedArray:
-    """The type of one device's part. It is still sharded over axes that ``spec`` does not name."""
+    """The type of one device's part of a value. It is still sharded over axes that ``spec`` does not name."""
     plain = plain_type(aval)
     made = plain.update(shape=_scaled(aval, spec, mesh, divide=True))
     if plain is not aval:
@@ -75,7 +75,7 @@ def inner_aval(aval: ShapedArray, spec: PartitionSpec, mesh: Any, checked: bool)
 
 
 def outer_aval(aval: ShapedArray, spec: PartitionSpec, mesh: Any, manual_axes: frozenset[Any]) -> ShapedArray:
-    """The type of all parts together: sharded over the explicit axes of ``spec`` and of the type of a part."""
+    """The type of the whole value, from the type of a part: sharded over explicit axes of ``spec`` and of ``aval``."""
     plain = plain_type(aval)
     made = plain.update(shape=_scaled(aval, spec, mesh, divide=False))
     if made.vma or made.unreduced or made.reduced:
@@ -100,7 +100,7 @@ def on_each_device(mesh: Any, axes: frozenset[Any], check_vma: bool) -> Iterator
 
 
 def inside(params: Params) -> Any:
-    """``on_each_device`` for an equation with these parameters."""
+    """``on_each_device`` with the parameters of an equation."""
     return on_each_device(params["mesh"], params["newly_manual_axes"], params["check_vma"])
 
 
@@ -117,7 +117,7 @@ def shard_map_impl(*args: Any, **params: Any) -> list[Any]:
 
 
 def named_by_shard_map(params: Params) -> list[Sharding]:
-    """The sharding that names the devices of the program."""
+    """A sharding whose mesh has the devices of the program."""
     mesh = params["mesh"]
     return [NamedSharding(mesh, PartitionSpec())]
 
@@ -157,10 +157,10 @@ def shard_map_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
 
 
 def _with_dimension(spec: PartitionSpec, at: int | None, part: Any = None) -> PartitionSpec:
-    """The spec of arrays with one more dimension, at ``at``."""
+    """``spec`` with ``part`` for a new dimension at position ``at``; None adds no dimension."""
     if at is None:
         return spec
-    # JAX puts an unsharded dimension after the named ones, wherever it is in the operand
+    # JAX puts an unsharded new dimension after the named ones, wherever it is in the operand
     parts = [*spec, *([] if part is None else [None] * (at - len(spec)))]
     return spec.update([*parts[:at], part, *parts[at:]])
 
@@ -170,7 +170,7 @@ def shard_map_batch(axis: AxisData, args: Values, dims: Dims, **params: Any) -> 
     sharded = [name for name in axis.spmd if name in params["newly_manual_axes"]]
     part = None if not sharded else sharded[0] if len(sharded) == 1 else tuple(sharded)
     size = axis.size // math.prod(params["mesh"].shape[name] for name in sharded)
-    # inside, this name means the mesh axis
+    # inside, a name that is also a mesh axis means the mesh axis
     inner = AxisData(None if sharded or axis.name in params["newly_manual_axes"] else axis.name, size)
     jaxpr = params["jaxpr"]
     with inside(params):
@@ -188,13 +188,13 @@ def shard_map_batch(axis: AxisData, args: Values, dims: Dims, **params: Any) -> 
 
 
 def _varying_inputs(jaxpr: ClosedJaxpr, dims: Dims, axes: Values) -> ClosedJaxpr:
-    """The program for operands that vary along ``axes`` where they are mapped."""
+    """The program for operands that also vary along ``axes``, if they are mapped."""
     avals = [aval if d is None else varying(aval, aval.vma.union(axes)) for aval, d in safe_zip(jaxpr.in_avals, dims)]
     return stage(lambda *values: eval_closed(jaxpr, *values), avals, jaxpr.jaxpr.debug_name)
 
 
 def _residual_spec(aval: ShapedArray, params: Params) -> PartitionSpec:
-    """The spec of a residual. The residuals of devices that may differ are stacked along the first dimension."""
+    """The spec of a residual. Residuals that may differ between devices are stacked along the first dimension."""
     mesh, axes = params["mesh"], params["newly_manual_axes"]
     over = [name for name in mesh.axis_names if name in (aval.vma & axes if params["check_vma"] else axes)]
     states = {"unreduced": aval.unreduced, "reduced": aval.reduced} if params["check_vma"] else {}
@@ -202,8 +202,8 @@ def _residual_spec(aval: ShapedArray, params: Params) -> PartitionSpec:
 
 
 def shard_map_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
-    """Two equations. The residuals are the first results of one and the last operands of the other. If a residual is an
-    operand of the first equation, the second equation takes that operand instead."""
+    """Two equations. The residuals are the first results of the known one and the last operands of the other. If a
+    residual is an operand of the known equation, the other takes this operand instead."""
     params = eqn.params
     closed: ClosedJaxpr = params["jaxpr"]
     key = ("shard_map partial_eval", tuple(unknown_in))
@@ -233,9 +233,9 @@ def shard_map_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
 
 
 def _split(closed: ClosedJaxpr, unknown_in: Flags) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool], list[int | None]]:
-    """``closed`` in two: known inputs to residuals and known outputs; unknown inputs and residuals to unknown outputs.
-    Also which outputs are unknown, and for each residual the number of the known input that it is, or None. A computed
-    scalar gets a dimension, along which the residuals of the devices are stacked."""
+    """Split ``closed`` into a known program, which returns residuals and known outputs, and an unknown one, which takes
+    unknown inputs and residuals. Also return which outputs are unknown, and for each residual the number of the known
+    input that it equals, or None. A computed scalar gets a dimension, along which devices' residuals are stacked."""
     known, unknown, unknown_out, n_res = partial_eval_jaxpr(closed, unknown_in)
     n_out = len(known.out_avals) - n_res
     number = {v: i for i, v in enumerate(known.jaxpr.invars)}
@@ -264,7 +264,7 @@ def shard_map_dce(eqn: JaxprEqn, used: Flags) -> JaxprEqn:
 
 
 def shard_map_transpose(cts: Values, *args: Any, **params: Any) -> list[Any]:
-    """The transposed program of each device, on its part of the cotangents."""
+    """Run the transposed program on each device, on its part of the cotangents."""
     linear, nonzero, known, given = call_operands(cts, args)
     jaxpr = params["jaxpr"]
     linear_specs = tuple(spec.of_cotangent() for spec in _chosen(linear, params["in_specs"]))
@@ -293,7 +293,7 @@ def _transposed(
     ct_specs: Sequence[PartitionSpec],
     params: Params,
 ) -> tuple[ClosedJaxpr, list[bool]]:
-    """The program from cotangents and known operands to cotangents, and at which linear operands one arrives."""
+    """The program from cotangents and known operands to cotangents, and which linear operands get a cotangent."""
     ct_avals = tuple(map(cotangent_type, _chosen(nonzero, jaxpr.out_avals)))
     transposed, arrives = transpose_jaxpr(jaxpr, linear, nonzero, ct_avals)
     n_known = len(transposed.in_avals) - len(ct_avals)
@@ -303,7 +303,7 @@ def _transposed(
     out_avals = _chosen(arrives, in_avals)
     axes = params["newly_manual_axes"]
     sizes = params["mesh"].shape
-    source = state.source  # the equations added here belong to the line of the shard_map
+    source = state.source  # the equations added here get the source line of the shard_map
 
     def missing(spec: PartitionSpec) -> tuple[Any, ...]:
         """The axes that ``spec`` does not name."""
@@ -333,9 +333,9 @@ def _transposed(
 
 
 def shard_map_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params: Any) -> list[str]:
-    """``sdy.manual_computation``, whose region is the program of one device."""
+    """Write ``sdy.manual_computation``, whose region is the program of one device."""
     mesh, axes, jaxpr = params["mesh"], params["newly_manual_axes"], params["jaxpr"]
-    if not axes:  # an enclosing shard_map runs it on each device
+    if not axes:  # an enclosing shard_map runs the program on each device already
         consts = [ctx.constant(c, v.aval) for c, v in safe_zip(jaxpr.consts, jaxpr.jaxpr.constvars)]
         return lower_eqns(ctx, jaxpr.jaxpr, consts, names)
     module = ctx.module

@@ -1,8 +1,8 @@
-"""Primitives inside ``shard_map`` that change what types say of a value along mesh axes: casts and collectives.
+"""Primitives inside ``shard_map`` that change the state of a value along mesh axes: casts and collectives.
 
 A value *varies* along an axis if devices may hold different values. It is *unreduced* if it is the sum of the devices'
-values, not yet taken. It is *reduced* if all devices hold the same value and its cotangent is unreduced:
-then the program says where the sum of gradients is taken, once.
+values, and this sum has not been computed yet. It is *reduced* if all devices hold the same value and its cotangent is
+unreduced: then the program says where gradients are summed, once.
 
 =========================  ======================  ================================
 primitive                  from, to                its transpose
@@ -17,7 +17,7 @@ unreduced_reduce_scatter   unreduced, varying      all_gather_reduced
 all_gather_reduced         varying, reduced        unreduced_reduce_scatter
 =========================  ======================  ================================
 
-Types say which axes (``core.varying``). JAX infers them for all operations: ``interop.sharded_types``.
+Types name the axes of each state (``core.varying``). JAX infers them for all operations: ``interop.sharded_types``.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def axes_of(params: Params) -> AxisNames:
 
 
 def state_of(aval: ShapedArray, axes: AxisNames, function: str) -> str:
-    """What values of a type are along ``axes``: varying, unreduced, reduced or invarying. ValueError if not one."""
+    """The state of a value along ``axes``: varying, unreduced, reduced or invarying. ValueError if they differ."""
     kinds = {"varying": aval.vma, "unreduced": aval.unreduced, "reduced": aval.reduced}
     found = {next((kind for kind, own in kinds.items() if axis in own), "invarying") for axis in axes}
     if len(found) > 1:
@@ -82,7 +82,7 @@ def state_of(aval: ShapedArray, axes: AxisNames, function: str) -> str:
 
 
 def _vma_rule(before: str, after: str) -> Any:
-    """The rule for the axes along which the result varies."""
+    """The rule for the set of axes along which the result varies."""
 
     def rule(vma: frozenset[Any], params: Params) -> frozenset[Any]:
         axes = axes_of(params)
@@ -194,4 +194,4 @@ vma_rules[all_gather_reduced_p] = _vma_rule("varying", "reduced")
 vma_rules[unreduced_reduce_scatter_p] = _vma_rule("unreduced", "varying")
 for _p in (all_gather_reduced_p, unreduced_reduce_scatter_p):
     makes_sums.add(_p)
-    del varies_along[_p]  # the type of the operand has its state along the axes
+    del varies_along[_p]  # by its type, the operand already has this state along the axes

@@ -1,8 +1,8 @@
 """Random bits from keys: ``random_seed``, ``random_split``, ``random_fold_in``, ``random_bits``, ``random_clone``.
 
-The functions of a key's implementation (``PRNG``) compute on its words: in NumPy when evaluated, as a function of the
-module when compiled. Results equal JAX's bit for bit. Implementations borrowed from JAX have no functions here: their
-primitives are borrowed.
+The functions of a key's implementation (``PRNG``) compute on its words. Evaluation runs them in NumPy; lowering writes
+them as a function of the module. Results equal JAX's bit for bit. Implementations borrowed from JAX are not here: their
+primitives are borrowed too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from minijax.ops.slicing import concatenate, index_in_dim, stack
 
 class PRNG(NamedTuple):
     """Functions on arrays of words: ``seed(seeds)``, ``split(words, shape)`` and ``fold_in(words, data)`` return words,
-    ``bits(words, width, shape)`` unsigned integers. Dimensions of operands come before new ones."""
+    ``bits(words, width, shape)`` unsigned integers. New dimensions come after the operands' dimensions."""
 
     seed: Rule
     split: Rule
@@ -49,7 +49,7 @@ class PRNG(NamedTuple):
 
 
 def _seed_fry(seeds: Any) -> Any:
-    """The 64 bits of an integer as two words, upper one first; 0 for the upper word of 32-bit integers."""
+    """The 64 bits of an integer as two words, upper word first. The upper word of a 32-bit integer is 0."""
     aval = get_aval(seeds)
     low = seeds
     if aval.dtype.itemsize == 8:
@@ -62,13 +62,13 @@ def _seed_fry(seeds: Any) -> Any:
 
 
 def _key_words(words: Any, new: int) -> list[Any]:
-    """Both words of Threefry keys, with ``new`` dimensions of size 1 at the end."""
+    """Both words of Threefry keys, as two arrays with ``new`` further dimensions of size 1 at the end."""
     lead = shape_of(words)[:-1]
     return [reshape(index_in_dim(words, i, len(lead), keepdims=False), (*lead, *[1] * new)) for i in (0, 1)]
 
 
 def _counted(words: Any, shape: Shape) -> list[Any]:
-    """The hashes of the counters 0, 1, 2, ... in ``shape``, for each key."""
+    """The hashes of the counters 0, 1, 2, ... in an array of ``shape``, for each key."""
     size = math.prod(shape)
     if size > 1 << 32:
         raise NotImplementedError(f"random arrays of more than 2**32 elements for a key, such as one of shape {shape}")
@@ -98,14 +98,14 @@ def _bits_fry(words: Any, width: int, shape: Shape) -> Any:
 
 
 def _halves(words: Any) -> tuple[Any, Any]:
-    """The four words of an rbg key as two Threefry keys."""
+    """The four words of rbg keys as the words of two Threefry keys."""
     shape = shape_of(words)
     pairs = reshape(words, (*shape[:-1], 2, 2))
     return tuple(index_in_dim(pairs, i, len(shape) - 1, keepdims=False) for i in (0, 1))  # type: ignore[return-value]
 
 
 def _of_halves(compute: Callable[..., Any]) -> Rule:
-    """``compute`` of both halves of keys, concatenated."""
+    """Make a function that applies ``compute`` to both halves of keys and joins the results."""
 
     def each(words: Any, *args: Any) -> Any:
         parts = [compute(half, *args) for half in _halves(words)]
@@ -121,7 +121,7 @@ def _seed_rbg(seeds: Any) -> Any:
 
 IMPLEMENTATIONS: dict[PRNGImpl, PRNG] = {
     THREEFRY: PRNG(_seed_fry, _split_fry, _fold_in_fry, _bits_fry),
-    # XLA's own generator computes its bits, as in JAX
+    # no function ``bits``: XLA's own generator computes them, as in JAX
     RBG: PRNG(_seed_rbg, _of_halves(_split_fry), _of_halves(_fold_in_fry), None),
 }
 
@@ -134,7 +134,7 @@ def _implementation(name: str, impl: PRNGImpl, bits: bool = False) -> PRNG:
 
 
 def implementation_of(name: str, keys: ShapedArray) -> PRNGImpl:
-    """The implementation of ``keys``, an operand of the primitive ``name``. TypeError if they are no keys."""
+    """The implementation of ``keys``, operand of the primitive ``name``. TypeError if they are not keys."""
     if not is_key(keys.dtype):
         raise TypeError(f"{name} takes random keys, got {keys.str_short()}. random.key(seed) makes one.")
     return keys.dtype.impl
@@ -184,7 +184,7 @@ def _bits(words: Any, impl: PRNGImpl, width: int, shape: Shape) -> list[Any]:
 
 @functools.lru_cache(maxsize=1024)
 def _with(function: Rule, **params: Any) -> Program:
-    """The compute function for these parameters, cached because its program is cached with it."""
+    """``function`` with these parameters. It is cached, because its staged program is cached with it."""
     return functools.partial(function, **params)
 
 
@@ -205,7 +205,7 @@ def _bits_program(keys: Any, *, bit_width: int, shape: Shape) -> Program:
 
 
 def _split_few(keys: Any, *, shape: Shape) -> Rule | None:
-    """A quick split of one Threefry key into a few; half of all random calls are this."""
+    """A fast split of one Threefry key into a few, which is half of all random calls; None if it does not apply."""
     count = math.prod(shape)
     if keys.shape or keys.dtype is not THREEFRY.dtype or count > FEW:
         return None
@@ -220,7 +220,7 @@ def _split_few(keys: Any, *, shape: Shape) -> Rule | None:
 
 
 def _evaluated(compute: Program, avals: Sequence[Any], out: KeyType | None) -> Rule:
-    """``compute`` as a function of NumPy values, with keys as in ``core.keys``; ``out``: the result has keys."""
+    """``compute`` as a function of NumPy values, with keys as in ``core.keys``. ``out``: the result's key type."""
     run = program(staged(compute, tuple(avals))).function
     kinds = [aval.dtype if is_key(aval.dtype) else None for aval in avals]
 
@@ -239,7 +239,7 @@ def _declare(
     batch: Any = None,
     few: Callable[..., Rule | None] | None = None,
 ) -> Primitive:
-    """A primitive that applies ``compute(*avals, **params)`` to its operands' words; ``few`` may give a faster way."""
+    """A primitive that applies ``compute(*avals, **params)`` to its operands' words. ``few``: a faster rule for few."""
     p = Primitive(name)
 
     def random_numpy(*avals: Any, **params: Any) -> Rule:

@@ -1,6 +1,6 @@
 """Keys and their raw words: ``random_wrap`` and ``random_unwrap``; and comparisons of keys.
 
-``core.keys`` describes how keys are stored. Operations that rearrange arrays take keys too; no others do.
+``core.keys`` describes how keys are stored. Besides the primitives here, those that only rearrange arrays take keys.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ declare(
 
 
 def impl_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
-    """The implementation, whose tag is printed, from the result's type."""
+    """Restore ``impl`` from the result's type; the printed parameter is only its tag."""
     return {**params, "impl": out_avals[0].dtype.impl}
 
 
@@ -88,7 +88,7 @@ declare(
 
 
 def _compare_words(primitive: Primitive, join: str, identity: bool) -> Any:
-    """The lowering of a comparison of keys: compare all words, and combine the results of each key's words."""
+    """The lowering of a comparison of keys: compare all words, then combine the results for each key's words."""
 
     def compare_lower(ctx: Any, avals: Any, out_avals: Any, *names: str) -> str:
         (out,) = out_avals
@@ -110,12 +110,12 @@ def _compare_words(primitive: Primitive, join: str, identity: bool) -> Any:
 
 
 def _compare_numpy(of_numbers: Any, of_keys: Any) -> Any:
-    """The evaluation of a comparison by operators, which handle keys; NumPy's ufuncs do not."""
+    """The evaluation of a comparison. Keys need the Python operator: NumPy's ufuncs do not take them."""
 
     def compare(x: Any, y: Any) -> Any:
         return of_keys if is_key(x.dtype) else of_numbers
 
-    # recordings show one name, whether or not this module is loaded
+    # recordings show the same name whether or not this module is loaded
     compare.__name__ = compare.__qualname__ = of_numbers.__name__
     return by_type(compare)
 

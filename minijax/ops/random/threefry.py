@@ -26,11 +26,11 @@ from minijax.ops.while_loop import while_p
 add = add_p.bind
 xor = xor_p.bind
 
-# The rotations of the rounds, four at a time; after each four the key is mixed in.
+# The rotations of the rounds, in groups of four; after each group two words of the key are added.
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _GROUPS = 5
 _PARITY, _MASK = 0x1BD11BDA, 0xFFFFFFFF
-# Up to this many numbers are hashed in Python, which is faster than NumPy's start.
+# Up to this many numbers are hashed in Python: a NumPy operation costs more than that to start.
 FEW = 16
 
 
@@ -52,7 +52,7 @@ def _threefry_numpy(*operands: Any) -> list[Any]:
 
 
 def hash_one(key1: int, key2: int, x: int, y: int) -> tuple[int, int]:
-    """The hash in Python integers, quicker than NumPy for a few numbers."""
+    """The hash of two Python integers. It is faster than NumPy for a few numbers."""
     keys = (key1, key2, key1 ^ key2 ^ _PARITY)
     x, y = (x + key1) & _MASK, (y + key2) & _MASK
     for group in range(_GROUPS):
@@ -82,7 +82,7 @@ def _hash_many(key1: Any, key2: Any, x: Any, y: Any) -> list[Any]:
 
 
 def _rotated(x: Any, by: Any) -> Any:
-    """The words ``x``, with their bits rotated left."""
+    """The words ``x`` with their bits rotated left, by ``by`` places."""
     back = shift_right_logical_p.bind(x, sub_p.bind(np.uint32(32), by))
     return or_p.bind(shift_left_p.bind(x, by), back)
 
@@ -105,7 +105,7 @@ def _more_groups(i: Any, *rest: Any) -> list[Any]:
 
 
 def _group(i: Any, x: Any, y: Any, first: Any, second: Any, third: Any, now: Any, then: Any) -> list[Any]:
-    """Four rounds with the rotations ``now``, then two of the three key words mixed in; the words take turns."""
+    """Four rounds with the rotations ``now``, then two of the three key words are added; the key words take turns."""
     for j in range(len(_ROTATIONS[0])):
         x = add(x, y)
         y = xor(_rotated(y, index_in_dim(now, j, 0, keepdims=False)), x)

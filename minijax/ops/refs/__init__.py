@@ -1,1 +1,1 @@
-"""Primitives of mutable array references: ``index`` (which part), ``primitives`` (rules), ``discharge`` (without)."""
+"""Mutable array references: ``index`` (parts), ``primitives`` (their rules), ``discharge`` (programs without them)."""

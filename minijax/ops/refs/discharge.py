@@ -1,4 +1,4 @@
-"""Discharge: rewrite programs without references. The content of a reference is passed from equation to equation.
+"""Discharge: rewrite a program so that it passes the contents of references from equation to equation.
 
 In: a jaxpr with references among its inputs or made inside. Out: a jaxpr on arrays alone. It takes the contents of the
 references, and returns the final contents of those that are written. Invariant: equations keep their order.
@@ -43,7 +43,7 @@ _uses: weakref.WeakKeyDictionary[Jaxpr, bool] = weakref.WeakKeyDictionary()
 
 
 def uses_refs(jaxpr: Jaxpr) -> bool:
-    """Whether a program, or one inside of it, works on references."""
+    """Whether a program, or a program inside it, works on references."""
     found = _uses.get(jaxpr)
     if found is None:
         found = any(type(v.aval) is AbstractRef for v in (*jaxpr.invars, *jaxpr.constvars)) or any(
@@ -62,7 +62,7 @@ def written(closed: ClosedJaxpr) -> list[int]:
 
 
 class Held:
-    """A reference during discharge: its content and its type."""
+    """A reference during discharge: its content ``held``, which changes, and its type."""
 
     __slots__ = ("held", "aval")
 
@@ -72,7 +72,7 @@ class Held:
 
 
 def discharge(closed: ClosedJaxpr, finals: Ints = ()) -> ClosedJaxpr:
-    """The form without references: inputs are contents; the contents of ``finals`` are the last results. Cached."""
+    """``closed`` without references: it takes contents, and its last results are the contents of inputs ``finals``."""
     key = ("discharged", tuple(finals))
     if key not in closed.memo:
         types: list[Any] = closed.in_avals
@@ -88,7 +88,7 @@ def discharge(closed: ClosedJaxpr, finals: Ints = ()) -> ClosedJaxpr:
 
 
 def lowerable(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The form for lowering, without the references that the program makes. ValueError if it takes references."""
+    """``closed`` without the references that it makes, for lowering. ValueError if it takes references."""
     for aval in closed.in_avals:
         if type(aval) is AbstractRef:
             raise ValueError(
@@ -102,7 +102,7 @@ set_without_refs(lowerable)
 
 
 def _run(closed: ClosedJaxpr, args: Values) -> list[Any]:
-    """The results of ``closed`` on ``args``, where ``Held`` objects replace references."""
+    """Evaluate ``closed`` on ``args``, where ``Held`` objects replace references."""
     return eval_by(_run_eqn, closed, args)
 
 
@@ -152,7 +152,7 @@ def _write(ref: Any, value: Any) -> None:
 
 
 def _written_back(args: Values, positions: Ints, outs: Values) -> list[Any]:
-    """The results of a discharged call. Its last results are written to the references at ``positions``."""
+    """Write the last results of a discharged call to the references at ``positions``; return the other results."""
     n = len(outs) - len(positions)
     for i, value in safe_zip(positions, outs[n:]):
         _write(args[i], value)
@@ -160,7 +160,7 @@ def _written_back(args: Values, positions: Ints, outs: Values) -> list[Any]:
 
 
 def _call_without(primitive: Primitive, args: Values, params: Params) -> list[Any]:
-    """``jit`` and ``remat2``: the operands are the inputs of the jaxpr."""
+    """The rule for ``jit`` and ``remat2``, whose operands are the inputs of the jaxpr."""
     closed = params["jaxpr"]
     finals = written(closed)
     outs = primitive.bind(*map(_read, args), **{**params, "jaxpr": discharge(closed, finals)})
@@ -182,7 +182,7 @@ def _rearranged(closed: ClosedJaxpr, invars: Values, outvars: Values, key: Any) 
 
 
 def _scan_without(primitive: Primitive, args: Values, params: Params) -> list[Any]:
-    """Constants that are written references are carried. Slices of scanned references are stacked."""
+    """Constants that are written references become carried values. References among the xs give ys."""
     n, m = params["num_consts"], params["num_carry"]
     finals = written(params["jaxpr"])
     body = discharge(params["jaxpr"], finals)
@@ -201,7 +201,7 @@ def _scan_without(primitive: Primitive, args: Values, params: Params) -> list[An
 
 
 def _while_without(primitive: Primitive, args: Values, params: Params) -> list[Any]:
-    """References that the body writes are carried, and the condition reads the carried content."""
+    """References that the body writes become carried values; the condition reads them from the carry."""
     n, m = params["cond_nconsts"], params["body_nconsts"]
     cond_consts, body_consts, carry = args[:n], args[n : n + m], args[n + m :]
     finals = written(params["body_jaxpr"])
@@ -244,7 +244,7 @@ _RULES: dict[Primitive, Callable[..., list[Any]]] = {
 
 
 def call_without(primitive: Primitive, args: Values, params: Params) -> list[Any]:
-    """A call by the form without references, which are read before and written after. May raise NotImplementedError."""
+    """Call the discharged program: read its references before and write them after. May raise NotImplementedError."""
     rule = _RULES.get(primitive)
     if rule is not None:
         return rule(primitive, args, params)
@@ -281,7 +281,7 @@ def check_aliases(primitive: Primitive, args: Values, params: Params) -> None:
 
 
 def bind_call(primitive: Primitive, *args: Any, **params: Any) -> Any:
-    """``primitive.bind`` of primitives that call programs, once a reference exists."""
+    """Replaces ``primitive.bind`` of primitives that call programs, once a reference exists."""
     original = type(primitive).bind
     takes = any(map(is_ref, args))
     if takes:

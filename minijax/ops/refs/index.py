@@ -1,9 +1,9 @@
 """The part of a reference that is read or written: NumPy's basic and integer indexing. Static values are a parameter.
 
-An *index* is None for the whole reference, else a tuple with one entry for each dimension: a ``Slice``, or None for an
-integer operand. Operands are scalars, or arrays of one shape, in the order of the dimensions. If the ``start`` of a
-slice is None, an operand is its start. The dimensions of the operands replace the dimensions with integers: at the
-first of them, or in front if a slice separates them.
+An *index* is None for the whole reference. Otherwise it is a tuple with an entry for each dimension: a ``Slice``, or
+None for an integer operand. Operands are scalars, or arrays of one shape, in the order of the dimensions. If the
+``start`` of a slice is None, an operand is its start. The dimensions of the operands replace the dimensions that
+integers index: at the first of these, or in front if a slice separates them.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ INT = np.dtype(np.int32)
 
 
 class Label(NamedTuple):
-    """The origin of a dimension of an indexed part: a dimension of the reference, or one of the integer operands."""
+    """The origin of a dimension of an indexed part: a dimension of the reference, or of the integer operands."""
 
     integer: bool
     number: int
 
 
 def layout(index: tuple[Slice | None, ...], integer_rank: int) -> list[Label]:
-    """The origin of each dimension of the part."""
+    """The origin of each dimension of the part; ``integer_rank``: the rank of the integer operands."""
     integers = [d for d, entry in enumerate(index) if entry is None]
     slices = [Label(False, d) for d, entry in enumerate(index) if entry is not None]
     of_integers = [Label(True, k) for k in range(integer_rank)]
@@ -59,7 +59,7 @@ def layout(index: tuple[Slice | None, ...], integer_rank: int) -> list[Label]:
 
 
 def integer_shape(index: tuple[Slice | None, ...], shapes: Sequence[Shape]) -> Shape:
-    """The common shape of integer operands. ValueError for different shapes, or slice starts that are no scalars."""
+    """The common shape of integer operands. ValueError for different shapes, or slice starts that are not scalars."""
     found: Shape | None = None
     given = iter(shapes)
     for entry in index:
@@ -74,7 +74,7 @@ def integer_shape(index: tuple[Slice | None, ...], shapes: Sequence[Shape]) -> S
 
 
 def part_shape(shape: Shape, index: Index, operand_shapes: Sequence[Shape]) -> Shape:
-    """The shape of the part of an array of ``shape``. ValueError if the index does not fit."""
+    """The shape of the indexed part of an array of ``shape``. ValueError if the index does not fit."""
     if index is None:
         if operand_shapes:
             raise ValueError("all of a reference is taken, so there is nothing for operands to index")
@@ -93,7 +93,7 @@ def part_shape(shape: Shape, index: Index, operand_shapes: Sequence[Shape]) -> S
 
 
 class _Block(NamedTuple):
-    """A block: its start, its sizes, and the dimensions that integers fix. ``traced``: which starts may be negative."""
+    """A contiguous block. ``fixed``: the dimensions that integers index. ``traced``: which starts may be negative."""
 
     starts: list[Any]
     sizes: list[int]
@@ -102,7 +102,7 @@ class _Block(NamedTuple):
 
 
 def _block(shape: Shape, index: tuple[Slice | None, ...], operands: Values) -> _Block | None:
-    """The index as a contiguous block, or None."""
+    """The index as a contiguous block, or None if it is not one."""
     given = iter(operands)
     starts: list[Any] = []
     for entry in index:
@@ -134,7 +134,7 @@ def _is_whole(shape: Shape, index: Index) -> bool:
 
 
 def _positions(shape: Shape, index: tuple[Slice | None, ...], operands: Values) -> Any:
-    """The coordinates of each element of the part, along one more dimension."""
+    """The coordinates of each element of the indexed part, along one more dimension."""
     integers = integer_shape(index, [get_aval(x).shape for x in operands])
     labels = layout(index, len(integers))
     out = part_shape(shape, index, [get_aval(x).shape for x in operands])
@@ -159,7 +159,7 @@ def _positions(shape: Shape, index: tuple[Slice | None, ...], operands: Values) 
 
 
 def read(x: Any, index: Index, operands: Values) -> Any:
-    """The part of the array ``x``. Integers out of bounds are moved inside, as in JAX."""
+    """The indexed part of the array ``x``. Integers out of bounds are moved inside, as in JAX."""
     shape = get_aval(x).shape
     if index is None or _is_whole(shape, index):
         return x
@@ -182,7 +182,7 @@ def read(x: Any, index: Index, operands: Values) -> Any:
 
 
 def write(x: Any, index: Index, operands: Values, value: Any) -> Any:
-    """The array ``x`` with ``value`` as the part. Elements out of bounds of integer arrays are dropped."""
+    """The array ``x`` with ``value`` as its indexed part. Elements at integers out of bounds are dropped."""
     shape = get_aval(x).shape
     if index is None or _is_whole(shape, index):
         return value
@@ -190,12 +190,12 @@ def write(x: Any, index: Index, operands: Values, value: Any) -> Any:
     if block is not None:
         part = expand_dims(value, block.fixed)
         return dynamic_update_slice(x, part, block.starts, allow_negative_indices=block.traced)
-    # unique_indices as in JAX: the cotangent of each value is read at its place
+    # the index is marked as unique, as in JAX: the cotangent of each value is read at its place
     return _scattered(scatter, x, index, operands, value, unique_indices=True)
 
 
 def accumulate(x: Any, index: Index, operands: Values, value: Any, add: Any = add_p) -> Any:
-    """The array ``x`` with ``value`` added to the part; values at repeated elements add up."""
+    """The array ``x`` with ``value`` added to its indexed part. Values at repeated indices add up."""
     shape = get_aval(x).shape
     if index is None or _is_whole(shape, index):
         return add.bind(x, value)
@@ -218,7 +218,7 @@ class BatchedIndex(NamedTuple):
 
     Attributes:
       entries, operands: the index of the physical reference.
-      order: the dimensions of the physical part, by position in the part with the batch axis in front.
+      order: the permutation of the physical part that puts the batch axis in front.
     """
 
     entries: Index
@@ -226,7 +226,7 @@ class BatchedIndex(NamedTuple):
     order: list[int]
 
     def to_front(self, part: Any) -> Any:
-        """The physical ``part`` with its batch axis in front."""
+        """The physical ``part``, transposed so that its batch axis is in front."""
         return part if self.order == sorted(self.order) else transpose(part, self.order)
 
     def from_front(self, part: Any) -> Any:
@@ -236,8 +236,8 @@ class BatchedIndex(NamedTuple):
 def batched_index(
     ndim: int, index: Index, operands: Values, ref_dim: int | None, operand_dims: Dims, size: int
 ) -> BatchedIndex:
-    """The index of a physical reference of logical rank ``ndim``, with batch axis ``ref_dim``. Batched integers have
-    their axis in front already. NotImplementedError for slices with batched starts."""
+    """The index of the physical reference with batch axis ``ref_dim``, which has rank ``ndim`` without it. Batched
+    integers have their axis in front already. NotImplementedError for slices with batched starts."""
     if index is None:  # all of a reference with its batch axis in front
         return BatchedIndex(None, [], list(range(ndim + 1)))
     entries: list[Slice | None] = list(index)

@@ -1,10 +1,10 @@
 """Making, reading, writing and ending mutable array references: the primitives, with their rules.
 
-The operands are a reference (a ``Ref``, or its tracer), the value to write, and the integers of the ``index``
-(``ops.refs.index``). The primitives are effectful: their equations are never dropped, and keep their order. None is
-lowered or partially evaluated: ``ops.refs.discharge`` rewrites the program without references first.
+The operands are a reference (a ``Ref``, or its tracer), the value to write, and the operands of the ``index``
+(``ops.refs.index``). The primitives are effectful: their equations are never dropped, and keep their order. They are
+never lowered or partially evaluated: ``ops.refs.discharge`` rewrites the program without references before that.
 
-The tangent of a reference is a ``RefTangent``, so the linear program has only arrays, as reverse mode needs.
+The tangent of a reference is a ``RefTangent``. So the linear program has only arrays, as reverse mode needs.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def new_ref_at(init: Any, level: int, params: Params) -> Any:
         return BatchTracer(trace, new_ref_at(front, level - 1, params), 0)
     if trace is state.dynamic:
         return bind_at(new_ref_p, trace, (init,), params)
-    return new_ref_at(init, level - 1, params)  # to this interpreter the value is known, so it holds no part
+    return new_ref_at(init, level - 1, params)  # this interpreter knows the value, so it holds no part of the content
 
 
 @new_ref_p.def_impl
@@ -193,7 +193,7 @@ class RefTangent:
 
     @property
     def aval(self) -> AbstractRef:
-        """The type of a reference to tangents."""
+        """The type of the reference to the tangent."""
         aval = self.value.aval if type(self.value) is Zero else get_aval(self.value)
         return AbstractRef(aval)
 
@@ -202,7 +202,7 @@ class RefTangent:
 
 
 def _held(tangent: Any) -> Any:
-    """The tangent of the whole content of a reference; a user may have passed a tangent reference."""
+    """The tangent of a reference's whole content. The user may have passed a reference as ``tangent``: read it."""
     if type(tangent) is RefTangent:
         return tangent.value
     _refuse_unknown(tangent)
@@ -210,7 +210,7 @@ def _held(tangent: Any) -> Any:
 
 
 def _refuse_unknown(tangent: Any) -> None:
-    """NotImplementedError for the tangent that reverse mode gives a reference that is an argument."""
+    """Raise NotImplementedError if ``tangent`` is unknown: reverse mode gives such a tangent to an argument."""
     if isinstance(tangent, PartialEvalTracer):
         raise NotImplementedError(
             f"reverse-mode differentiation by a mutable array reference, of type {get_aval(tangent)}, is not "
@@ -248,7 +248,7 @@ def free_ref_jvp(primals: Values, tangents: Values) -> Any:
 
 def get_jvp(primals: Values, tangents: Values, *, index: Index) -> Any:
     out = get_p.bind(*primals, index=index)
-    if type(tangents[0]) is Zero:  # only integer indices can have tangents here
+    if type(tangents[0]) is Zero:  # then only the integers of the index have tangents, of float0
         return out, zero_of(get_aval(out))
     return out, _part(tangents[0], index, primals[1:], get_aval(out))
 
@@ -298,7 +298,7 @@ def free_ref_batch(axis: AxisData, args: Values, dims: Dims) -> Any:
 
 
 def _batched(axis: AxisData, ref: Any, ref_dim: int | None, index: Index, operands: Any, dims: Any) -> Any:
-    """The index of the physical reference; if its batch axis is not the first, slices for the whole."""
+    """The index of the physical reference. If its batch axis is not the first, None is replaced by whole slices."""
     aval = get_aval(ref)
     ndim = aval.ndim - (ref_dim is not None)
     if index is None and ref_dim:
@@ -337,7 +337,7 @@ def _new_ref_shown(eqn: JaxprEqn, printer: Any) -> Any:
 
 
 def _new_ref_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
-    """The parameters; JAX names a memory space here, of which we have one."""
+    """No parameters: JAX prints a memory space here, and minijax has only one."""
     return {}
 
 
@@ -349,7 +349,7 @@ def _mark(text: str) -> Doc:
 
 
 def _slice_doc(entry: Slice, start: Any, size: int, printer: Printer) -> Doc:
-    """``2:4``, ``:4`` or ``2:`` where it reaches a bound, ``i:i+2`` where it begins at a variable."""
+    """``2:4``; ``:4`` or ``2:`` if the slice begins or ends at a bound; ``i:i+2`` if it begins at a variable."""
     if start is not None and type(start) is not Literal:
         at = printer.atom(start)
         return pp.concat((at, _mark(":"), at, _mark(f"+{entry.size}")))
@@ -359,7 +359,7 @@ def _slice_doc(entry: Slice, start: Any, size: int, printer: Printer) -> Doc:
 
 
 def _place_doc(ref: Any, operands: Values, index: Index, printer: Printer) -> Doc:
-    """``r[i,:2]``: a reference and the indexed part."""
+    """``r[i,:2]``: the reference and its indexed part."""
     if index is None:
         return pp.concat((printer.atom(ref), _mark("[...]")))
     given = iter(operands)

@@ -1,1 +1,1 @@
-"""Primitives on windows of arrays: convolutions and reductions of windows, for pooling too."""
+"""Primitives on windows of arrays: convolutions, and reductions of windows, which serve for pooling."""

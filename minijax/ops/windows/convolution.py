@@ -1,9 +1,9 @@
 """Convolutions: ``conv_general_dilated``, with all parameters of XLA's convolution.
 
-Images have a batch, a feature and spatial dimensions; the kernel has output features, input features and spatial
-ones; in any order (``ConvDimensionNumbers``). The derivative by either operand is a convolution too; its paddings
-follow from the dilated sizes (V. Dumoulin and F. Visin, "A guide to convolution arithmetic for deep learning", 2016).
-Evaluation gathers the windows and multiplies matrices; large convolutions are compiled, also outside of ``jit``.
+Images have a batch, a feature and spatial dimensions; the kernel has an output feature, an input feature and spatial
+dimensions. ``ConvDimensionNumbers`` gives their order. The derivative by an operand is a convolution too; its padding
+follows from the dilated sizes (V. Dumoulin and F. Visin, "A guide to convolution arithmetic for deep learning", 2016).
+Evaluation gathers the windows and multiplies matrices. Large convolutions are compiled, even outside of ``jit``.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _conv_abstract(
 
 
 def _check_groups(batch: int, features: int, outs: int, ins: int, feature_groups: int, batch_groups: int) -> None:
-    """ValueError unless the sizes are divisible by the numbers of groups."""
+    """ValueError if the sizes are not divisible by the numbers of groups."""
     what = "conv_general_dilated"
     for name, groups in (("feature_group_count", feature_groups), ("batch_group_count", batch_groups)):
         if groups < 1:
@@ -160,9 +160,9 @@ def _result_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> n
     return preferred
 
 
-# This many window elements are gathered at a time, to stay in the processor's cache.
+# This many window elements are gathered at a time, so that they stay in the processor's cache.
 _GATHERED = 1 << 18
-# From this many products on, compiling pays at the first call.
+# From this many products on, a convolution is compiled at the first call, since compiling it takes less time.
 _LARGE = 1 << 24
 
 
@@ -185,7 +185,7 @@ def _conv_numpy(lhs: Any, rhs: Any, **params: Any) -> Rule:
     def conv(lhs: Any, rhs: Any) -> Any:
         images = lhs.transpose(lhs_spec).astype(wide, copy=False)
         kernel = rhs.transpose(rhs_spec).astype(wide, copy=False)
-        if batch_groups > 1:  # groups of the batch become groups of features
+        if batch_groups > 1:  # turn groups of the batch into groups of features
             batch = images.shape[0] // batch_groups
             images = np.moveaxis(images.reshape(batch_groups, batch, *images.shape[1:]), 0, 1)
             images = images.reshape(batch, -1, *images.shape[3:]) if images.size else images[:, :, 0]
@@ -197,7 +197,7 @@ def _conv_numpy(lhs: Any, rhs: Any, **params: Any) -> Rule:
 
 
 def _product(view: Any, kernel: Any, groups: int, rank: int) -> Any:
-    """The product of the kernel, ``(outs, ins, *window)``, with windows, ``(batch, features, *places, *window)``."""
+    """Multiply windows, ``(batch, features, *places, *window)``, by the kernel, ``(outs, ins, *window)``."""
     batch, outs, places = view.shape[0], kernel.shape[0], view.shape[2 : 2 + rank]
     out = np.zeros((batch, outs, *places), view.dtype)
     if not out.size or not kernel.size:
@@ -214,12 +214,12 @@ def _product(view: Any, kernel: Any, groups: int, rank: int) -> Any:
 
 
 def _spatial(shape: Ints, spec: Ints, dilation: Ints) -> list[int]:
-    """The dilated size of each spatial dimension of ``shape``."""
+    """The size of each spatial dimension of ``shape`` with ``dilation``."""
     return [dilated(shape[d], step) for d, step in safe_zip(spec[2:], dilation)]
 
 
 def _reaches(given: ConvParameters, images: Ints, kernel: Ints, out: Ints) -> Any:
-    """The dilated sizes of images, kernel and result in each spatial dimension, and the lower padding."""
+    """For each spatial dimension: the dilated sizes of images, kernel and result, and the lower padding."""
     lhs_spec, rhs_spec, out_spec = given.dimension_numbers
     return safe_zip(
         _spatial(images, lhs_spec, given.lhs_dilation),
@@ -235,7 +235,7 @@ def _swapped(spec: Ints) -> Axes:
 
 
 def _merged(x: Any, source: int, target: int) -> Any:
-    """``x`` with its dimension ``source`` merged into the dimension ``target`` of the result, as its leading part."""
+    """``x`` with its dimension ``source`` merged into dimension ``target`` of the result, as its major part."""
     shape = shape_of(x)
     order = [d for d in range(len(shape)) if d != source]
     order.insert(target, source)
@@ -245,13 +245,13 @@ def _merged(x: Any, source: int, target: int) -> Any:
 
 
 def _divided(x: Any, dim: int, first: int) -> Any:
-    """``x`` with its dimension ``dim`` split in two, the first of size ``first``."""
+    """``x`` with its dimension ``dim`` split into two dimensions, the first of size ``first``."""
     shape = shape_of(x)
     return reshape(x, (*shape[:dim], first, shape[dim] // first, *shape[dim + 1 :]))
 
 
 def _conv_left(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
-    """The images' cotangent: the result's, dilated by the strides, convolved with the reversed kernel."""
+    """The cotangent of the images: that of the result, dilated by the strides, convolved with the reversed kernel."""
     given = ConvParameters(**params)
     lhs_spec, rhs_spec, out_spec = given.dimension_numbers
     pads = []
@@ -282,7 +282,7 @@ def _conv_left(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
 
 
 def _conv_right(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
-    """The kernel's cotangent: the images convolved with the result's, batch and features exchanged."""
+    """The cotangent of the kernel: the images convolved with that of the result; batch and features change places."""
     if not get_aval(ct).size:
         return zero_of(rhs.aval)
     given = ConvParameters(**params)
@@ -306,7 +306,7 @@ def _conv_right(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
 
 
 def _conv_of_any(lhs: Any, rhs: Any, params: ConvParameters) -> Any:
-    """The convolution of operands, one of which has the wider dtype of a cotangent."""
+    """Convolve an operand with a cotangent, which may have a wider dtype."""
     dtype = params.preferred_element_type
     if get_aval(lhs).dtype != get_aval(rhs).dtype:
         lhs, rhs = (x if get_aval(x).dtype == dtype else convert(x, dtype) for x in (lhs, rhs))
@@ -350,13 +350,13 @@ def _conv_batch(
     at = out_spec[1]
     if many == 1:
         return _divided(out, at, size), at
-    # in the result, features of the first group for all examples precede those of the second
+    # in the result, the first group's features for all examples precede the second group's features
     out = _divided(_divided(out, at, many), at + 1, size)
     return _merged(out, at, at + 1), at
 
 
 def _into_groups(x: Any, dim: int, target: int, groups: int) -> Any:
-    """``x`` with its batch axis ``dim`` merged into ``target``, as the leading part of each group."""
+    """``x`` with its batch axis ``dim`` merged into dimension ``target``, as the major part of each of its groups."""
     if groups == 1:
         return _merged(x, dim, target)
     x = _divided(x, target + (dim <= target), groups)
@@ -464,12 +464,12 @@ def conv_general_dilated(
       lhs_dilation, rhs_dilation: the distance between elements of the images, and of the kernel; by default 1.
       dimension_numbers: a triple of layouts such as ``("NHWC", "HWIO", "NHWC")`` for images, kernel and result, or the
         result of ``conv_dimension_numbers``. The default is the order above.
-      feature_group_count: the number of groups of input features. Each group has its own part of the kernel's output
-        features.
-      batch_group_count: the number of groups of the batch, in the same way.
-      precision: a ``Precision``, its name, or one for each operand.
+      feature_group_count: the number of groups of input features. The kernel's output features are divided into as many
+        groups, one for each group of input features.
+      batch_group_count: the number of groups of the batch, with one group of output features for each.
+      precision: a ``Precision``, its name, or a pair with one for each operand.
       preferred_element_type: the dtype of the sums and of the result; by default the operands'.
-      out_sharding: how the result is to lie over a mesh with explicit axes.
+      out_sharding: the result's sharding over a mesh with explicit axes.
 
     Returns:
       The images: batch, output feature and n - 2 spatial dimensions. ``"SAME"`` gives ceil(size / stride) windows.

@@ -22,9 +22,9 @@ class ConvDimensionNumbers(NamedTuple):
     """The positions of a convolution's dimensions.
 
     Attributes:
-      lhs_spec: of the images: batch, feature, then the spatial ones.
-      rhs_spec: of the kernel: output feature, input feature, then the spatial ones.
-      out_spec: of the result: batch, feature, then the spatial ones.
+      lhs_spec: positions in the images: batch, feature, then the spatial dimensions.
+      rhs_spec: positions in the kernel: output feature, input feature, then the spatial dimensions.
+      out_spec: positions in the result: batch, feature, then the spatial dimensions.
     """
 
     lhs_spec: Ints
@@ -36,7 +36,7 @@ readable(ConvDimensionNumbers)
 
 ConvGeneralDilatedDimensionNumbers = None | ConvDimensionNumbers | tuple[str, str, str]
 
-# The letters of the two dimensions that are not spatial: of images, kernel and result.
+# For images, kernel and result, the letters of the two dimensions that are not spatial.
 _LETTERS = (("N", "C"), ("O", "I"), ("N", "C"))
 
 
@@ -45,10 +45,10 @@ def conv_dimension_numbers(lhs_shape: Ints, rhs_shape: Ints, dimension_numbers: 
 
     Args:
       lhs_shape, rhs_shape: the operands' shapes, of equal length.
-      dimension_numbers: None for batch and feature (in the kernel: output and input feature) first; or three strings
+      dimension_numbers: None if batch and feature come first (in the kernel: output, input feature); or three strings
         such as ``("NHWC", "HWIO", "NHWC")`` with a letter for each dimension.
 
-    Raises TypeError if they do not fit.
+    Raises TypeError if ``dimension_numbers`` do not fit the shapes.
     """
     if isinstance(dimension_numbers, ConvDimensionNumbers):
         return dimension_numbers
@@ -82,10 +82,10 @@ def conv_dimension_numbers(lhs_shape: Ints, rhs_shape: Ints, dimension_numbers: 
 
 
 def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[Axes, ...]:
-    """For each of three strings of letters, where batch, feature and the spatial dimensions are.
+    """For each of three strings of letters, the positions of batch, feature and the spatial dimensions.
 
-    Spatial dimensions are in the order that the kernel's string has them. Raises TypeError if a letter is missing,
-    comes twice, or the strings have different spatial letters.
+    The spatial dimensions have the order of the kernel's string. Raises TypeError if a letter is missing or comes
+    twice, or if the strings have different spatial letters.
     """
     for i, (text, letters) in enumerate(safe_zip(dimension_numbers, _LETTERS)):
         if len(set(text)) != len(text):

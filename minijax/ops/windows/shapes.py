@@ -1,6 +1,7 @@
 """Shapes of windowed operations: padding by name, and the number of windows.
 
-A window of ``w`` elements, ``dilation`` apart, covers ``dilated(w, dilation)``; one begins at every ``stride``th place.
+A window of ``w`` elements, ``dilation`` apart, covers ``dilated(w, dilation)`` elements. Windows begin at every
+``stride``-th element.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Pads = tuple[tuple[int, int], ...]
 
 
 class Windows(NamedTuple):
-    """The window parameters of an operation: see ``ops.windows.reduce_window``."""
+    """The window parameters of an operation; ``ops.windows.reduce_window`` explains them."""
 
     window_dimensions: Ints
     window_strides: Ints
@@ -57,14 +58,14 @@ def count(size: int, window: int, stride: int) -> int:
 def padtype_to_pads(
     in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int], padding: str
 ) -> list[tuple[int, int]]:
-    """What is added before and after each dimension for a padding called by name.
+    """The padding before and after each dimension, for a padding that is given by name.
 
     Args:
-      in_shape, window_shape, window_strides: sizes of the dimensions, of windows, and steps between these.
-      padding: ``"VALID"``, nothing; ``"SAME"``, so much that there are ``ceil(size / stride)`` windows, the odd one
-        after; ``"SAME_LOWER"``, the odd one before. Small letters will do.
+      in_shape, window_shape, window_strides: sizes of the operand, sizes of a window, and distances between windows.
+      padding: ``"VALID"``: none. ``"SAME"``: as much as ``ceil(size / stride)`` windows need; an odd one goes to the
+        end. ``"SAME_LOWER"``: the same, but an odd one goes to the beginning. Lower case works too.
 
-    Raises TypeError if ``padding`` is no string, RuntimeError for another name.
+    Raises TypeError if ``padding`` is not a string, RuntimeError for another name.
     """
     if not isinstance(padding, str):
         raise TypeError(f"Unknown padding type: {padding}. Give 'VALID', 'SAME' or 'SAME_LOWER'.")
@@ -136,7 +137,7 @@ def check_windows(
 
 
 def with_window_of_one(dim: int, params: Params) -> Params:
-    """The window parameters for a new batch dimension ``dim``, where windows have size 1."""
+    """``params`` with a new batch dimension at ``dim``, along which windows have size 1."""
 
     def at(values: tuple[Any, ...], new: Any) -> tuple[Any, ...]:
         return (*values[:dim], new, *values[dim:])

@@ -1,4 +1,4 @@
-"""Windows of NumPy arrays: padding as in XLA, and a view with the windows' elements as dimensions."""
+"""Windows of NumPy arrays: padding as in XLA, and a view that has the windows' elements as dimensions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minijax.ops.windows.shapes import count, dilated
 
 
 def _placed(size: int, low: int, high: int, dilation: int) -> tuple[int, slice, slice]:
-    """The padded size of a dimension, the slice of elements that remain, and their places."""
+    """The padded size of a dimension, the slice of the elements that remain, and the slice of their new positions."""
     padded = max(low + dilated(size, dilation) + high, 0)
     first = max(0, -(low // dilation)) if low < 0 else 0
     start = low + first * dilation
@@ -25,7 +25,7 @@ def _placed(size: int, low: int, high: int, dilation: int) -> tuple[int, slice, 
 
 
 def padded(x: Any, fill: Any, padding: Sequence[tuple[int, int]], dilation: Ints) -> Any:
-    """``x``, padded with ``fill`` around it and between elements ``dilation`` apart; negative padding removes."""
+    """``x`` with ``fill`` around it and between its elements, ``dilation`` apart. Negative padding removes elements."""
     if all(p == (0, 0) for p in padding) and all(d == 1 for d in dilation):
         return x
     places = [
@@ -37,7 +37,7 @@ def padded(x: Any, fill: Any, padding: Sequence[tuple[int, int]], dilation: Ints
 
 
 def windows_of(x: Any, window: Ints, strides: Ints, dilation: Ints) -> Any:
-    """A view whose last dimensions are the starts of windows, then the elements of a window."""
+    """A view of ``x``: its last dimensions are replaced by those that count windows, then those inside a window."""
     lead = x.ndim - len(window)
     counts = [
         count(size, dilated(w, d), s) for size, w, s, d in zip(x.shape[lead:], window, strides, dilation, strict=True)
