@@ -95,7 +95,6 @@ class Stepper:
 
     @property
     def recording(self) -> Recording:
-        """The recording."""
         return self.step.recording
 
     @property

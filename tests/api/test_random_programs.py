@@ -33,8 +33,7 @@ WIDTH = 3
 class Body(NamedTuple):
     """A function: the types of its parameters, its statements, and its results as indices from the end of its values.
 
-    Its values are those of the enclosing program if ``closes`` is set, then its parameters, then its statements'
-    values.
+    Its values are those of the enclosing program if ``closes``, then its parameters, then its statements' values.
     """
 
     params: tuple[str, ...]

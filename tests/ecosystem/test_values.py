@@ -113,9 +113,8 @@ def counted(name: str, work: Callable[[], object]) -> Counter[str]:
 
 @functools.cache
 def recorded(name: str) -> tuple[Recording, Counter[str]]:
-    """The recording of a first call, and how often it called each of the user's functions.
-
-    Minijax's caches are cold, but JAX's may not be: other tests in this process may have traced functions."""
+    """The recording of a first call, and how often it called each of the user's functions. Minijax's caches are cold,
+    but JAX's may not be: other tests in this process may have traced functions."""
     fun, arguments = call_of(name)
     recorder = Recorder("full", name)
 
