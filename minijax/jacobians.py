@@ -35,7 +35,7 @@ _bases: dict[Any, list[Any]] = {}
 
 
 def _evaluating() -> bool:
-    """Whether operations on arrays are evaluated at once, without observers and without a mesh."""
+    """Whether operations on arrays are evaluated immediately, without observers and without a mesh."""
     return not (state.dynamic.level or observers or evaluation_watched and context_mesh() is not None)
 
 

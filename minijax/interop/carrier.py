@@ -3,7 +3,7 @@
 A copy has other globals and another closure, recursively; its code and lines stay the same. Arrays are converted.
 A jitted or differentiated function is transformed again, by the other library's transformation with that name. A
 primitive keeps the rules that its author registered. The user's objects do not change. From JAX to minijax, functions
-of third parties that compute with JAX are not copied: ``from_jax`` imports their programs when they are called.
+of third parties that compute with JAX are imported *whole*, not copied: ``from_jax`` imports the program of each call.
 ``Unmapped`` names objects that can be neither copied nor imported.
 
 The same code carries in both directions; ``libraries`` describes each of the two libraries.

@@ -84,7 +84,7 @@ class Library:
 
     Attributes:
       package, own: the public package, and all packages with its code.
-      internal: modules below these names have no public names, or none that the other library shares.
+      internal: names of modules; the modules below have no public names that both libraries share.
     """
 
     package: str

@@ -78,7 +78,7 @@ def translated(
 
 
 def _says_nothing(value: Any) -> bool:
-    if value is None or str(value) == "MemorySpace.Device":  # a device has one kind of memory here
+    if value is None or str(value) == "MemorySpace.Device":  # minijax's devices have one kind of memory
         return True
     if type(value).__name__ != "NamedSharding":
         return False

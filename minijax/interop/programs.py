@@ -126,7 +126,7 @@ def import_eqn(eqn: Any, site: Site) -> list[JaxprEqn]:
     found = rule(eqn, site) if rule is not None else None
     if found is not None:
         return found
-    # use of a named axis is an effect in JAX; here the params show it
+    # in JAX the use of a named axis is an effect; in minijax the params show it
     effects = [str(effect) for effect in eqn.effects if type(effect).__name__ != "NamedAxisEffect"]
     if effects:
         raise site.refusal(

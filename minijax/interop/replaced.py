@@ -212,7 +212,7 @@ def own_builtins() -> dict[str, Any]:
 _lock = threading.Lock()
 # The global names of the modules with open blocks, per thread and task.
 _open: ContextVar[tuple[dict[str, Any], ...]] = ContextVar("minijax_replacing", default=())
-# The number of open blocks on all threads, and the import functions replaced meanwhile.
+# The number of open blocks on all threads, and the import functions that are replaced while there are any.
 _count = 0
 _hooks: list[_Hook] = []
 
@@ -245,7 +245,7 @@ class replacing_jax:
     to no module, on the same thread.
 
     Args:
-    packages: further packages to replace, which do not import JAX but take its objects.
+    packages: packages that do not import JAX but take its objects; they are replaced too.
     """
 
     def __init__(self, *packages: str) -> None:

@@ -66,7 +66,7 @@ class JaxCall:
 
     @property
     def out_avals(self) -> list[ShapedArray]:
-        """The result types. NotImplementedError if the call has effects, which would be lost here."""
+        """The result types. NotImplementedError if the call has effects, which minijax would lose."""
 
         def types() -> list[ShapedArray]:
             traced = self.traced(self.fun, self.specs)

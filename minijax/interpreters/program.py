@@ -33,7 +33,7 @@ ELEMENTS_PER_CALL = 1000
 
 # Work is counted in NumPy calls. Compiling a ``while`` takes as long as this many calls (about 30 ms).
 WHILE_WORTH_COMPILING = 50_000
-# Compiling a ``scan`` takes as long as this many calls (about 50 ms). A heavier one is compiled at once.
+# Compiling a ``scan`` takes as long as this many calls (about 50 ms). A heavier ``scan`` is compiled immediately.
 SCAN_WORTH_COMPILING = 100_000
 # A loop that runs again is compiled if all its runs together weigh more than this.
 AGAIN_WORTH_COMPILING = 1_000

@@ -159,7 +159,7 @@ def backward_pass_closed(closed: ClosedJaxpr, args: Sequence[Any], cts: Sequence
 
 
 class CallOperands(NamedTuple):
-    """The arguments of a call's transpose rule, taken apart."""
+    """The arguments of a call's transpose rule, sorted by kind."""
 
     linear: list[bool]
     nonzero: list[bool]

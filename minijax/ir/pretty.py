@@ -136,7 +136,7 @@ def jit_params(eqn: JaxprEqn, printer: Printer) -> Params:
 
 
 def jit_read(params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]) -> dict[str, Any]:
-    """The rule for ``parse_rules`` of ``jit``: KeyError unless its jaxpr and name are there."""
+    """The rule for ``parse_rules`` of ``jit``. KeyError if its jaxpr or name is missing."""
     if not isinstance(params["jaxpr"], ClosedJaxpr):
         raise KeyError("jaxpr")
     return {**params, "name": params["name"]}

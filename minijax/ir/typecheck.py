@@ -2,7 +2,7 @@
 
 In: a jaxpr. Out: nothing, or a ``JaxprTypeError`` with the equation and the user's line. Checked: each variable is
 bound once, before it is read; literals and constants have their types; results have the types of abstract evaluation,
-weakness aside. Each subjaxpr is checked once.
+apart from weak types. Each subjaxpr is checked once.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def call_rule(
 
 
 def same_type(a: ShapedArray, b: ShapedArray) -> bool:
-    """Whether two avals are equal, weakness aside."""
+    """Whether two avals are equal apart from their weak types."""
     return a is b or (a.shape == b.shape and a.dtype == b.dtype and a.vma == b.vma and same_sharding(a, b))
 
 
@@ -86,7 +86,7 @@ def _check_consts(closed: ClosedJaxpr) -> None:
 
 
 def _check_body(jaxpr: Jaxpr, root: Jaxpr, user: JaxprEqn | None) -> list[JaxprEqn]:
-    """Check ``jaxpr`` apart from its subjaxprs; return the equations with subjaxprs. Errors show ``root``, ``user``."""
+    """Check ``jaxpr`` without its subjaxprs; return equations that have some. Errors show ``root`` and ``user``."""
     bound: set[Var] = set()
     holders: list[JaxprEqn] = []
     eqn: JaxprEqn | None = user
