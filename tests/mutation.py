@@ -99,7 +99,7 @@ def changeable(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def is_left_out(node: ast.AST, name: str) -> bool:
-    """Whether a field of a node is an annotation, an error message, or a place that allows no parentheses."""
+    """Whether field ``name`` of a node stays: an annotation, an error message, or code that allows no parentheses."""
     match node:
         case ast.arg() | ast.AnnAssign() if name == "annotation":
             return True

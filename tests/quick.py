@@ -1,4 +1,4 @@
-"""The quick tests: files that touch every package in under a minute, ``python -m pytest -m quick -n 2``.
+"""The quick tests, ``python -m pytest -m quick -n 2``, test every package in under a minute.
 
 The quick tests give fast feedback while editing. The full tests of each package are in the package's own folder.
 """

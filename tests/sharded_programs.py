@@ -1,4 +1,4 @@
-"""Programs on arrays over eight devices: prints the results of one library and their shardings, as JSON.
+"""Run programs on arrays over eight devices with one library; print results and shardings as JSON.
 
 ``python -m tests.sharded_programs jax`` and ``... minijax`` print the same. An error prints as its class names.
 """

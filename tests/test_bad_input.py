@@ -1,4 +1,4 @@
-"""Bad input: minijax raises JAX's class of error with its essential words, and the session works afterwards.
+"""For bad input minijax raises JAX's class of error with its essential words; afterwards the session works.
 
 Every row of ``misuses`` also runs in JAX, where the error must have the same type and contain the same words.
 """

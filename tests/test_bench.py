@@ -1,4 +1,4 @@
-"""The benchmark's harness on made-up libraries: it must detect conditions that make its figures meaningless."""
+"""The benchmark's harness, run on made-up libraries, detects conditions that would make its figures meaningless."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: their sources, the threads that see them, and the cost of a read."""
+"""Where settings come from, which threads see them, and what it costs to read them."""
 
 import functools
 import importlib

@@ -1,4 +1,4 @@
-"""Exceptions: JAX's names, bases and messages, and the user's line in each of them."""
+"""Exceptions have JAX's names, bases and messages, and name the user's line."""
 
 import functools
 import gc

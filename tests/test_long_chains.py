@@ -1,4 +1,4 @@
-"""Chains of 100,000 operations: no recursion error, and time and memory grow linearly."""
+"""Chains of 100,000 operations raise no recursion error, and their time and memory grow linearly."""
 
 import gc
 import sys

@@ -1,4 +1,4 @@
-"""Public names: one module's ``__all__`` defines each, and the packages that users import only combine modules."""
+"""One module's ``__all__`` defines each public name; the packages that users import only combine modules."""
 
 import ast
 import importlib

@@ -1,4 +1,4 @@
-"""Pytrees against jax.tree_util: structures, their text, key paths, errors; and minijax's additions."""
+"""Pytrees match jax.tree_util in structures, texts, key paths and errors; and minijax's additions work."""
 
 from __future__ import annotations
 

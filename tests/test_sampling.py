@@ -1,4 +1,4 @@
-"""The sampled suite of ``tests/sampling.py``: the tests of a slice, and the runs that are sampled."""
+"""``tests/sampling.py`` chooses the tests of a slice, and samples only runs without arguments."""
 
 from __future__ import annotations
 

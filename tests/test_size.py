@@ -1,4 +1,4 @@
-"""The project may not grow: today's sizes are upper bounds. A commit that deletes lowers them."""
+"""The project may not grow: its sizes of today are upper bounds. A commit that deletes code lowers them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""JAX's small modules: ``dtypes``, ``flatten_util``, ``monitoring``, ``stages``, ``typing``, ``version``."""
+"""Small modules of JAX: ``dtypes``, ``flatten_util``, ``monitoring``, ``stages``, ``typing``, ``version``."""
 
 import importlib
 import typing

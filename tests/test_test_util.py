@@ -1,4 +1,4 @@
-"""``check_grads`` and its parts: correct derivatives pass, wrong ones fail, with JAX's messages."""
+"""``check_grads`` and its parts accept correct derivatives and reject wrong ones, with JAX's messages."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Each kind of value as an argument: unusual NumPy arrays, other objects, Python integers of any size.
+"""Pass each kind of value as an argument: unusual NumPy arrays, other objects, Python integers of any size.
 
 Every entry point receives every kind in both libraries. JAX only stages the call, which gives the types of its results
 or its error; evaluating it would compile each operator and take minutes. minijax stages and evaluates the call.

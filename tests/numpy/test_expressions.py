@@ -1,4 +1,4 @@
-"""Every expression in both libraries: value, dtype, weak type, and jaxpr."""
+"""Every expression has JAX's value, dtype, weak type and jaxpr."""
 
 from __future__ import annotations
 

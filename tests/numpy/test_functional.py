@@ -1,4 +1,4 @@
-"""NumPy's functions that take functions, and ``ravel_pytree``: values, programs and errors against JAX's."""
+"""NumPy's functions that take functions, and ``ravel_pytree``, have JAX's values, programs and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of operators, conversions and functions: JAX's exception classes and essential words."""
+"""Operators, conversions and functions raise JAX's classes of error, with its essential words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``debug.breakpoint``: its prompt on a running program, with commands typed through ``input``."""
+"""``debug.breakpoint`` stops a running program at a prompt; the tests type commands there through ``input``."""
 
 from __future__ import annotations
 

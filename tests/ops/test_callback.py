@@ -1,4 +1,4 @@
-"""Callbacks into Python: every transformation keeps them, and their errors have the user's message."""
+"""Every transformation keeps callbacks into Python, and their errors have the user's message."""
 
 from __future__ import annotations
 

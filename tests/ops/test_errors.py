@@ -1,4 +1,4 @@
-"""Errors of primitives for unsuitable operands: JAX's exception type and the essential words."""
+"""Primitives raise JAX's type of error for unsuitable operands, with the essential words."""
 
 from __future__ import annotations
 

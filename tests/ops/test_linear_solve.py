@@ -1,4 +1,4 @@
-"""``custom_linear_solve`` and ``custom_root``: any solver, with the derivatives of the exact solution."""
+"""``custom_linear_solve`` and ``custom_root`` take any solver and have the derivatives of the exact solution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives along axes named by ``vmap``, against JAX: values, types, jaxprs, derivatives, errors.
+"""Collectives along axes named by ``vmap`` have JAX's values, types, jaxprs, derivatives and errors.
 
 Each row is one function of one example, written once for both libraries; it is run under every transformation of
 ``CONTEXTS``. Collectives between devices are tested with ``pmap``, in ``tests/api/test_pmap.py``.

@@ -1,4 +1,4 @@
-"""Mutable array references against JAX's: printed programs, values under every transformation, errors, parsing."""
+"""Mutable array references are as in JAX: printed programs, values under every transformation, errors, parsing."""
 
 from __future__ import annotations
 

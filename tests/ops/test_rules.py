@@ -1,4 +1,4 @@
-"""Every rule of every structural primitive against JAX: jaxprs of the transformations, and values."""
+"""Every rule of every structural primitive gives JAX's jaxprs and values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``scan`` against JAX: programs that ``tests.oracle.control_flow`` lacks; residuals, and compilation."""
+"""``scan`` against JAX, for programs that ``tests.oracle.control_flow`` lacks; its residuals and its compilation."""
 
 from __future__ import annotations
 

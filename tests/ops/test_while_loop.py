@@ -1,4 +1,4 @@
-"""``while_loop`` and ``fori_loop`` against JAX: values, types and jaxprs under every transformation."""
+"""``while_loop`` and ``fori_loop`` have JAX's values, types and jaxprs under every transformation."""
 
 from __future__ import annotations
 

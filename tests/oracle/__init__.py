@@ -1,1 +1,1 @@
-"""minijax against JAX: one table of functions, every transformation, values and jaxprs."""
+"""Compare minijax with JAX: the values and jaxprs of one table of functions, under every transformation."""

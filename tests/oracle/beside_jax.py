@@ -1,4 +1,4 @@
-"""Whole programs against JAX's, lowered and compiled: StableHLO operations, optimised HLO instructions, flops.
+"""Compare whole programs with JAX's: StableHLO operations, optimised HLO instructions, and flops.
 
     python -m tests.oracle.beside_jax                     # all programs, compiled: some minutes
     python -m tests.oracle.beside_jax --lowered scan      # without compiling, those with "scan" in their names

@@ -1,4 +1,4 @@
-"""The table: functions written once for either library, which they receive as ``ns``."""
+"""The table of functions. Each is written once for either library, which it receives as ``ns``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every 13th program of ``beside_jax``, lowered: its operations equal JAX's."""
+"""Every 13th program of ``beside_jax`` is lowered to the same operations as in JAX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls on which the libraries once disagreed, found by ``random_calls``: types of results, and classes of errors.
+"""Calls on which ``random_calls`` once found different types of results or classes of errors.
 
 Both libraries stage each call, or its derivative; calls that differ only in values also run.
 """

@@ -1,4 +1,4 @@
-"""Calls of transformations with options: auxiliary outputs, argument numbers, axes, static arguments, trees."""
+"""Transformations with options: auxiliary outputs, argument numbers, axes, static arguments, trees."""
 
 from __future__ import annotations
 

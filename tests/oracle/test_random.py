@@ -1,4 +1,4 @@
-"""``random`` and arrays of keys against JAX's: the same bits, programs and errors, in every interpreter."""
+"""``random`` and arrays of keys have JAX's bits, programs and errors, in every interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dtypes and weak types of derivatives at Python numbers, against JAX's: later promotions depend on them.
+"""Derivatives at Python numbers have JAX's dtypes and weak types, on which later promotions depend.
 
 JAX only evaluates shapes, which compiles nothing; the subject is evaluated.
 """

@@ -1,4 +1,4 @@
-"""Every page of the gallery on both libraries: equal random numbers, and equal losses step by step."""
+"""On both libraries, every page of the gallery has equal random numbers, and equal losses step by step."""
 
 import functools
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Stand-ins for terminals: an in-memory output, and a program in a pseudo-terminal with a screen."""
+"""Stand-ins for terminals: an output in memory, and a pseudo-terminal with a screen."""
 
 from __future__ import annotations
 

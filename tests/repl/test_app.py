@@ -1,4 +1,4 @@
-"""The prompt, driven through prompt_toolkit's pipe: keys, validation, completion, history."""
+"""Drive the prompt through prompt_toolkit's pipe: keys, validation, completion, history."""
 
 from __future__ import annotations
 

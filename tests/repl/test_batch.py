@@ -1,4 +1,4 @@
-"""The program without a terminal: -c, files, pipes, --json, settings; its output, imports and exit codes."""
+"""Without a terminal, the program takes -c, files, pipes, --json and settings: its output, imports and exit codes."""
 
 from __future__ import annotations
 

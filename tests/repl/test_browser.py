@@ -1,4 +1,4 @@
-"""The browser of stages: its keys, the cursor that it keeps in every stage, and its screen at every size."""
+"""The browser of stages has the right keys, a cursor in every stage, and a screen that fits at every size."""
 
 from __future__ import annotations
 

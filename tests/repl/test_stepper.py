@@ -1,4 +1,4 @@
-"""The stepper without a terminal: its keys, its screen at every size, and keys sent through a pipe."""
+"""The stepper without a terminal: it gets its keys directly or through a pipe, and its screen fits every size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stepper in one session in a real pseudo-terminal: golden screens; leaving it restores the terminal."""
+"""The stepper in a real pseudo-terminal: golden screens, and a terminal that is restored when it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program in a real pseudo-terminal: one shared session, and separate ones for tests that end it."""
+"""The program in a real pseudo-terminal. Tests share one session; those that end it use separate ones."""
 
 from __future__ import annotations
 

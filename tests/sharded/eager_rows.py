@@ -1,4 +1,4 @@
-"""Shardings of arrays created while a mesh is set, and their texts: each row in minijax and in JAX.
+"""Compare shardings of arrays that are created while a mesh is set, and their texts, with JAX's.
 
 ``python -m tests.sharded.eager_rows`` prints a JSON object: "types of the axes: row" -> [ours, theirs]. A result
 comes from ``outcomes.described``.

@@ -1,4 +1,4 @@
-"""Programs with explicit sharding types, under transformations: the result of each in minijax and in JAX.
+"""Compare programs with explicit sharding types, under transformations, with JAX.
 
 ``python -m tests.sharded.explicit_rows`` prints a JSON object: the name of each program -> [ours, theirs]. A result
 comes from ``outcomes.described``. Functions with ``out_sharding=`` are staged too.

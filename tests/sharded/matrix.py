@@ -1,4 +1,4 @@
-"""Every program in every mode on every mesh, against JAX: ``python -m tests.sharded.matrix``.
+"""Compare every program in every mode on every mesh with JAX: ``python -m tests.sharded.matrix``.
 
 ``[--devices N] [--mode auto|explicit|shard_map|mapped] [-k WORDS] [--slice] [--json]``. A cell is a program in a mode
 on a mesh: (1,), (2,), (4,), (8,), (2, 2), (4, 2) or (2, 4) of the eight devices. Each cell compares

@@ -1,4 +1,4 @@
-"""Training steps over many devices, over either library's names: a perceptron and a transformer, sharded in many ways.
+"""Training steps of a perceptron and a transformer, sharded over many devices in many ways, for either library.
 
 A model is written once; a ``Plan`` shards it. Mesh axis ``data`` shards the batch; ``model`` shards the hidden units,
 heads and words. The whole step is one program that XLA partitions (``jit``), or each device's program with its own

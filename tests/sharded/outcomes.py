@@ -1,4 +1,4 @@
-"""Tables of programs that both libraries run: the results of a program, or the class of its error."""
+"""Describe what a program does in either library: its results, or the class of its error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reason of each collective, against JAX: ``python -m tests.sharded.reasons [--mode MODE] [-k WORDS] [--json]``.
+"""Compare each collective's reason with JAX: ``python -m tests.sharded.reasons [--mode MODE] [-k WORDS] [--json]``.
 
 The programs are those of ``matrix_programs``, in every mode, and of ``programs``, on a mesh of 4 times 2 devices; and
 their gradients. JAX names each instruction of its compiled program after the operation that it comes from, for example

@@ -1,4 +1,4 @@
-"""Unreduced types, whose sums over devices are pending: the result of each program in minijax and in JAX.
+"""Compare programs with unreduced types, whose sums over devices are pending, with JAX.
 
 ``python -m tests.sharded.reduced_rows`` prints a JSON object: the name of each program -> [ours, theirs]. A result is
 its jaxpr's text with types, shardings and reduced values of its arrays, or the class of the error.

@@ -1,4 +1,4 @@
-"""Explicit sharding types, and arrays created while a mesh is set, against JAX: eight devices."""
+"""On eight devices, explicit sharding types and arrays created while a mesh is set are as in JAX."""
 
 from __future__ import annotations
 

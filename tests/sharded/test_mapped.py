@@ -1,4 +1,4 @@
-"""``shard_map`` against JAX's on eight devices in a separate process: values, derivatives, errors, jaxprs."""
+"""On eight devices, in a separate process, ``shard_map`` has JAX's values, derivatives, errors and jaxprs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Meshes without devices: programs are lowered and compiled as for real devices, displayed, and refuse to run."""
+"""For meshes without devices, programs are lowered, compiled and displayed as for real ones, but refuse to run."""
 
 from __future__ import annotations
 

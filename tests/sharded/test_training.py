@@ -1,4 +1,4 @@
-"""Training on eight devices with many shardings: losses equal one device's and JAX's, collectives equal JAX's."""
+"""Training on eight devices, sharded in many ways, has the losses of one device and of JAX, and JAX's collectives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``%time`` and ``%compare``: programs are converted to real JAX; if that is impossible, a message says why."""
+"""``%time`` and ``%compare`` convert programs to real JAX; if that is impossible, a message says why."""
 
 import jax
 import numpy as np

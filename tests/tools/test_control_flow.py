@@ -1,4 +1,4 @@
-"""The tools on programs with every kind of equation: loops, branches, custom rules, callbacks and named scopes."""
+"""The tools work on every kind of equation: loops, branches, custom rules, callbacks and named scopes."""
 
 import pytest
 

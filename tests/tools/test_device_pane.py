@@ -1,4 +1,4 @@
-"""The stepper in a ``shard_map`` over eight devices, in a separate process: values against JAX's, the devices pane."""
+"""In a ``shard_map`` over eight devices, the stepper shows JAX's values, and the devices pane."""
 
 import functools
 

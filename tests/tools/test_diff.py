@@ -1,4 +1,4 @@
-"""``%diff``: pairing, marks, and the passes of a gradient."""
+"""``%diff`` pairs equal equations, marks the others, and shows the passes of a gradient."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Documents: layout, themes and folding in terminals; ANSI and HTML with every text escaped."""
+"""Documents are laid out, coloured and folded for terminals; in ANSI and HTML every text is escaped."""
 
 import re
 from html.parser import HTMLParser

@@ -1,4 +1,4 @@
-"""``%keys``: the random keys that a program uses more than once, under every transformation, and the report."""
+"""``%keys`` reports the random keys that a program uses more than once, under every transformation."""
 
 import jax as real_jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""``%nan``: the first operation that makes a NaN or infinity, wherever it is."""
+"""``%nan`` finds the first operation that makes a NaN or infinity, wherever it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded programs against golden texts: their trees, stored recordings, and names of operations beside lines."""
+"""Recorded programs match golden texts: their trees, their stored form, and the names of operations beside lines."""
 
 import json
 

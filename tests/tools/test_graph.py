@@ -1,4 +1,4 @@
-"""Graphs of jaxprs: edges, and drawing as text and as SVG with every text escaped."""
+"""Graphs of jaxprs have the right edges and are drawn as text and as SVG, with every text escaped."""
 
 import xml.etree.ElementTree as ET
 

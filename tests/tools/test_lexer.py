@@ -1,4 +1,4 @@
-"""The lexers: a jaxpr's text gets the same roles as in the printer, no character is lost; StableHLO has own roles."""
+"""The lexer of jaxprs gives the printer's roles, that of StableHLO has its own, and neither loses a character."""
 
 import re
 import subprocess

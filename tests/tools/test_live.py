@@ -1,4 +1,4 @@
-"""The live stack: %push and %pop of every transformation, in any order, match the transformed functions."""
+"""On the live stack, %push and %pop of any transformations, in any order, match transformed functions."""
 
 import gc
 import threading

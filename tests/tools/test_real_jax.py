@@ -1,4 +1,4 @@
-"""Commands on programs that compute with real JAX: carried over to minijax, imported, or refused."""
+"""Programs that compute with real JAX are converted to minijax for commands, or imported, or rejected."""
 
 import sys
 import types

@@ -1,4 +1,4 @@
-"""``%rules`` and ``%check``: the matrix, one primitive's rules with their source, and the report of a check."""
+"""``%rules`` shows the matrix of rules and one primitive's rules with their source; ``%check`` reports on a rule."""
 
 import pytest
 

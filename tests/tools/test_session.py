@@ -1,4 +1,4 @@
-"""Running lines: values, names, errors and interrupts, and a clean state after each."""
+"""A session runs lines: values, names, errors and interrupts; after each line its state is clean."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Settings: the values they accept, their file, and that no content of the file can stop a session."""
+"""Settings accept the right values and are stored in a file; no content of this file can stop a session."""
 
 import os
 import stat

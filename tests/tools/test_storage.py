@@ -1,4 +1,4 @@
-"""Recordings in files: a loaded recording equals the saved one, and hostile files are rejected."""
+"""A recording loaded from a file equals the saved one, and hostile files are rejected."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""The target of a command: an expression as a function with arguments, some of them static, and its staging."""
+"""A command's target is an expression as a function with arguments, some of them static; and its staging."""
 
 import ast
 

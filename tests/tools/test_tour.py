@@ -1,4 +1,4 @@
-"""The guided tour from beginning to end: every line runs, every figure is right, and the user's names come back."""
+"""In the guided tour, every line runs, every figure is right, and at the end the user's names come back."""
 
 import re
 

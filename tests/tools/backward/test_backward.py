@@ -1,4 +1,4 @@
-"""The recorded backward pass and its view: cotangents by name, at every moment."""
+"""The recorded backward pass and its view show the right cotangent for each name, at every moment."""
 
 import functools
 

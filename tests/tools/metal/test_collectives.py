@@ -1,4 +1,4 @@
-"""``%hlo --partitioned``: every form of replica groups is parsed, and the collectives are those of the program."""
+"""``%hlo --partitioned`` parses every form of replica groups and shows the collectives of the program."""
 
 import re
 

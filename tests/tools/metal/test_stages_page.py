@@ -1,4 +1,4 @@
-"""The page of a call's stages without a browser: its size, and its content without scripts."""
+"""The page of a call's stages has a bounded size, and shows its content without scripts."""
 
 import base64
 import json

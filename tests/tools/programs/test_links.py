@@ -1,4 +1,4 @@
-"""Linked views: each equation is linked to its Python line, its StableHLO and its instructions, and back again."""
+"""Linked views link each equation to its Python line, its StableHLO and its instructions, and back again."""
 
 import re
 

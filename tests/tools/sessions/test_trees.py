@@ -1,4 +1,4 @@
-"""Key trees: which values are shown as trees, the numbers at a leaf, folding, hostile keys; printing as in JAX."""
+"""Key trees: which values are shown as trees, with which numbers and folds; hostile keys; printing as in JAX."""
 
 from __future__ import annotations
 

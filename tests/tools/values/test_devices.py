@@ -1,4 +1,4 @@
-"""Programs over eight devices, in a separate process: values on each device, and the reason of a recompilation."""
+"""Over eight devices, in a separate process: the values on each device, and the reason of a recompilation."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""The origins of values: slices of recordings against dead-code elimination of the staged jaxpr."""
+"""The origins of a value have the operations that dead-code elimination keeps in the staged jaxpr."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A replay runs a program again and gives the values of its variables: here they are compared with JAX's."""
+"""A replay runs a program again for the values of its variables, which here are compared with JAX's."""
 
 import jax
 import numpy as np
