@@ -74,7 +74,7 @@ def message_lines(role: str, said: str, columns: int, most: int) -> list[Line]:
 
 
 def beside(left: list[Line], columns: int, right: list[Line]) -> list[Line]:
-    """Two columns with a line between them."""
+    """Two columns of lines, with a vertical line between them."""
     out = []
     for a, b in zip(left, right, strict=True):
         out.append((*fitted(a, columns, fill=True), ("muted", "│"), *b))
@@ -82,7 +82,7 @@ def beside(left: list[Line], columns: int, right: list[Line]) -> list[Line]:
 
 
 def bar(each: Line, columns: int, right: int = 0) -> Line:
-    """The current line as a bar across the pane, without its first ``right`` columns."""
+    """The current line as a bar as wide as the pane; its first ``right`` columns are scrolled away."""
     text = "".join(piece for _, piece in fitted(cut(each, right), columns, fill=True))
     return (("stepper-bar", text),)
 

@@ -35,7 +35,7 @@ class StageBrowser:
 
     Attributes:
       stages: the stages.
-      rename: the front end's names for places in a text.
+      rename: replaces places in a text by the front end's names.
       programs: the stages without the Python files, which have their own pane.
       at: the index of the program shown.
       focus: the pane that receives the keys: one of ``PANES``.
@@ -75,7 +75,7 @@ class StageBrowser:
         self.scrolled: dict[str, tuple[int, int]] = {}
         # the number of lines in a pane in the last drawing: one page
         self.page = 10
-        # the states before each followed link
+        # for each link that was followed, the state before
         self._followed: list[tuple[int, str, dict[str, int], tuple[Spot, ...]]] = []
         self._words = ""
         self._shown: dict[tuple[int, bool], tuple[ShownLine, ...]] = {}
@@ -119,7 +119,7 @@ class StageBrowser:
                 yield ShownLine(each, each.text[margin:], index=i)
 
     def shown(self, pane: str) -> tuple[ShownLine, ...]:
-        """The rows of a text pane."""
+        """The rows of the pane ``python`` or ``stage``."""
         if pane == "python":
             return self.python
         key = self.at, self.diff
@@ -156,7 +156,7 @@ class StageBrowser:
             yield from (ShownLine(after[at], after[at].text, index=at) for at in range(to_j - tail, to_j))
 
     def current(self) -> StageLine | None:
-        """The line at the cursor of the focused pane; for the list of stages, the line at the stage's cursor."""
+        """The line at the cursor of the focused pane; if this is the list of stages, the line at the stage's cursor."""
         pane = "stage" if self.focus == "stages" else self.focus
         rows = self.shown(pane)
         return rows[self.rows[pane]].line if self.rows[pane] < len(rows) else None
@@ -281,7 +281,7 @@ class StageBrowser:
         return self.stages.mark(StageLine("", 0, self.chosen))
 
     def why_not(self) -> str:
-        """Why the program shown has no row from the chosen lines, if known."""
+        """Why the program that is shown has no row from the chosen lines; '' if unknown."""
         field = {"stablehlo": "stablehlo_note", "final": "hlo_note"}.get(self.stage.kind, "")
         numbers = [number for number, spot in self.stages.of_equation.items() if spot in self.chosen]
         notes = {getattr(self.stages.linked.equation(number), field) for number in numbers} if field else set()

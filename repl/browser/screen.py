@@ -62,7 +62,7 @@ def _head(browser: StageBrowser, columns: int) -> Line:
 
 
 def _foot(browser: StageBrowser, columns: int, most: int) -> list[Line]:
-    """The contents of the line at the cursor; below it the message, or the line of Python."""
+    """What the line at the cursor belongs to; below it the message, or the user's Python line."""
     line = browser.current()
     said = "" if line is None else browser.stages.told(line)
     mark = "" if line is None else browser.stages.mark(line)
@@ -139,7 +139,7 @@ def _name(stage: Stage) -> str:
 
 
 def _window(browser: StageBrowser, name: str, row: int, count: int, rows: int) -> int:
-    """The first visible row of a pane, so that its cursor is visible."""
+    """The first row of a pane to show, such that the pane's cursor is visible."""
     down, right = browser.scrolled.get(name, (0, 0))
     most = max(count - rows, 0)
     natural = min(max(row - rows // _ABOVE, 0), most)
@@ -187,7 +187,7 @@ def _text_rows(browser: StageBrowser, name: str, columns: int, rows: int) -> tup
 
 
 def _end(browser: StageBrowser, row: ShownLine, columns: int) -> Line:
-    """``tanh, mul L4``: the row's source lines; for a fusion, also its equations."""
+    """The note after a row: ``tanh, mul L4``, its source lines; for a fusion, also its equations."""
     assert row.line is not None
     return line_mark(browser.stages, row.line.places, row.line, columns // 4)
 
@@ -221,7 +221,7 @@ def _short(stage: Stage) -> str:
 
 @functools.lru_cache(maxsize=512)
 def _coloured(texts: Sequence[str], language: str) -> list[Line]:
-    """Highlighted lines of a program."""
+    """The lines of a program, highlighted; without colours if the language is unknown."""
     lines = list(split_lines(highlighted("\n".join(texts), language))) if language else []
     if len(lines) != len(texts):  # an unknown language
         return [(("", shown_text(each)),) for each in texts]

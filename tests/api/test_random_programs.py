@@ -1,4 +1,4 @@
-"""Random programs over arithmetic, control flow and calls, against JAX.
+"""Random programs with arithmetic, control flow and calls, compared with JAX.
 
 A program is data: a list of statements, each of which appends a value to an environment. Bodies are programs too, so
 hypothesis can shrink them, and ``run`` can run them in either library. Bodies see the enclosing values: they
@@ -327,7 +327,7 @@ def test_random_programs(data):
     check(program, in_axes, chosen, mode)
 
 
-# Failures that the random programs found, shrunk.
+# Programs on which the random test failed before, in their smallest form.
 WEAK_CARRY = ("fori", 0, Body((N, F, V, F), False, (("spread", 1), ("number", 0.5)), (0, 1, 0)), (0, 1, 0))
 NUMBERS = Body((F,), False, (("number", 0.5),), (0,))
 CONSTANT_CELL = Body((F, N, F, F), False, (("number", 0.5), ("number", 0.5), ("number", 0.5)), (3, 5, 0, 0))

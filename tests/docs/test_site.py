@@ -1,4 +1,4 @@
-"""The documentation builds, so every block runs; every page opens without a server; every link has a target."""
+"""The documentation builds, so every code block runs; pages open without a server; every link has a target."""
 
 from __future__ import annotations
 
