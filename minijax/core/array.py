@@ -18,7 +18,7 @@ from minijax.core.avals import AnyArray, ShapedArray, dtype_name, sharded_by
 from minijax.core.keys import KeyType, impl_of, is_key, keys_of, words_of
 from minijax.core.refs import AbstractRef
 
-# Set by the backend: buffer -> read-only NumPy array; NumPy value, type, device -> buffer.
+# Set by the backend. ``fetch_buffer``: buffer -> read-only NumPy array. ``place_value``: value, type, device -> buffer.
 fetch_buffer: Callable[[Any], np.ndarray]
 place_value: Callable[[Any, ShapedArray, Any], Any]
 # Set by the backend for buffers over several devices: buffer, sharding, type -> NumPy value.
@@ -52,7 +52,7 @@ class Array(AnyArray):
     _np: Any
     _buffer: Any
     __hash__ = None  # type: ignore[assignment]
-    # MeshArray only: one object for each pair of type and sharding
+    # the place and type in keys of repeated calls; overridden below and in subclasses
     kind: object = None
 
     def __init__(self, value: Any, aval: ShapedArray) -> None:
@@ -352,7 +352,7 @@ def uncommitted(x: Any) -> Any:
 
 
 def retyped(x: Array, aval: ShapedArray) -> Array:
-    """``x`` on its device with type ``aval``, which differs from its own type only in weakness."""
+    """``x`` on its device with type ``aval``, which differs from its own type only in ``weak_type``."""
     if isinstance(x, CommittedArray):
         return type(x)(x._buffer, aval, x.device)
     return Array(x._value(), aval) if x.on_host else device_array(x._buffer, aval)
@@ -467,7 +467,7 @@ def _from_scalar(x: Any) -> Array:
 
 
 class _Typed:
-    """A Python scalar with an aval. Transformations pass it to the user's function."""
+    """A Python scalar with an ``aval``. Transformations pass such scalars to the user's function."""
 
     __slots__ = ()
     kind: type

@@ -20,7 +20,7 @@ _interop = HigherModule("borrowing")
 
 # The largest number of similar names in an error.
 _MOST_NEAR = 3
-# Names that are borrowed but not listed: JAX will drop the first ones, and the last one is private in JAX.
+# Names that are borrowed but not listed: JAX will drop ``lpmn`` and ``lpmn_values``, and ``geqrf_p`` is private in JAX.
 _UNLISTED = {"scipy.special": ("lpmn", "lpmn_values"), "lax.linalg": ("geqrf_p",)}
 
 

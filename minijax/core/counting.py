@@ -19,7 +19,7 @@ from minijax.core.trace import Trace, Tracer
 
 
 class Binds(NamedTuple):
-    """Counts of the operations that rules bind. ``levels``: (level, on tangents, operations, tracers made)."""
+    """Counts of the operations that rules bind. A level is (level, whether on tangents, operations, tracers made)."""
 
     operations: int
     levels: tuple[tuple[int, bool, int, int], ...]
@@ -33,7 +33,7 @@ class Tally:
     def __init__(self, levels: tuple[float, ...], own: float | None = None) -> None:
         self.levels = levels
         self.own = own
-        # program, or (program, a bit for each inline operand) -> the counts of its rules
+        # program, or (program, a bit for each inline operand) -> the counts of its rules; see ``_with_inline``
         self.known: dict[Any, Binds] = {}
         # the same key -> number of runs
         self.runs: dict[Any, int] = {}
@@ -72,7 +72,7 @@ class Tally:
         return True
 
     def measured(self, program: Any, args: Sequence[Any], kept: dict[Any, Binds | None], run: Callable[[], Any]) -> Any:
-        """The result of ``run()``, which runs the rules that ``program`` replaces; counts their operations."""
+        """Return the result of ``run()`` and count its operations: it runs the rules that ``program`` replaces."""
         meter = _Meter()
         with observe.watching(meter):
             out = run()
@@ -90,7 +90,10 @@ class Tally:
 
 
 def _with_inline(program: Any, args: Sequence[Any]) -> Any:
-    """The key of a run: program and inline operands. KeyError for NumPy's booleans: there are only two objects."""
+    """The key of a run: the program, and a bit for each operand that is neither an ``Array`` nor a tracer.
+
+    KeyError for NumPy's booleans, of which there are only two objects.
+    """
     inline, bit = 0, 1
     for x in args:
         if type(x) is Array:

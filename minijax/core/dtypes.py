@@ -211,7 +211,7 @@ def default_float_dtype(x64: bool = False) -> np.dtype:
 
 
 def canonicalize_dtype(dtype: Any, x64: bool = False) -> np.dtype:
-    """``dtype`` (anything ``np.dtype`` accepts) with 64-bit types halved unless ``x64``. TypeError if there is none."""
+    """``dtype`` (anything ``np.dtype`` accepts) with 64-bit types halved unless ``x64``. TypeError for no dtype."""
     if isinstance(dtype, np.dtype) and (x64 or dtype.itemsize < 8):
         return dtype
     try:

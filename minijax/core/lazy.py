@@ -4,8 +4,8 @@ Each file costs a quarter of a millisecond at ``import minijax``. A package list
 imported when a name is missing in the package, and when all primitives must be known: to read a printed program, to
 list rules.
 
-A module that needs a higher one names its role, as a ``HigherModule``. ``minijax/__init__.py``, the highest module,
-sets the modules of each role.
+A module that needs a higher module names the role of that module: ``HigherModule(role)``. ``minijax/__init__.py``, the
+highest module, sets the modules of each role.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 
 # package or module -> its late modules
 _late: dict[str, tuple[str, ...]] = {}
-# further modules that define primitives
+# other modules that define primitives
 _defining: tuple[str, ...] = ()
 _loaded: set[str] = set()
 
 
 def later(package: str, *modules: str) -> None:
-    """Names that ``package`` lacks come from ``modules``, which are imported at need."""
+    """Names that ``package`` lacks come from ``modules``, which are imported when such a name is needed."""
     _late[package] = modules
 
 
@@ -49,7 +49,7 @@ def load(package: str, namespace: dict[str, Any], wanted: str | None = None) -> 
         if wanted in namespace:
             return
         module = importlib.import_module(name)
-        if getattr(module.__spec__, "_initializing", False):  # its running import needs another one
+        if getattr(module.__spec__, "_initializing", False):  # still importing, and it needs another late module
             complete = False
             continue
         for public in getattr(module, "__all__", ()):
@@ -68,7 +68,7 @@ def set_higher_modules(modules: Mapping[str, str | tuple[str, ...]]) -> None:
 
 
 class HigherModule:
-    """A higher module, by its role. All modules of the role are imported at first access."""
+    """A higher module, known by its role. At first access all modules of the role are imported."""
 
     __slots__ = ("_first", "_role")
 

@@ -263,7 +263,7 @@ class _Context(threading.local):
 
     @property
     def mesh_devices(self) -> tuple[Any, ...] | None:
-        """Its devices, in order."""
+        """The devices of the mesh, in order. None without a mesh."""
         return None if self.mesh is None else tuple(self.mesh.devices.flat)
 
 

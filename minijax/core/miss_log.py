@@ -60,7 +60,7 @@ class Missed:
 
     @property
     def seconds(self) -> float:
-        """Its cost so far, in seconds."""
+        """The time of all phases so far, in seconds."""
         return sum(self.costs.values())
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class _Evaluating:
-    """Matches the names of modules that compute. A regular expression would have to be compiled by ``warnings``."""
+    """Matches the names of modules that compute. In place of a regular expression, which would have to be compiled."""
 
     _packages = "minijax.interpreters.", "minijax.ops.", "minijax.core.", "minijax.numpy."
 

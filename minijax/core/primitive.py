@@ -67,7 +67,7 @@ class Primitive:
     - ``p.def_abstract_eval(rule)``: staging and jit, ``rule(*avals, **params) -> aval``;
     - ``interpreters.mlir.register_lowering(p, rule)``: compilation;
     - ``interpreters.ad.primitive_jvps[p] = rule``: derivatives;
-    - ``interpreters.ad.primitive_transposes[p] = rule``: reverse mode, where a derivative is computed with ``p``;
+    - ``interpreters.ad.primitive_transposes[p] = rule``: reverse mode, if derivatives are computed with ``p``;
     - ``interpreters.batching.primitive_batchers[p] = rule``: vmap.
 
     The first use of a missing rule raises an error that says where to add it. ``minijax.test_util.check_rules`` checks
@@ -87,7 +87,7 @@ class Primitive:
     effectful: bool = False
     # rule(*avals, **params) -> (type(s), effects), for a primitive with effects of a user's class.
     effects_rule: Rule | None = None
-    # The parameter with the sharding of its result, if any; None (or not printed) where types have no shardings.
+    # The name of the parameter with the result's sharding, or ''. The parameter is None where types have no shardings.
     sharding_param: str = ""
     # The library that it is borrowed from; its rules are derived from that library's: see interop.borrowed.
     borrowed_from: str = ""
@@ -96,9 +96,9 @@ class Primitive:
         self.name = name
         if multiple_results:
             self.multiple_results = True
-        # avals (and params) -> output aval(s); see abstract_eval
+        # signature: avals (and params) -> output aval(s); see abstract_eval
         self.signatures: dict[Any, Any] = {}
-        # The same -> (function of NumPy values, output aval(s)); None without a NumPy rule: see interpreters.evaluate
+        # Signature -> (function of NumPy values, output aval(s)); None without a NumPy rule: see interpreters.evaluate
         self.evaluations: dict[Any, tuple[Callable[..., Any], Any]] | None = None
         # Signature with tangents -> jvp rule on NumPy values; None if it runs at each call: see interpreters.jvp_rules
         self.pushforwards: dict[Any, Any] | None = None
@@ -274,7 +274,7 @@ def _observed_bind(primitive: Primitive, top: Trace, args: tuple[Any, ...], para
         if on_bind_raise:
             emit(on_bind_raise, primitive, top, error)
         raise
-    if top.counted:  # its end was counted, as the end of the operations of its rules
+    if top.counted:  # a Tally has counted the end of this operation
         top.counted = False  # type: ignore[misc]
         return out
     for method in tuple(on_bind_exit):

@@ -347,7 +347,7 @@ def _path_to(module: ast.Module, position: tuple[int, int, int, int]) -> list[tu
 
 
 def _called(node: ast.AST, parent: ast.AST) -> Iterator[str]:
-    """Names of the constructs that ``node`` is, or is an operand of."""
+    """The names of the constructs that ``node`` forms, or of which it is the test or an operand."""
     if isinstance(parent, (ast.If, ast.IfExp)) and node is parent.test:
         yield "if"
     elif isinstance(parent, ast.While) and node is parent.test:

@@ -87,7 +87,7 @@ def _is_ours(function: Any) -> bool:
 
 
 def rename(function: Any, name: str) -> None:
-    """Give a function that a factory made its ``name``, also in tracebacks, and the function of ours that it wraps."""
+    """Set the name of a function that a factory made, also in tracebacks, and of functions of ours that it wraps."""
     while _is_ours(function):
         function.__name__ = function.__qualname__ = name
         function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
@@ -118,7 +118,7 @@ class DerivedRule:
 
     @property
     def said(self) -> str:
-        """The text that views show after its name."""
+        """The text that views show after the rule's name."""
         return self.lacking or f"borrowed from {self.library}"
 
     def __call__(self, *args: Any, **params: Any) -> Any:

@@ -47,14 +47,14 @@ _UNCONSTRAINED = Free()
 class PartitionSpec:
     """For each dimension of an array the mesh axis or axes over which it is sharded, or None.
 
-    Further dimensions are not sharded. ``P("x", None, ("y", "z"))``.
+    Dimensions without an entry are not sharded. ``P("x", None, ("y", "z"))``.
 
     Args:
       partitions: the entries.
       unreduced: a set of explicit axes: the array is the sum of the devices' values over them, not computed yet.
       reduced: a set of explicit axes along which all devices have the same value, and the cotangent is unreduced.
 
-    Raises ValueError if an axis is in two of these, TypeError if one of them is not a set.
+    ValueError if two of these contain one axis, TypeError if ``unreduced`` or ``reduced`` is not a set.
     """
 
     UNCONSTRAINED: Any = _UNCONSTRAINED
@@ -242,7 +242,7 @@ class Sharding:
         return np.arange(self.num_devices).reshape((1,) * ndim + (-1,))
 
     def check_ndim(self, ndim: int) -> None:
-        """ValueError if it is not for arrays of ``ndim`` dimensions."""
+        """ValueError if the sharding is not for arrays of ``ndim`` dimensions."""
 
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of each device's part. IndivisibleError if a dimension is not a multiple of its mesh axes."""
@@ -286,7 +286,7 @@ class Sharding:
         return not described and self.device_set == other.device_set and self._parts(ndim) == other._parts(ndim)
 
     def _parts(self, ndim: int) -> dict[Any, tuple[int, ...]]:
-        """For each device the number of its part, and of how many parts."""
+        """For each device the position of its part among all parts, then the shape of ``tiles``."""
         tiles = self.tiles(ndim)
         return {self.assignment[tiles[at]]: (*at[:-1], *tiles.shape) for at in np.ndindex(tiles.shape)}
 
@@ -295,7 +295,7 @@ class Sharding:
 
 
 def _sorted(tiles: np.ndarray) -> np.ndarray:
-    """``tiles`` with the devices that have the same part in order."""
+    """``tiles`` with the devices of each part sorted."""
     return np.sort(tiles, axis=-1)
 
 
@@ -388,7 +388,7 @@ class NamedSharding(Sharding):
         return self.mesh.size
 
     def over(self, devices: Sequence[Any]) -> NamedSharding:
-        """The same over a mesh of ``devices``, of the size of the ``AbstractMesh``; itself if it has devices."""
+        """The same sharding over ``devices``, as many as the ``AbstractMesh`` has; itself if its mesh has devices."""
         if not self.abstract:
             return self
         array = np.empty(len(devices), object)
@@ -528,7 +528,7 @@ def mesh_of(shardings: Sequence[Any]) -> AbstractMesh | None:
 
 
 class Placement(NamedTuple):
-    """The devices of a program, and the shardings of arguments and results, None where XLA chooses over ``mesh``."""
+    """The devices of a program, and the shardings of arguments and results. None: XLA chooses one over ``mesh``."""
 
     devices: tuple[Any, ...]
     mesh: AbstractMesh | None
