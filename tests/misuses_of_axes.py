@@ -129,6 +129,9 @@ wrong("psum_in_groups_under_vmap",
 wrong("psum_in_groups_that_overlap",
       lambda ns: ns.vmap(lambda x: ns.lax.psum(x, "i", axis_index_groups=[[0, 1], [1, 2]]), axis_name="i")(X3),
       "axis_index_groups must cover all indices exactly once")
+wrong("psum_of_keys",
+      lambda ns: ns.vmap(lambda k: ns.lax.psum(k, "i"), axis_name="i")(ns.random.split(ns.random.key(0), 3)),
+      "does not accept dtype key<fry>", advice=("random.key_data(keys)",))
 wrong("ppermute_to_one_twice",
       lambda ns: ns.pmap(lambda x: ns.lax.ppermute(x, "i", [(0, 0), (0, 0)]), axis_name="i")(X3[:1]),
       "ppermute sources and destinations must be unique, got ((0, 0), (0, 0))")

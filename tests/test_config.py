@@ -428,7 +428,8 @@ moves = {
     "there": lambda: f(there),
     "put": lambda: lib.device_put(host), "put there": lambda: lib.device_put(host, second),
     "put a number": lambda: lib.device_put(3.0), "move": lambda: lib.device_put(mine, second),
-    "brought along": lambda: lib.jit(lambda a, b: a * b)(there, mine), "stays": lambda: lib.device_put(mine),
+    "brought along": lambda: lib.jit(lambda a, b: a * b)(there, mine),
+    "NumPy along": lambda: lib.jit(lambda a, b: a * b)(there, host), "stays": lambda: lib.device_put(mine),
     "to NumPy": lambda: np.asarray(f(mine)),
     "get": lambda: lib.device_get(f(mine)),
 }

@@ -163,6 +163,11 @@ def test_pictures_of_shardings_show_the_devices_of_each_shard() -> None:
         cells = [cell for row in grid((8, 8), sharding) for cell in row]
         assert cells == [f"CPU {ranges(sorted(held[part]))}" for part in sorted(held)]
         assert len({len(line) for line in drawing((8, 8), sharding)}) == 1
+    # boxes of the texts' own width, and narrower ones
+    sharding = NamedSharding(mesh, P(None, "x"))
+    assert [drawing((8, 8), sharding, width)[1] for width in (33, 29, 17)] == [
+        "│CPU 0,1│CPU 2,3│CPU 4,5│CPU 6,7│", "│ 0,1  │ 2,3  │ 4,5  │ 6,7  │", "│0,1│2,3│4,5│6,7│"
+    ]  # fmt: skip
     assert ranges([0, 2, 4, 5, 6, 7, 9, 10]) == "0,2,4-7,9,10"
     with pytest.raises(ValueError, match="1 or 2 dimensions"):
         drawing((2, 2, 2), NamedSharding(mesh, P()))

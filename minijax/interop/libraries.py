@@ -227,9 +227,9 @@ class Minijax(Library):
 
     def node(self, cls: type) -> Node | None:
         kind = kinds[cls]
-        if kind is None or kind.flatten is None or kind.unflatten is None:
+        if kind is None or kind.flatten is None:
             return None
-        return kind.flatten, kind.unflatten
+        return kind.flatten, kind.unflatten  # type: ignore[return-value]
 
 
 def _place_for_jax(x: Sharding | AbstractMesh | PartitionSpec) -> Any:

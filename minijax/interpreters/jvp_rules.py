@@ -40,7 +40,6 @@ def derives(primitive: Primitive) -> bool:
         getattr(jvp_rules.get(primitive), "depends_on_types", False)
         and not primitive.multiple_results
         and primitive.keeps_signatures
-        and not primitive.takes_refs
     )
 
 

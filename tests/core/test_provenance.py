@@ -143,6 +143,7 @@ ADVICE = {
     "and": (lambda x: x > 0 and x < 5, "Use & and |"),
     "not": (lambda x: not x, "Use ~ (jnp.logical_not)"),
     "chain": (lambda x: 0 < x < 5, "Use (a < x) & (x < b)"),
+    "tuples": (lambda x: (x,) == (2,), "Use jnp.where, lax.cond or lax.while_loop"),
     "conditional expression": (lambda x: 1 if x else 2, "Use lax.cond in place of this `if`"),
     "max": (lambda x: max(x, 2), "Use jnp.maximum"),
     "bool": (lambda x: bool(x), "Use jnp.where, lax.cond or lax.while_loop"),

@@ -211,8 +211,10 @@ def test_types_and_parameters_that_name_meshes(kind):
     of = mj.sharding
     mesh = of.make_mesh((2, 1), ("x", "y"), (of.AxisType[kind],) * 2)
     with of.set_mesh(mesh):
-        x = mj.device_put(np.ones((4, 2), np.float32), of.P("x"))
+        x, summed = mj.device_put(np.ones((4, 2), np.float32), of.P("x")), of.P(reduced={"x"})
+        reduced = mj.shard_map(mj.jit(jnp.transpose), in_specs=summed, out_specs=summed)
         for f in (
+            *([lambda a: of.reshard(reduced(of.reshard(a, summed)), of.P())] if kind == "Explicit" else ()),
             mj.shard_map(lambda a: lax.psum(a * 2.0, "x"), in_specs=of.P("x"), out_specs=of.P()),
             mj.jit(lambda a: a.reshape(8) + 1.0, out_shardings=of.P(("x", "y"))),
             (lambda a: of.reshard(a, of.P(None, "x")))

@@ -281,6 +281,11 @@ def test_integers_of_any_size(n: int, mode: str) -> None:
 
 def test_integers_that_jax_wraps() -> None:
     """In 32-bit mode minijax raises an OverflowError for each integer that does not fit."""
+    with (
+        x64_mode("64"),
+        pytest.raises(OverflowError, match=r"too large to convert to int64.*jnp.asarray\(x, dtype\)\."),
+    ):
+        minijax.numpy.asarray(2**63)
     for entry in WRAPS_IN_JAX:
         assert "[" in staged(jax, entry, {"n": 2**40}), entry
         assert {staged(minijax, entry, {"n": 2**40}), evaluated(entry, {"n": 2**40})} == {"OverflowError"}, entry

@@ -105,6 +105,10 @@ def test_an_update_leaves_the_array_as_it_was() -> None:
     assert (x.tolist(), y.tolist(), z.tolist()) == ([0, 0, 0], [0, 5, 0], [1, 1, 0])
 
 
+def test_membership() -> None:
+    assert 2 in jnp.arange(3) and 5 not in jnp.arange(3)
+
+
 def test_rank_promotion_can_raise_or_warn() -> None:
     x, m = jnp.asarray(A), jnp.asarray(M)
     with _rank_promotion("raise"):
@@ -133,6 +137,9 @@ PROMOTED: dict[str, Callable[[Any], Any]] = {
     "a mean": lambda ns: ns.numpy.mean(N),
     "an update": lambda ns: ns.numpy.asarray(A).at[0].set(1),
     "a result's type": lambda ns: ns.numpy.result_type("int32", "float32"),
+    "a narrow weak type": lambda ns: (
+        ns.eval_shape(ns.numpy.reciprocal, ns.ShapeDtypeStruct((), np.dtype("float16"), weak_type=True)).dtype.name
+    ),
 }
 
 

@@ -259,6 +259,8 @@ def test_partial_permutations_fill_with_zeros() -> None:
     x = np.arange(1.0, 1 + N, dtype=np.float32)
     found = minijax.vmap(lambda v: minijax.lax.ppermute(v, "i", [(0, 2), (3, 0)]), axis_name="i")(x)
     np.testing.assert_array_equal(np.asarray(found), [4.0, 0.0, 1.0, 0.0])
+    same = minijax.vmap(lambda v: minijax.lax.ppermute(np.float32(7), "i", [(0, 2), (3, 0)]) + 0 * v, axis_name="i")(x)
+    np.testing.assert_array_equal(np.asarray(same), [7.0, 0.0, 7.0, 0.0])
     back = minijax.grad(
         lambda y: minijax.vmap(lambda v: minijax.lax.ppermute(v, "i", [(0, 2), (3, 0)]), axis_name="i")(y)[2] * 5.0
     )(x)

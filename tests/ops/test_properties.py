@@ -135,6 +135,18 @@ def test_extrema_of_zeros_and_of_complex_numbers(name: str) -> None:
         np.testing.assert_array_equal(np.signbit(found[0]), np.signbit(wanted[0]))
 
 
+def test_vmap_of_a_reduction_by_a_function() -> None:
+    x = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+
+    def mapped(ns: Any, axis: int | None, start: Any) -> Any:
+        reduced = lambda x, start: ns.lax.reduce(x, start, lambda a, b: a + b + a * b, (0,))  # noqa: E731
+        return ns.vmap(reduced, (1, axis))(x, start)
+
+    wanted = mapped(jax, None, np.float32(0))
+    np.testing.assert_array_equal(mapped(minijax, None, np.float32(0)), wanted)
+    np.testing.assert_array_equal(mapped(minijax, 0, np.zeros(3, np.float32)), wanted)
+
+
 def test_a_result_does_not_follow_its_argument() -> None:
     """A result may be a view of an operand, so an operand that comes from the caller is copied first."""
     x = np.arange(6.0, dtype=np.float32)

@@ -58,7 +58,7 @@ def test_sharding_errors_name_operation_line_types_and_an_action(
     assert f"test_explicit_rows.py:{line}:" in message
 
 
-def test_samples_are_sharded_as_asked() -> None:
+def test_new_arrays_are_sharded_as_asked() -> None:
     key, table = minijax.random.key(0), jnp.arange(8.0).reshape(4, 2)
     draws = [
         functools.partial(minijax.random.normal, key, (4,), "float16"),
@@ -66,6 +66,7 @@ def test_samples_are_sharded_as_asked() -> None:
         functools.partial(minijax.random.permutation, key, table, axis=1, independent=True),
         functools.partial(minijax.random.choice, key, table, (3,), replace=False, axis=0),
         functools.partial(minijax.random.t, key, 4.0, (4,)),
+        functools.partial(jnp.array, [1, 2]),
     ]
     with minijax.set_mesh(minijax.make_mesh((1,), ("x",), axis_types=(AxisType.Explicit,))):
         for draw in draws:
