@@ -117,7 +117,7 @@ ROWS = {
     ),
 }
 
-# JAX 0.10.2 gets these wrong, so other results of minijax are the reference. JAX's transpose of all_to_all forgets that
+# JAX 0.10.2 gets these wrong; the reference is another gradient of minijax. Its transpose of all_to_all forgets that
 # the dimensions are already arranged. (Its untiled psum_scatter adds 1 to a batch axis behind the scattered axis, where
 # it should subtract 1: see ``test_psum_scatter_with_the_batch_axis_behind``.)
 BROKEN_IN_JAX = {("all_to_all 0 1", "vmap of grad"), ("all_to_all 1 0", "vmap of grad")}
@@ -209,7 +209,7 @@ def test_as_jax(name: str, context: str) -> None:
     closed = minijax.make_jaxpr(ours)(x)
     typecheck_jaxpr(closed)
     if (name, context) in BROKEN_IN_JAX:
-        # if each instance takes the gradient of its own loss, all together have the gradient of the summed losses
+        # the gradients of the instances' own losses are, together, the gradient of the summed losses
         assert_close(ours(x), CONTEXTS["grad"](minijax, row)[0](x))
         return
     same(ours(x), expected(name)[context])

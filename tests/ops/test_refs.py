@@ -121,7 +121,7 @@ def test_values_and_programs_are_jaxs(ours, theirs):
 
 @pytest.mark.parametrize("ours", [ours for ours in OURS if ours.__name__ != "matrix"], ids=lambda f: f.__name__)
 def test_derivatives(ours):
-    """Derivatives match those of the jitted function, and finite differences."""
+    """Derivatives equal those of the jitted function, and nearly equal finite differences."""
     gradient = minijax.grad(total(ours))(X)
     v = np.array([1.0, -0.5, 2.0], np.float32)
     _, tangent = minijax.jvp(total(ours), (X,), (v,))

@@ -395,7 +395,7 @@ BLOCK = 250
 
 
 def run_block(asked: tuple[Sequence[str], int, int, Sequence[int], float]) -> Outcomes:
-    """Compares the programs of a block that have these numbers; a share of them also by their values.
+    """Compare those programs of a block whose numbers are given. The values of a share of them are compared, too.
 
     A program depends only on the seed and its number. The earlier programs of the block are drawn too, but do not run.
     """
