@@ -317,8 +317,8 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     """Map ``f`` over slices of ``xs``, a pytree of arrays, along the leading axes, and stack the results.
 
     ``f`` takes one argument: a tree like ``xs`` whose leaves lack the leading axis. By default ``scan`` runs it on one
-    slice at a time; with ``batch_size``, ``vmap`` on so many slices at a time. The remainder is a batch of its own, and
-    0 means one batch for all.
+    slice at a time. With ``batch_size``, ``vmap`` runs it on ``batch_size`` slices at a time (0 means all slices); the
+    remaining slices are one more batch.
     A leaf of shape s in the result of ``f`` becomes an array of shape (n, *s) and of the same dtype.
 
     ValueError for scalars in ``xs``, leading axes of different sizes, or a negative ``batch_size``.

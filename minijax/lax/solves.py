@@ -45,8 +45,8 @@ def custom_linear_solve(
       has_aux: both solvers and this function return ``(x, auxiliary_data)``; the latter has no derivative.
 
     Raises:
-      TypeError: a function's output has another structure than b. ValueError: other shapes, or no auxiliary output.
-      NotImplementedError: ``matvec`` is not linear.
+      TypeError: a function's output has another structure than b. ValueError: it has other shapes, or lacks auxiliary
+      output. NotImplementedError: ``matvec`` is not linear.
     """
     for fun in (matvec, solve) if transpose_solve is None else (matvec, solve, transpose_solve):
         check_callable(fun)
@@ -101,9 +101,10 @@ def custom_root(
     tangent_solve: Callable[..., Any],
     has_aux: bool = False,
 ) -> Any:
-    """Solve ``f(x) = 0`` for x by ``solve``; derivatives in values that ``f`` closes over are those of the root.
+    """Solve ``f(x) = 0`` for x by ``solve``, with derivatives in the values that ``f`` closes over.
 
-    They follow from the implicit function theorem (https://en.wikipedia.org/wiki/Implicit_function_theorem).
+    The derivatives follow from the implicit function theorem
+    (https://en.wikipedia.org/wiki/Implicit_function_theorem).
 
     Args:
       f: a differentiable function from x to a value of the same structure. It may close over differentiated values.

@@ -242,7 +242,7 @@ def lower_inline(ctx: FunctionWriter, closed: ClosedJaxpr, args: Names) -> list[
 
 
 def passed_consts(closed: ClosedJaxpr) -> list[bool]:
-    """For each constant, whether ``@main`` takes it as an argument, as the large ones. XLA can fold the others."""
+    """For each constant, whether ``@main`` takes it as an argument. Large ones are; XLA can fold the others."""
     return [v.aval.size * v.aval.dtype.itemsize > WRITTEN_BYTES for v in closed.jaxpr.constvars]
 
 

@@ -52,7 +52,7 @@ class MeshTable:
 
 
 def dimension_text(axes: Names, is_open: bool = False) -> str:
-    """``{"x", "y"}``: one dimension, sharded over these axes; open if the compiler may shard it further."""
+    """``{"x", "y"}``: one dimension, sharded over these axes. ``is_open``: the compiler may shard it over more axes."""
     return "{" + ", ".join([*(f'"{name}"' for name in axes), *["?"] * is_open]) + "}"
 
 
@@ -118,7 +118,7 @@ def as_typed(ctx: FunctionWriter, eqn: JaxprEqn, env: dict[Any, str]) -> None:
 
 
 def sums_constrained(ctx: FunctionWriter, avals: Sequence[ShapedArray], names: Names) -> list[str]:
-    """Constrain the unreduced ones of the values ``names`` to their types ``avals``; return the new names of all."""
+    """Constrain the unreduced values among ``names`` to their types ``avals``; return the names of all values."""
     meshes = [mesh_of_type(aval) if aval.unreduced else None for aval in avals]
     return [x if mesh is None else _constrained(ctx, mesh, aval, x) for aval, mesh, x in safe_zip(avals, meshes, names)]
 

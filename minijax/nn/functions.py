@@ -78,7 +78,7 @@ def _float_if_large(x: Any) -> Any:
 
 
 def gelu(x: Any, approximate: bool = True) -> Any:
-    """x times the normal distribution function at x, or with ``approximate`` a formula with tanh for it."""
+    """x times the normal distribution function at x; ``approximate`` replaces this function by a formula with tanh."""
     (x,) = promote("gelu", _float_if_large(x), to=INEXACT)
     dtype = x.aval.dtype
     if approximate:
@@ -89,7 +89,7 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
 
 def _shifted(name: str, x: Any, axis: Any, where: Any) -> Any:
-    """``x`` minus its maximum along ``axis``, a constant for differentiation; -inf where ``where`` is false."""
+    """``x`` minus its maximum along ``axis``, which derivatives take as constant; -inf where ``where`` is false."""
     x = ensure(name, x)
     peak = reductions.max(x, axis, None, True, -np.inf, where)
     safe = x if where is None else choose(where, x, -np.inf)

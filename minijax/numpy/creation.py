@@ -127,7 +127,7 @@ def _leaves(x: Any) -> list[Any]:
 
 
 def _from_sequence(items: Sequence[Any], dtype: np.dtype | None) -> Any:
-    """Convert nested lists: NumPy converts all at once, or each row is converted alone if there are minijax arrays."""
+    """Convert nested lists. NumPy converts them; lists with minijax arrays inside are converted row by row."""
     leaves = _leaves(items)
     if any(leaf is None for leaf in leaves):
         raise ValueError("None is not a valid value for jnp.array")
@@ -246,7 +246,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """An array of ``fill_value`` repeated, by default of the type of ``fill_value``, which broadcasts to ``shape``.
+    """An array filled with ``fill_value``, which broadcasts to ``shape``. The default type is that of ``fill_value``.
 
     ValueError for a ``fill_value`` that does not broadcast.
 
@@ -279,7 +279,7 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any, ou
     committed = isinstance(a, CommittedArray) and (shape is None or type(a) is not MeshArray)
     if committed and device is None and sharding is None:
         device = a.device
-    number = type(a) if isinstance(a, SCALARS) else None  # weakly typed; an enum member is not
+    number = type(a) if isinstance(a, SCALARS) else None  # a Python number is weakly typed, an enum member not
     if number is int:  # only the type of ``a`` is needed; the integer may be too large to convert
         a = 0
     if not (hasattr(a, "dtype") and hasattr(a, "shape")):
@@ -472,7 +472,7 @@ def _spaced(
 
 def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:
     """Ones on the ``k``-th diagonal of an ``N`` by ``M`` matrix, zeros elsewhere."""
-    if type(k) is int:  # beyond the range of the index type all entries are equal, so clip ``k``
+    if type(k) is int:  # no diagonal with an index beyond the index type lies in the matrix
         info = dtypes.iinfo(dtypes.default_int_dtype(x64_enabled()))
         k = min(max(k, info.min), info.max)
     out = _eye(N, M, k, dtype)

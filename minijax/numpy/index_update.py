@@ -71,7 +71,7 @@ class IndexUpdateAt:
 
     ``index`` is what ``x[index]`` accepts. ``values`` broadcast to the shape of ``x[index]``. They are converted to the
     dtype of ``x``, with a FutureWarning if the conversion is unsafe. The result has the shape and dtype of ``x``.
-    Its methods take the options of ``lax.scatter``: ``indices_are_sorted``, ``unique_indices``, ``mode`` for indices
+    The methods take the options of ``lax.scatter``: ``indices_are_sorted``, ``unique_indices``, ``mode`` for indices
     out of bounds ('drop', the default, 'clip' or 'promise_in_bounds'), and ``wrap_negative_indices``;
     ``out_sharding`` is the result's sharding over a mesh with explicit axes. Repeated indices add up, multiply up
     and so on; ``set`` keeps one of their values. ValueError for ``values`` that do not broadcast.

@@ -324,7 +324,7 @@ def plan_gather(aval: ShapedArray, parsed: Parsed, wrap: bool) -> GatherPlan:
     offset_dims: list[int] = []
     collapsed: list[int] = []
     index_map: list[int] = []
-    # the columns of the index vectors, each with the first dimension of the vectors' array along which it varies
+    # (a column of the index vectors, the position in ``outer`` of its first dimension)
     columns: list[tuple[Any, int]] = []
     outer: list[int] = []
     dims = 0

@@ -363,7 +363,7 @@ def _sizes(inputs: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> dict[str
 
 
 def _kept(names: Sequence[str], rest: Iterable[str]) -> str:
-    """The axes of a product that ``rest``, the other operands and the result, still needs, in order of appearance."""
+    """The axes of a product that the other operands or the result (``rest``) still need, in order of appearance."""
     needed = set("".join(rest))
     return "".join(dict.fromkeys(n for n in "".join(names) if n in needed))
 

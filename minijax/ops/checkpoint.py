@@ -142,7 +142,7 @@ def nothing_saveable(*args: Any, **params: Any) -> bool:
 
 
 def _exact(known: ClosedJaxpr, n_res: int) -> ClosedJaxpr:
-    """``known`` with its last ``n_res`` outputs, the residuals, rounded to their precision also where it uses them.
+    """``known`` with its last ``n_res`` outputs, the residuals, rounded to their own precision wherever they are used.
     A fusion may keep more precision than a saved value has. Source: https://github.com/jax-ml/jax/pull/22244."""
     key = ("exact", n_res)
     if key not in known.memo:
@@ -208,7 +208,7 @@ def remat_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
 
 
 def _inlined(closed: ClosedJaxpr, ins: Values, outs: Sequence[Var], call: JaxprEqn) -> list[JaxprEqn]:
-    """The equations of ``closed``, with variables ``ins`` and ``outs``. Still a call if an output has no equation."""
+    """Inline ``closed`` with the variables ``ins`` and ``outs``; keep the call if an output has no own equation."""
     jaxpr = closed.jaxpr
     defined = {v for e in jaxpr.eqns for v in e.outvars}
     if len(set(jaxpr.outvars)) < len(outs) or not defined.issuperset(jaxpr.outvars) or closed.consts:
@@ -244,7 +244,7 @@ recompute_rules[remat_p] = call_recompute(
 def _transposed(
     closed: ClosedJaxpr, linear: Flags, nonzero_cts: Flags, ct_avals: Values
 ) -> tuple[ClosedJaxpr, list[bool]]:
-    """A jaxpr from known inputs and nonzero cotangents to nonzero cotangents of linear inputs; flags say which. Unlike
+    """A jaxpr from known inputs and nonzero cotangents to nonzero cotangents of linear inputs, and their flags. Unlike
     ``transpose_jaxpr``, it splits off the nonlinear part, also of nested calls, and recomputes it first."""
     key = ("remat_transpose", tuple(linear), tuple(nonzero_cts), tuple(ct_avals))
     if key not in closed.memo:

@@ -60,7 +60,7 @@ def _float_to_int(x: Any, dtype: np.dtype) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _int_bounds(dtype: np.dtype) -> tuple[float, float]:
-    """The range of ``dtype``, from the first power of two up to, but not including, the second; exact as floats."""
+    """The range of ``dtype`` as two floats, which are exact: the least integer, and the first integer beyond it."""
     info = dtypes.iinfo(dtype)
     return float(info.min), float(2 ** (info.bits - (info.min < 0)))
 
@@ -139,7 +139,7 @@ def is_number(x: Any) -> bool:
 
 
 def convert_stage(trace: Any, x: Any, *, new_dtype: np.dtype, weak_type: bool, sharding: Any) -> Any:
-    """No equation for a value that has the type already: as in JAX, retracing may bring another type."""
+    """Stage no equation for a value that has the type already, as in JAX: traced again, a jaxpr may convert one."""
     aval = getattr(x, "aval", None)
     if sharding is None and aval is not None and aval.dtype == new_dtype and aval.weak_type == weak_type:
         return x
@@ -257,7 +257,7 @@ def _reduce_precision_abstract(x: ShapedArray, *, exponent_bits: int, mantissa_b
 
 
 def _reduce_precision_numpy(x: Any, exponent_bits: int, mantissa_bits: int) -> Any:
-    """Round the mantissa to the nearest even number; exponents too large give infinity, exponents too small zero."""
+    """Round the mantissa to nearest, ties to even. Too large an exponent gives infinity, too small a one zero."""
     wide = np.asarray(x, np.float64)
     mantissa, exponent = np.frexp(wide)
     info = dtypes.finfo(x.dtype)

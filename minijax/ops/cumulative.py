@@ -138,7 +138,7 @@ def _cumulative_batch(primitive: Primitive) -> Rule:
 
 
 def _cumulative_lower(combine: Rule, identity: Rule) -> Rule:
-    """Lower by windows that are as long as the axis; the padding lets one start (or end) at every element."""
+    """Lower as windows that are as long as the axis. With the padding, a window starts (or ends) at every element."""
 
     def cumulative_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axis: int, reverse: bool) -> str:
         (aval,) = avals
@@ -175,7 +175,7 @@ def _one_op(op: str, direction: str = "") -> Rule:
 
 
 def _sums(ufunc: np.ufunc) -> Rule:
-    """Cumulative sums or products. With many floats, ``accumulated`` bounds the error."""
+    """Cumulative sums or log-sum-exps. With many floats, ``accumulated`` keeps the error small."""
     of_many = functools.partial(accumulated, ufunc)
     return lambda n, dtype: ufunc.accumulate if n <= SHORT or dtype.kind not in "fc" else of_many
 
@@ -317,7 +317,7 @@ cumlogsumexp_p = _cumulative(
 
 
 def _from_front(axis: Any) -> int:
-    """``axis`` as an integer. ValueError if it is negative; under a derivative too, where ``bind`` is not reached."""
+    """``axis`` as an integer. ValueError if it is negative, even if the function is differentiated."""
     if operator.index(axis) < 0:
         raise ValueError(NEGATIVE)
     return operator.index(axis)

@@ -1,7 +1,7 @@
 """Declares the rules of the primitives that are not in the elementwise table, each primitive in one call.
 
-``declare`` puts each rule into the table of its interpreter. If a table gets no rule, ``transpose``, ``jvp`` and
-``derivative`` determine the reason that it states: the primitive is linear, or it has no derivative.
+``declare`` puts each rule into the table of its interpreter. A table without a rule states a reason instead, which
+``transpose``, ``jvp`` and ``derivative`` determine: the primitive is linear, or it has no derivative.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ _Numbers = tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
 
 
 class Precision(enum.Enum):
-    """How exactly an accelerator multiplies float32 matrices; processors always compute in full precision.
+    """How exactly an accelerator multiplies float32 matrices; CPUs always compute in full precision.
 
     Strings name its members: ``Precision("float32")`` is HIGHEST.
     """
@@ -97,8 +97,8 @@ class DotAlgorithm(NamedTuple):
 class DotAlgorithmPreset(enum.Enum):
     """Named algorithms: the type of the operands, the type of the sums, and the number of products that replace one.
 
-    CPUs compute F16, F32 and F64 algorithms in these types, and BF16 algorithms (also with 3 and 6 products) in
-    float32. They refuse the other algorithms with ValueError.
+    CPUs support F16_F16_F16, F32_F32_F32, F64_F64_F64, and BF16_BF16_F32 (also X3 and X6), whose products they compute
+    in float32. They refuse the other algorithms with ValueError.
     """
 
     DEFAULT = 1
@@ -333,7 +333,7 @@ def _product(lhs: Any, rhs: Any, dimension_numbers: _Numbers) -> Rule:
 def _matmul(lhs: Any, rhs: Any) -> Any:
     """The products of two stacks of matrices."""
     if lhs.dtype.kind == "c":
-        # if they are not contiguous, NumPy adds complex products one by one: this is slow and inaccurate
+        # NumPy adds complex products of arrays that are not contiguous one by one, which is slow and inaccurate
         lhs, rhs = np.ascontiguousarray(lhs), np.ascontiguousarray(rhs)
     return np.matmul(lhs, rhs)
 

@@ -96,7 +96,7 @@ def _typed_scalar(dtype: np.dtype, weak_type: bool, kind: Any, text: str) -> Lit
     value = dtype.type(kind(text))
     literal = LiteralArray(value, ShapedArray((), dtype, weak_type))
     if weak_type:
-        # a Python number of the dtype's kind, exact for the dtype
+        # a Python number of the dtype's kind, not rounded to the dtype
         literal.written = type(value.item())(kind(text))
     return literal
 
@@ -379,7 +379,7 @@ def reciprocal(x: Any) -> Any:
 
 
 def _strong(x: Any, dtype: np.dtype) -> Any:
-    """``x`` as a strongly typed ``dtype``; a number is converted at once, as in JAX."""
+    """``x`` as a strongly typed ``dtype``; a number is converted immediately, as in JAX."""
     aval = get_aval(x)
     if aval.dtype == dtype and not aval.weak_type:
         return x

@@ -166,7 +166,7 @@ def _extremum(ufunc: np.ufunc, later: np.ufunc, at_zeros: Rule) -> Rule:
         return np.where(first, x, y)
 
     def with_number(x: Any, y: Any) -> Any:
-        # an array and a number, as in relu: of two zeros the ufunc returns its second operand, which must be right
+        # an array and a number, as in relu: of two zeros the ufunc returns the second, so choose the order of operands
         number, array = (x, y) if y.ndim else (y, x)
         if number or (math.copysign(1.0, number) < 0) is negative:
             return ufunc(array, number)

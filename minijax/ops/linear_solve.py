@@ -32,7 +32,7 @@ __all__ = ["linear_solve_p"]
 
 
 class _LinearSolveTuple(NamedTuple):
-    """One item for each of the four functions. The fields have their names."""
+    """One item for each of the four functions: matvec, vecmat, solve and transpose_solve."""
 
     matvec: Any
     vecmat: Any

@@ -153,7 +153,7 @@ def _dense(rows: Sequence[Ints]) -> str:
 
 
 def _groups_text(ctx: Any, names: Any, groups: Groups, equal_in: str = "", by_partition: bool = True) -> str:
-    """The attributes for the groups of a collective. ``equal_in``: its name; ValueError if their sizes differ."""
+    """The attributes for a collective's groups. ValueError if sizes differ and its name, ``equal_in``, is given."""
     rows = replica_groups(ctx.module.axes, names_tuple(names), groups)
     if equal_in and len(set(map(len, rows))) > 1:
         raise ValueError(f"{equal_in}: axis_index_groups must all be the same size, got {groups}.")
@@ -247,7 +247,7 @@ def psum_transpose(ct: Any, x: Any, *, axes: AxisNames, axis_index_groups: Group
 
 
 def _all_equal(vma: frozenset[Any], params: Params) -> frozenset[Any]:
-    """The axes along which the result of a reduction varies: no longer those of the reduction."""
+    """The rule for the varying axes of a reduction: along its axes the result no longer varies."""
     return vma.difference(_named(params))
 
 

@@ -85,7 +85,7 @@ def _reduce_abstract(name: str, accepts: str | None) -> Rule:
 
 
 def _arithmetic_numpy(ufunc: np.ufunc, of_many: Rule | None = None) -> Rule:
-    """Sums and products in the operand's dtype (NumPy widens small integers). ``of_many`` adds many floats exactly."""
+    """Sums and products in the operand's dtype (NumPy widens small integers). ``of_many`` adds long rows of floats."""
 
     @by_type
     def reduce_numpy(x: Any, axes: Axes, out_sharding: Any = None) -> Rule:

@@ -2,8 +2,8 @@
 
 The body is a jaxpr ``(consts, carry, x) -> (carry, y)``. Operands are the consts, the initial carry, and arrays
 ``xs``, whose leading axis has one slice for each step; results are the last carry and the ``ys``, stacked along a
-leading axis. Each transformation of a scan is a scan of the transformed body. A fixed point iteration finds the carried
-values that it affects, because one step's results are the next step's inputs.
+leading axis. Each transformation of a scan is a scan of the transformed body. A fixed point iteration finds all carried
+values that the transformation affects, because one step's results are the next step's inputs.
 
 Outside ``jit`` a body first runs on NumPy, which costs less than compiling it. It is compiled after it has run so often
 that compiling would have paid.
@@ -323,7 +323,7 @@ class _Split:
 
 
 def _parts(split: Rule, closed: ClosedJaxpr, flags: Flags, num_consts: int, num_carry: int) -> Any:
-    """Split a body until the carry's flags stay the same. Return the two parts, and the flags of the body's inputs."""
+    """Split a body repeatedly until the carry's flags stay the same. Return both parts, and the flags of its inputs."""
     given = ScanParts.of(flags, num_consts, num_carry)
     not_ys = [False] * (len(closed.out_avals) - num_carry)
 
@@ -506,7 +506,7 @@ def scan_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
 
 
 class LinearCounts(NamedTuple):
-    """The number of inputs of each kind of a linear scan's body; of the last kind, the slices, there are the rest."""
+    """The number of inputs of each kind of a linear scan's body, except for the slices, which come last."""
 
     residuals: int
     consts: int

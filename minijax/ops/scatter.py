@@ -266,7 +266,7 @@ transpose_rules.holes.pop(gather_p)
 
 
 def _scatter_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
-    """If updates overlap, only the last written has a tangent. Scatter and gather the updates' numbers to find it."""
+    """If updates overlap, only the one that won has a tangent. Scatter and gather the updates' numbers to find it."""
     if params["update_jaxpr"] is not None:
         raise NotImplementedError("scatter_apply JVP not implemented")
     operand, indices, updates = primals
@@ -292,7 +292,7 @@ def _scatter_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
     seen = _gather_slices(winners, indices, aval.shape, numbers)
 
     def masked(old: Any, new: Any) -> Any:
-        """``old`` where nothing was written, and the updates ``new`` where they won; zeros elsewhere."""
+        """Two arrays: ``old`` where nothing was written, and ``new`` where updates won. Both are zero elsewhere."""
         untouched = select(eq(winners, full_like(winners, 0)), old, full_like(old, 0))
         return untouched, select(eq(ids, seen), new, full_like(new, 0))
 

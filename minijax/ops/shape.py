@@ -330,7 +330,7 @@ def _reshape_lower(
     if dimensions is not None:
         x = transpose_text(ctx, x, aval, dimensions)
         aval = aval.update(shape=tuple(aval.shape[d] for d in dimensions))
-    # StableHLO's reshape is also written if only ``dimensions`` change the operand: JAX stages no other trivial reshape
+    # written even if the shape stays the same: as in JAX, such a reshape is only staged if it has ``dimensions``
     return ctx.emit(f"stablehlo.reshape {x} : ({mlir_type(aval)}) -> {mlir_type(out_avals[0])}")
 
 
@@ -658,7 +658,7 @@ def full(shape: Ints, fill_value: Any, dtype: Any = None, *, sharding: Any = Non
 
 
 def _full_of_keys(shape: Shape, fill_value: Any, dtype: Any) -> Any:
-    """An array of keys of ``shape``: all are ``fill_value`` if that is a key; otherwise all their words are."""
+    """Keys of ``shape``, all equal to the key ``fill_value``; if it is a number, all their words are equal to it."""
     if not is_key(get_aval(fill_value).dtype):
         return full_of(shape, fill_value, dtype)
     words = dtype.impl.key_shape

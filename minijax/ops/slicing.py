@@ -180,7 +180,7 @@ def slice(operand: Any, start_indices: Ints, limit_indices: Ints, strides: Ints 
 
 
 def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0) -> Any:
-    """``slice`` along one ``axis``. Negative indices count from the end. A limit of None is the end."""
+    """``slice`` along one ``axis``. Negative indices count from the end. None means the start or end of the axis."""
     shape = shape_of(operand)
     axis, size = operator.index(axis), shape[axis]
     start = 0 if start_index is None else operator.index(start_index)

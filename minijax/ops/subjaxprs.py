@@ -26,13 +26,13 @@ def fixpoint(flags: Sequence[bool], step: Rule) -> tuple[Flags, Any]:
 
 
 def nonzeros(tangents: Sequence[Any]) -> tuple[Flags, list[Any]]:
-    """Flags that are true for tangents which are not symbolic zeros, and the list of these tangents."""
+    """Flags of those ``tangents`` that are not symbolic zeros, and a list of these tangents."""
     flags = [type(t) is not Zero for t in tangents]
     return flags, chosen(flags, tangents)
 
 
 def in_front(batched: Sequence[bool]) -> list[int | None]:
-    """Batch axes for values with the flags ``batched``: 0 or None."""
+    """Batch axes for values: 0 if the value's flag in ``batched`` is true, else None."""
     return [0 if b else None for b in batched]
 
 

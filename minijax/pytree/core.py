@@ -98,7 +98,7 @@ class PyTreeDef:
         return list(self._children)
 
     def node_data(self) -> tuple[type, Any] | None:
-        """``(type, auxiliary data)`` of the root; None for a leaf. That of a dict is its list of sorted keys."""
+        """``(type, auxiliary data)`` of the root, or None for a leaf. The data of a dict is its list of sorted keys."""
         if self._type is None:
             return None
         if self._type is dict:
@@ -119,7 +119,7 @@ class PyTreeDef:
 
 
 class _ValueTreeDef(PyTreeDef):
-    """A tree definition with user data, compared by value. A key of a str subclass differs from an equal str here."""
+    """A tree definition with user data, compared by value. A key of a str subclass differs from an equal str."""
 
     __slots__ = ("_hash",)
 

@@ -92,7 +92,7 @@ class Partitioned(Compiled):
         return self._results(outs)
 
     def there(self, x: Any, sharding: Any) -> Any:
-        """The buffer of ``x`` with ``sharding``: the buffer of ``x`` itself, which can be donated, if it has it."""
+        """A buffer of ``x`` with ``sharding``. If ``x`` has this sharding, its own buffer: donation deletes ``x``."""
         if type(x) is MeshArray and (x.device == sharding or x.device.is_equivalent_to(sharding, x.aval.ndim)):
             return x._buffer
         array = as_array(check_alive(x))
@@ -177,7 +177,7 @@ def _maker(avals: Sequence[ShapedArray], shardings: Values) -> Rule:
         return only
 
     def arrays(buffers: Values) -> list[Any]:
-        # written out: a function call for each array takes a tenth of a small program's call, strict=True a seventh
+        # written out: a function call for each array takes a tenth of a small call, strict=True a seventh of this loop
         outs: list[Any] = []
         for buffer, kind in zip(buffers, kinds):  # noqa: B905
             out: MeshArray = _new(MeshArray)
@@ -203,7 +203,7 @@ def shardings_named(closed: ClosedJaxpr) -> list[tuple[str, Sharding]]:
     found = closed.memo.get("shardings named")
     if found is None:
         found = [*_named_in(closed.jaxpr.eqns)]
-        if found:  # drop those of dead equations
+        if found:  # drop the shardings of dead equations
             found = [*_named_in(dce_closed(closed, [True] * len(closed.out_avals))[0].jaxpr.eqns)]
         closed.memo["shardings named"] = found
     return found
@@ -298,7 +298,7 @@ def placement_of(
 
     Args:
       closed: the program.
-      args: arrays, array-like values, or stand-ins of types.
+      args: arrays, array-like values, or ``ShapeDtypeStruct``s.
       name: the name of the program, for messages.
       ins, outs: the shardings that the caller gave. Entries that are not a ``Sharding`` are ignored.
       keep_unused: whether unused arguments affect the placement too.
@@ -398,7 +398,7 @@ def _describe_operand(
 def partitioned(
     closed: ClosedJaxpr, name: str, placement: Placement, donated: Flags = (), keep_unused: bool = False
 ) -> Partitioned:
-    """``closed``, compiled once for ``placement``."""
+    """The program for ``closed`` on the devices of ``placement``; compiled once."""
     key = ("executable", tuple(donated), keep_unused, placement)
     program = closed.memo.get(key)
     if program is None:

@@ -69,7 +69,7 @@ def axes_of(params: Params) -> AxisNames:
 
 
 def state_of(aval: ShapedArray, axes: AxisNames, function: str) -> str:
-    """The state of a value along ``axes``: varying, unreduced, reduced or invarying. ValueError if they differ."""
+    """The state of a value along ``axes``: varying, unreduced, reduced or invarying. ValueError if states differ."""
     kinds = {"varying": aval.vma, "unreduced": aval.unreduced, "reduced": aval.reduced}
     found = {next((kind for kind, own in kinds.items() if axis in own), "invarying") for axis in axes}
     if len(found) > 1:

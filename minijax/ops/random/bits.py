@@ -205,7 +205,7 @@ def _bits_program(keys: Any, *, bit_width: int, shape: Shape) -> Program:
 
 
 def _split_few(keys: Any, *, shape: Shape) -> Rule | None:
-    """A fast split of one Threefry key into a few, which is half of all random calls; None if it does not apply."""
+    """A fast way to split one Threefry key into a few keys, as half of all random calls do; otherwise None."""
     count = math.prod(shape)
     if keys.shape or keys.dtype is not THREEFRY.dtype or count > FEW:
         return None
@@ -239,7 +239,7 @@ def _declare(
     batch: Any = None,
     few: Callable[..., Rule | None] | None = None,
 ) -> Primitive:
-    """A primitive that applies ``compute(*avals, **params)`` to its operands' words. ``few``: a faster rule for few."""
+    """A primitive that applies ``compute(*avals, **params)`` to its operands' words. ``few`` may give a faster rule."""
     p = Primitive(name)
 
     def random_numpy(*avals: Any, **params: Any) -> Rule:

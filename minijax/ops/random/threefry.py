@@ -30,7 +30,7 @@ xor = xor_p.bind
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _GROUPS = 5
 _PARITY, _MASK = 0x1BD11BDA, 0xFFFFFFFF
-# Up to this many numbers are hashed in Python: a NumPy operation costs more than that to start.
+# Up to this many numbers are hashed in Python, which takes less time than NumPy's fixed cost.
 FEW = 16
 
 

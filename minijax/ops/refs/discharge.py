@@ -182,7 +182,7 @@ def _rearranged(closed: ClosedJaxpr, invars: Values, outvars: Values, key: Any) 
 
 
 def _scan_without(primitive: Primitive, args: Values, params: Params) -> list[Any]:
-    """Constants that are written references become carried values. References among the xs give ys."""
+    """Written references become carried values if they are constants, and results (ys) if they are among the xs."""
     n, m = params["num_consts"], params["num_carry"]
     finals = written(params["jaxpr"])
     body = discharge(params["jaxpr"], finals)

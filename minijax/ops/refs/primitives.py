@@ -210,7 +210,7 @@ def _held(tangent: Any) -> Any:
 
 
 def _refuse_unknown(tangent: Any) -> None:
-    """Raise NotImplementedError if ``tangent`` is unknown: reverse mode gives such a tangent to an argument."""
+    """Raise NotImplementedError for an unknown tangent: reverse mode gives one to a reference that is an argument."""
     if isinstance(tangent, PartialEvalTracer):
         raise NotImplementedError(
             f"reverse-mode differentiation by a mutable array reference, of type {get_aval(tangent)}, is not "
