@@ -57,7 +57,7 @@ def _with_others(dynamic: tuple[int, ...], others: tuple[Any, ...], *given: Any,
 def argnums_partial(
     f: Any, dyn_argnums: int | Sequence[int], args: Sequence[Any], require_static_args_hashable: bool = True
 ) -> tuple[Any, tuple[Any, ...]]:
-    """``f`` as a function of the arguments at ``dyn_argnums``, and these. ValueError if the others are unhashable."""
+    """``f`` as a function of the arguments at ``dyn_argnums``, and these. ValueError if a static one has no hash."""
     dynamic = (dyn_argnums,) if isinstance(dyn_argnums, int) else tuple(dyn_argnums)
     dynamic = tuple(i % len(args) for i in dynamic)
     others = tuple(x for i, x in enumerate(args) if i not in dynamic)
@@ -80,7 +80,7 @@ def shaped_abstractify(x: Any) -> ShapedArray:
 def flatten_axes(
     name: str, treedef: PyTreeDef, axis_tree: Any, *, kws: bool = False, tupled_args: bool = False
 ) -> list[Any]:
-    """The leaves of a prefix ``name``, such as ``in_axes``, broadcast to those of ``treedef``; None is a leaf."""
+    """Broadcast the prefix ``axis_tree`` to the leaves of ``treedef``; None is a leaf. ``name`` is for errors."""
     return prefix_leaves(axis_tree, treedef, name=name)
 
 

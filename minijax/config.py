@@ -51,7 +51,7 @@ class ConfigValues(NamedTuple):
     persistent_cache_min_entry_size_bytes: int | None = 0
 
 
-# A staged program may depend on these. The others only change what is shown, forbidden or logged.
+# A staged program may depend on the first settings. Others only change what is shown, forbidden or logged.
 _TRACED = 11
 _TRACE_FIELDS = ConfigValues._fields[:_TRACED]
 
@@ -123,7 +123,7 @@ class _Alive:
 
 
 class _ThreadOverrides(threading.local):
-    """This thread's overrides, and its values: the process-wide ones with these overrides."""
+    """This thread's overrides, and all settings as this thread sees them."""
 
     def __init__(self) -> None:
         self.alive = _Alive()
@@ -176,7 +176,7 @@ def jit_disabled() -> bool:
 
 
 def matmul_precision() -> str | None:
-    """The default precision of matrix products and convolutions in this thread; None: the platform's."""
+    """The default precision of matrix products and convolutions in this thread. None stands for the platform's."""
     return (_thread_values() if _override_count else _values).default_matmul_precision
 
 
@@ -341,9 +341,7 @@ _seconds = _reads_number(float, "a number of seconds is needed, such as 0.5")
 
 
 class _Override(contextlib.ContextDecorator):
-    """The context manager that a call of a :class:`Setting` returns: it overrides the setting in the entering
-    thread.
-    """
+    """What a call of a :class:`Setting` returns: a context manager or decorator, for the entering thread. Reentrant."""
 
     __slots__ = ("name", "new_value", "saved")
     _ABSENT = object()

@@ -148,7 +148,7 @@ def as_weak_as(aval: ShapedArray, tangent: Any) -> Any:
 def linearize_flat(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str = "", lines: bool = True
 ) -> tuple[list[Any], LinearProgram | Tape]:
-    """The outputs of flat ``fun`` and its linear program in the inputs ``wrt``; ``lines``: record source lines."""
+    """The outputs of flat ``fun``, and its linear program in the inputs that ``wrt`` marks. ``lines``: record lines."""
 
     def linearized(pe_main: Any) -> tuple[list[Any], LinearProgram]:
         pe = pe_main.trace
@@ -335,7 +335,7 @@ def linear_function(program: LinearProgram | Tape, *about: Any) -> Linearized:
 
 
 def one_like(aval: ShapedArray) -> Any:
-    """The cotangent 1 of a scalar of type ``aval``; ValueError inside ``shard_map`` for a (un)reduced type."""
+    """The cotangent 1 of a scalar of type ``aval``. ValueError inside ``shard_map`` if the type is (un)reduced."""
     if aval.unreduced or aval.reduced:
         if lazy.public("minijax.core.explicit", "mesh_of_type")(aval) is None:
             raise _other_type(aval, ShapedArray((), aval.dtype))
@@ -390,7 +390,7 @@ class VJP:
 
 
 class _BareVJP:
-    """A ``VJP`` without its residuals; equal if the jaxprs are identical."""
+    """The tree structure of a ``VJP``, without residuals. Two are equal if their jaxprs are identical."""
 
     __slots__ = ("vjp", "jaxpr")
 

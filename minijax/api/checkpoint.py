@@ -34,7 +34,7 @@ def checkpoint(
     policy: Callable[..., Any] | None = None,
     static_argnums: int | tuple[int, ...] = (),
 ) -> Callable[..., Any]:
-    """``fun`` under a rule for reverse mode: save inputs and values that ``policy`` allows, recompute the rest.
+    """Like ``fun``, but reverse mode saves only the inputs and what ``policy`` allows, and recomputes other values.
 
     Values and gradients are those of ``fun``. The backward pass needs less memory and repeats computations. Without
     ``policy`` only the inputs are saved.
@@ -181,7 +181,7 @@ def save_only_these_names(*names_which_can_be_saved: str) -> SaveOnlyTheseNames:
 
 
 def save_any_names_but_these(*names_not_to_save: str) -> SaveAnyNamesButThese:
-    """A policy that saves only values with a name other than these (``checkpoint_name``)."""
+    """A policy that saves only values whose name is not among these (``checkpoint_name``)."""
     return SaveAnyNamesButThese(frozenset(names_not_to_save))
 
 
@@ -191,7 +191,7 @@ def save_anything_except_these_names(*names_not_to_save: str) -> Callable[..., b
 
 
 def save_from_both_policies(policy_1: Callable[..., Any], policy_2: Callable[..., Any]) -> Callable[..., bool]:
-    """A policy that saves a value if either policy does; the policies must return booleans (ValueError)."""
+    """A policy that saves a value if either policy does. ValueError if a policy does not return a boolean."""
 
     def policy(prim: Any, *args: Any, **params: Any) -> bool:
         first, second = policy_1(prim, *args, **params), policy_2(prim, *args, **params)

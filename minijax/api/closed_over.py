@@ -190,7 +190,7 @@ def _noted_form(value: Any) -> Any:
 
 
 def changes(recorded: Noted) -> str:
-    """List recorded values that have changed, as text; the cached program uses the old ones."""
+    """Describe the recorded values that have changed, as text. The cached program still uses the old values."""
     texts = []
     for entry in itertools.starmap(_Noted, recorded):
         value = _now(entry)

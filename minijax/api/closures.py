@@ -27,7 +27,7 @@ from minijax.pytree import (
 
 
 def custom_gradient(fun: Callable[..., Any]) -> custom_vjp:
-    """A ``custom_vjp`` function from one that returns ``(value, pullback)``.
+    """Make a ``custom_vjp`` function of ``fun``, which returns ``(value, pullback)``.
 
     ``pullback(cotangent)`` returns one cotangent, or a tuple of several. It is traced, and may close over values from
     ``fun``.

@@ -136,7 +136,7 @@ def process_index(backend: str | None = None) -> int:
 
 
 def process_count(backend: str | None = None) -> int:
-    """The number of processes in the cluster that ``minijax.distributed.initialize`` joined; 1 without it."""
+    """The number of processes in the cluster that ``minijax.distributed.initialize`` joined; 1 without a cluster."""
     _of_platform([], backend)
     return pjrt.process_count()
 

@@ -68,7 +68,7 @@ class Miss(str):
         return made
 
 
-# What to do about a difference of each kind; ``{where}`` is the argument. The conversions keep every value.
+# kind of difference -> what to do about it; ``{where}`` is the argument. The suggested conversions lose no value.
 ADVICE = {
     "first": "The first call traces and compiles; calls with arguments of the same types are cached after it.",
     "function": "Make it once, outside of the loop or function that makes it anew, and call that: every evaluation of "
@@ -180,7 +180,7 @@ def differences(
 
 
 def advice_about(difference: Difference) -> str:
-    """Advice on a difference that is not one of types."""
+    """Advice on a difference that does not concern types."""
     return ADVICE[difference.kind].format(where=difference.where or "the arguments")
 
 
@@ -232,7 +232,7 @@ def type_advice(where: str, was: ShapedArray, now: ShapedArray) -> str:
 
 
 def _common_dtype(was: np.dtype, now: np.dtype) -> np.dtype | None:
-    """The one of two dtypes that holds every value of the other; None if neither does, or one is boolean."""
+    """The dtype that holds every value of the other dtype. None if neither does, or one is boolean."""
     if dtypes.is_bool(was) or dtypes.is_bool(now):
         return None
     try:
@@ -270,7 +270,7 @@ def _kind_text(text: str) -> str:
 
 
 def _path_name(fun: Any, tree: Any, path: Sequence[Any]) -> str:
-    """Name the parameter at ``path`` of ``(args, kwargs)``, with the rest of the path; '' for the roots themselves."""
+    """Name the parameter at ``path`` of ``(args, kwargs)``, with the rest of the path. '' if ``path`` is too short."""
     if len(path) < 2:
         return ""
     args, kwargs = tree_unflatten(tree, range(tree.num_leaves))

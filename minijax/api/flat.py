@@ -151,7 +151,7 @@ def named_like(
     kept = [p for i, p in enumerate(signature.parameters.values()) if i not in static and p.name not in names]
     try:
         wrapper.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
-    except ValueError:  # a default now precedes a parameter without one
+    except ValueError:  # a parameter without a default now follows one with a default
         kept = [p.replace(default=p.empty) for p in kept]
         wrapper.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
     return wrapper

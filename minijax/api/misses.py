@@ -21,11 +21,11 @@ from minijax.core import miss_log, observe
 from minijax.core.guards import check, guards
 from minijax.ir.jaxpr import ClosedJaxpr
 
-# The maximum number of remembered definition sites; beyond it all are dropped.
+# Maximum number of remembered definition sites. If there are more, all are dropped.
 MOST_PLACES = 1024
 # The number of latest signatures that are compared.
 MOST_COMPARED = 128
-# The maximum number of reasons for one function; beyond it all are dropped.
+# Maximum number of reasons for one function. If there are more, all are dropped.
 MOST_LOST = 4096
 
 RETRACED = Miss([Difference("retraced", "", "", observe.RETRACED)], ADVICE["retraced"], 1)
@@ -267,7 +267,7 @@ def explain(
 
 
 def latest(cache: dict[Any, Any]) -> list[tuple[Any, Any]]:
-    """The (key, staged) entries of ``cache`` that are compared: the latest ones, oldest first."""
+    """The (key, staged) entries of ``cache`` to compare with a new key: the latest ``MOST_COMPARED``, oldest first."""
     return list(cache.items())[-MOST_COMPARED:]
 
 

@@ -174,7 +174,7 @@ def _whole_shape(x: Any, sharding: NamedSharding) -> tuple[int, ...]:
 
 
 def global_to_host_local(x: Any) -> Any:
-    """This process's part of a multi-process array; other values unchanged."""
+    """Return this process's part of a multi-process array, and other values unchanged."""
     if type(x) is not MeshArray or x.device.is_fully_addressable:
         return x
     own = _own(x.device)

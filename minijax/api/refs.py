@@ -78,7 +78,7 @@ def set(ref: Any, idx: Any, value: Any) -> None:  # noqa: A001  (JAX's name)
 
 
 def addupdate(ref: Any, idx: Any, x: Any) -> None:
-    """Add ``x`` to ``ref[idx]``; an element that an integer array names twice gets both."""
+    """Add ``x`` to ``ref[idx]``. An element that an integer array names twice gets both additions."""
     index, operands = _indexed(_checked("ref_addupdate", ref), idx)
     addupdate_p.bind(ref, x, *operands, index=index)
 
@@ -159,7 +159,7 @@ def with_refs(self: VJP, *maybe_ct_refs: Any) -> Callable[[Any], Any]:
     """A pullback that adds cotangents to references instead of returning them.
 
     ``maybe_ct_refs``: a tree like the arguments whose leaves are references, ``ad.GradValue()`` (return the cotangent)
-    or ``ad.DontWant()``; ValueError for another. The pullback returns a tree with ``ad.GradRef()`` for references,
+    or ``ad.DontWant()``. ValueError for other leaves. The pullback returns a tree with ``ad.GradRef()`` for references,
     cotangents for ``GradValue`` and ``ad.DidntWant()`` for ``DontWant``.
     """
 

@@ -3,7 +3,7 @@
 ``api.compile`` makes the first call of each kind and records the program here. If all arguments are positional arrays,
 a later call finds it in ``flat``, by the arrays' kinds; else in ``trees``, by the leaves' kinds and jaxlib's tree
 structure. A kind is a type and a placement. On one device, NumPy values go to jaxlib's dispatch
-(``backend.fastcall``), in half the time.
+(``backend.fastcall``), which takes half the time.
 
 Other calls take the ordinary path, which raises the errors. All calls take it while an interpreter on the stack
 processes every operation, while observers are subscribed, and while ``default_device`` is set.
@@ -41,7 +41,7 @@ _Execute = Callable[[list[Any]], list[Any]]
 
 
 def places_of(leaves: Sequence[Any]) -> tuple[Any, ...]:
-    """The device or sharding of each leaf that is committed; None for others."""
+    """The device or sharding of each committed leaf; None for each uncommitted leaf."""
     return tuple([x.device if type(x) in HELD else None for x in leaves])
 
 
@@ -72,7 +72,7 @@ class Repeat:
 
 
 def _value(avals: Sequence[Any], arrays: Any, build: Callable[[Any], Any] | None) -> Callable[[Sequence[Any]], Any]:
-    """The function from result buffers to a call's value; without ``build`` the value is the single result."""
+    """Return a function from result buffers to a call's value. Without ``build`` the value is the single result."""
 
     def one_array(buffers: Sequence[Any]) -> Any:
         (buffer,) = buffers
@@ -135,7 +135,10 @@ def _run_on_some(
     consts: list[Any],
     moved: dict[int, Callable[[Any], Any]],
 ) -> Run:
-    """Return a function that calls a program with ``consts`` and the leaves at ``taken``. ``moved`` copies leaves."""
+    """Return a function that calls a program with ``consts`` and the leaves at ``taken``.
+
+    ``moved`` has the functions that move leaves to the program's devices, by position.
+    """
 
     def run(leaves: Sequence[Any]) -> Any:
         try:
@@ -252,7 +255,7 @@ class Known:
 
 
 def _kind(x: Any) -> Any:
-    """An array's kind; the type of a NumPy value or a Python number."""
+    """An array's kind; for a NumPy value or a Python number its type."""
     return get_aval(x) if type(x) in _ON_HOST else x.kind
 
 

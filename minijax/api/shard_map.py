@@ -88,7 +88,7 @@ def _is_leaf(x: Any) -> bool:
 
 
 def _check_divided(aval: Any, spec: PartitionSpec, axes: frozenset[Any], *, whole: bool) -> None:
-    """ValueError if an argument is not sharded over ``axes`` as in ``spec``. ``whole``: nor may it be replicated."""
+    """ValueError if an argument is not sharded over ``axes`` as in ``spec``. ``whole``: also if it is replicated."""
     own = spec_of(aval)
     for word in ("unreduced", "reduced"):
         if getattr(spec, word) != getattr(aval, word):
@@ -367,7 +367,7 @@ class ShardMapped:
                 )
 
     def _cast_to_spec(self, out: Any, spec: PartitionSpec, mesh: AbstractMesh, axes: frozenset[Any]) -> Any:
-        """Cast the output of one device to vary along the axes of its spec. ValueError if it may vary along others."""
+        """Cast one device's output to vary along the axes of its spec. ValueError if it may vary along other axes."""
         aval = get_aval(out)
         along = axes_of_spec(spec)
         if len(spec) > aval.ndim:

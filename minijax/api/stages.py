@@ -46,12 +46,12 @@ class StagedCall:
         self.repeat: Repeat | None = None
         # places of the committed leaves -> the program partitioned over a mesh, or None
         self.over: dict[tuple[Any, ...], Any] = {}
-        # calls with concrete arguments: the classes of the leaves, and the places of the committed ones
+        # calls with concrete arguments: the classes of the leaves, and the places of the committed leaves
         self.met: set[tuple[tuple[type, ...], tuple[Any, ...]]] = set()
 
     @property
     def how(self) -> tuple[Any, bool]:
-        """The compile options: which arguments are donated, and whether unused ones are passed."""
+        """The compile options: which arguments are donated, and whether unused arguments are passed."""
         return self.params["donated_invars"], self.params.get("keep_unused", False)
 
 
@@ -85,7 +85,7 @@ def partitioned_at(staged: StagedCall, leaves: Sequence[Any], places: tuple[Any,
 
 
 class Traced:
-    """A staged call: ``jaxpr``, ``out_info``; ``lower()`` lowers it for ``device`` (or None) or ``placement``."""
+    """A staged call, with ``jaxpr`` and ``out_info``. ``lower()`` lowers it for its ``device`` or ``placement``."""
 
     def __init__(self, name: str, staged: StagedCall, device: Any = None, placement: Any = None) -> None:
         self.fun_name = name
@@ -163,7 +163,7 @@ class CompiledFunction:
         self._program = program
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run on arguments of its trees and types; TypeError for others and tracers, ValueError for another device."""
+        """Run on arguments of the staged types. TypeError for other types or tracers, ValueError for another device."""
         leaves, in_tree = tree_flatten((args, kwargs))
         if in_tree != self._traced._staged.in_tree:
             raise TypeError(
@@ -188,7 +188,7 @@ class CompiledFunction:
         return tree_unflatten(self._traced._staged.out_tree, outs)
 
     def _run(self, leaves: list[Any]) -> list[Any]:
-        """The results, on the program's device; committed if the arguments were."""
+        """Return the results, on the program's device. They are committed if the arguments were."""
         program, wanted = self._program, self._traced.device
         if self._traced.placement is not None:
             _partitioned.check_lies(program, leaves)

@@ -152,7 +152,7 @@ def load() -> tuple[Any, Any]:
 
 
 def _start() -> Runtime:
-    """Make the client. Errors are those of jax: a platform that cannot be started is a RuntimeError."""
+    """Make the client. As in jax, a platform that cannot be started raises RuntimeError."""
     if before_start is not None:
         before_start()
     alone = membership is not None or jaxlib_suffices()
@@ -182,7 +182,7 @@ MOST_SIMULATED = 4096
 
 
 def simulated(count: int) -> Runtime:
-    """A separate client with ``count`` simulated devices; one thread and 120 kB each. ValueError beyond 4,096."""
+    """A separate client with ``count`` simulated devices. Each takes a thread and 120 kB. ValueError beyond 4,096."""
     if count > MOST_SIMULATED:
         raise ValueError(
             f"a mesh of {count} devices cannot be simulated: {MOST_SIMULATED} are the most. Make its axes smaller."
@@ -194,10 +194,10 @@ def simulated(count: int) -> Runtime:
 _lock = threading.Lock()
 _runtime: Runtime | None = None
 
-# Set by backend.distributed if this process has to join others before it makes a client.
+# set by backend.distributed if this process must join other processes before it makes a client
 before_start: Callable[[], None] | None = None
 
-# Set by backend.distributed if jaxlib alone joins this process with others.
+# set by backend.distributed if jaxlib alone, without jax, joins this process with other processes
 membership: Any = None
 
 

@@ -155,7 +155,7 @@ def _exit(code: Any = None, /) -> NoReturn:
 
 
 def _leave() -> None:
-    """At exit, wait for the other processes, unless this one was launched and has failed: then report it at once."""
+    """At exit, wait for the other processes. A launched process that has failed exits without waiting."""
     if not (launched() and (_exit_code or hasattr(sys, "last_value"))):
         shutdown()
     elif client.membership is not None:
@@ -169,7 +169,7 @@ if launched():
 
 
 def is_initialized() -> bool:
-    """Whether this process has joined others."""
+    """Whether this process has joined other processes."""
     return _by_jax or client.membership is not None
 
 

@@ -34,7 +34,7 @@ class DeletedArgumentError(DeletedArrayError, ValueError):
 
 
 class DonatedTwiceError(ExecutionError, ValueError):
-    """A call donated an array that is also another argument. In JAX: RuntimeError, or ValueError if repeated."""
+    """A call donated an array that is also another argument. JAX: RuntimeError, or ValueError in a repeated call."""
 
 
 _GONE = (
@@ -70,7 +70,7 @@ _MOST_INTERRUPTS = 100
 
 
 def interruptible(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """``callback``; ``runtime_error`` finds the KeyboardInterrupt or SystemExit that it raises."""
+    """Wrap ``callback`` so that ``runtime_error`` finds the KeyboardInterrupt or SystemExit that it raises."""
 
     def call(*values: Any) -> Any:
         try:
@@ -104,7 +104,7 @@ def runtime_error(error: Exception, doing: str) -> BaseException:
 
 
 def deleted_error(buffer: Any, where: str = "") -> DeletedArrayError:
-    """The exception for a deleted buffer; ``where`` says which argument of which program it was."""
+    """The exception for a deleted buffer; ``where`` describes the argument and the program, as text."""
     kind = DeletedArgumentError if where else DeletedArrayError
     what = f"Array has been deleted with shape={type_text(buffer)}. {where}".rstrip()
     return kind(f"{what}\n{_GONE}")

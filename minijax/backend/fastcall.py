@@ -60,7 +60,7 @@ class _Registries:
         self.arrays = rt.xla.pytree.PyTreeRegistry()
         self.buffers = rt.xla.pytree.PyTreeRegistry()
         for cls in (Array, LiteralArray):
-            # C++ reads the fields; an array on the host has none, which is an AttributeError
+            # C++ reads the field ``_buffer``. An array on the host has none, so the call raises AttributeError
             self.buffers.register_dataclass_node(cls, ["_buffer"], ["aval"])
         self.buffers.register_node(_Results, _Results.taken_apart, operator.call)
         self.x64 = None if jax_is_imported() else self._settings(rt)
@@ -73,7 +73,7 @@ class _Registries:
 
     @staticmethod
     def _settings(rt: Runtime) -> Any:
-        """Give jaxlib the three settings its dispatch reads; jax replaces them when imported. Returns that for x64."""
+        """Give jaxlib the three settings its dispatch reads; jax replaces them when imported. Return that for x64."""
         make, state = rt.xla.config.Config, rt.xla.jax_jit
         x64 = make("minijax_backend_x64", False, include_in_jit_key=True)
         state.set_enable_x64_state(x64)
@@ -111,7 +111,7 @@ def flatten() -> Callable[[Any], tuple[list[Any], Any]]:
 
 
 def leaves(tree: Any) -> list[Any]:
-    """The leaves of a tree; by jaxlib, if it is loaded."""
+    """The leaves of a tree, found by jaxlib if it is loaded."""
     if _made is not None:
         try:
             return _made.arrays.flatten(tree)[0]
@@ -191,7 +191,7 @@ _NUMBERS = (bool, int, float, complex)
 
 
 def _as_is(leaf: Any, aval: Any, agrees: bool) -> bool:
-    """Whether C++ converts ``leaf`` as we do; ``agrees``: it does for 64-bit values."""
+    """Whether C++ converts ``leaf`` as minijax does. ``agrees``: it does so for 64-bit values."""
     kind = type(leaf)
     if kind is Array or kind is LiteralArray:
         return True

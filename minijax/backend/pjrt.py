@@ -55,7 +55,7 @@ def device_class() -> type:
 
 
 def devices() -> list[Device]:
-    """All devices, those of other processes too: PJRT's objects with ``id``, ``platform``, ``device_kind``."""
+    """The devices of all processes: PJRT's objects with ``id``, ``platform``, ``device_kind``."""
     return list(runtime().devices)
 
 
@@ -142,7 +142,7 @@ def transfer(buffer: Buffer, device: Device) -> Buffer:
 
 
 def to_numpy(buffer: Buffer) -> np.ndarray:
-    """The value of a one-device buffer as a read-only NumPy array, on a host a view of its memory; waits for it.
+    """Wait for a one-device buffer. Return its value as a read-only NumPy array, on a host a view of its memory.
 
     DeletedArrayError if it was deleted or donated, ExecutionError if the program that made it failed.
     """
@@ -483,7 +483,7 @@ _register_lock = threading.Lock()
 
 
 def _register_custom_calls(rt: Runtime, module_text: str | bytes) -> None:
-    """Load LAPACK (0.1 s) if the module calls it, and register it with XLA unless jax has: without it XLA crashes."""
+    """Load LAPACK (0.1 s) if the module calls it, and register it with XLA unless jax has: XLA would crash."""
     global _registered
     if _registered or rt.client.platform != _client.BUILT_IN:
         return

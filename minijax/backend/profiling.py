@@ -100,7 +100,7 @@ def compiled_passes(run: Callable[[], Any]) -> list[PassRun]:
     """The passes that ran while ``run()`` compiled something. ProfilerBusy if a profiler is running already."""
     found = []
     for thread in _events(run):
-        # the end, program and pipeline of each event that is not over yet
+        # for each event that is not over yet: its end, its program and its pipeline
         open_: list[tuple[float, str, str]] = []
         events = ((_interval(each), each) for each in thread)
         for when, event in sorted(events, key=lambda pair: (pair[0].begin, -pair[0].end)):

@@ -68,7 +68,7 @@ def put_parts(arrays: Sequence[Any], sharding: Sharding, aval: ShapedArray) -> B
         # on devices, float0 is an unused array of booleans
         arrays, aval = [np.zeros(part.shape, bool) for part in arrays], aval.update(dtype=np.dtype(bool))
     try:
-        # with other semantics jaxlib would call a function that it does not have
+        # with ``rt.copying`` jaxlib would call a function that it does not have
         return rt.put(
             physical_aval(aval),
             xla_sharding(sharding),
@@ -102,7 +102,7 @@ def placer(sharding: Sharding, aval: ShapedArray) -> Callable[[Any, bool], Buffe
     count = len(devices)
 
     def place(value: Any, owned: bool) -> Buffer:
-        if not owned:  # with other semantics jaxlib would call a function that it does not have
+        if not owned:  # with ``rt.copying`` jaxlib would call a function that it does not have
             value = np.array(value)
         values = [value] * count if places is None else [value[at] for at in places]
         try:
@@ -136,7 +136,7 @@ def put_together(pieces: Sequence[Buffer], sharding: Sharding, aval: ShapedArray
 
 
 def gather(buffer: Buffer, sharding: Sharding, aval: ShapedArray) -> Any:
-    """The read-only NumPy value of a buffer over several devices; waits. RuntimeError if other processes hold parts."""
+    """Wait for a buffer over several devices; return its value, read-only. RuntimeError if this process lacks parts."""
     shape = physical_aval(aval).shape
     whole = aval.update(shape=sharding.shard_shape(aval.shape))
     if not (sharding.is_fully_addressable or sharding.is_fully_replicated):

@@ -21,7 +21,7 @@ from minijax.core.refs import AbstractRef
 # Set by the backend. ``fetch_buffer``: buffer -> read-only NumPy array. ``place_value``: value, type, device -> buffer.
 fetch_buffer: Callable[[Any], np.ndarray]
 place_value: Callable[[Any, ShapedArray, Any], Any]
-# Set by the backend for buffers over several devices: buffer, sharding, type -> NumPy value.
+# Set by the backend. ``gather_parts``: buffer over several devices, its sharding, its type -> NumPy value.
 gather_parts: Callable[[Any, Any, ShapedArray], Any]
 
 
@@ -193,7 +193,7 @@ class Array(AnyArray):
             return f"Array([], shape={self.aval.shape}, dtype={name}{weak})"
         body = np.array2string(value, prefix="Array(", separator=", ", suffix=",")
         tail = f"dtype={name}{weak})"
-        # as in JAX: a type that does not fit into the last line stays on it, indented further
+        # as in JAX: a type that does not fit into the last line still goes there, with more spaces before it
         fits = len(body) - body.rfind("\n") + 2 + len(tail) <= np.get_printoptions()["linewidth"]
         return f"Array({body},{' ' if fits else '      '}{tail}"
 
@@ -338,7 +338,7 @@ HELD: frozenset[type] = frozenset((CommittedArray, MeshArray))
 
 
 def committed(x: Any, device: Any) -> Any:
-    """``x`` on ``device`` if it is an uncommitted array; tracers, committed and float0 arrays stay."""
+    """Commit ``x`` to ``device`` if it is an uncommitted array. Tracers, committed and float0 arrays stay unchanged."""
     if type(x) is not Array and type(x) is not LiteralArray:
         return x
     out = CommittedArray(place_value(x._value(), x.aval, device), x.aval, device)
@@ -347,7 +347,7 @@ def committed(x: Any, device: Any) -> Any:
 
 
 def uncommitted(x: Any) -> Any:
-    """A committed array as an uncommitted one; other objects are returned unchanged."""
+    """Turn a committed array into an uncommitted one. Return other objects unchanged."""
     return Array(x._value(), placed_type(x.aval, None)) if type(x) in HELD else x
 
 
@@ -544,7 +544,7 @@ def _refuse_masked(x: Any) -> None:
 
 
 def as_array(x: Any) -> Array:
-    """``x`` as an ``Array``. Python scalars are weakly typed; without x64, 64 bits become 32. TypeError for others."""
+    """``x`` as an ``Array``. Python scalars are weakly typed; without x64, 64 bits become 32. TypeError otherwise."""
     if isinstance(x, Array):
         return x
     if type(x) in _SCALAR_TYPES:
@@ -563,7 +563,7 @@ def not_an_array(value: Any) -> TypeError:
 
 
 def _protocol(x: Any) -> Any:
-    """``x`` as a scalar, or converted by ``__jax_array__``; TypeError for others, even those with ``__array__``."""
+    """``x`` as a scalar, or converted by ``__jax_array__``. TypeError for other objects, even with ``__array__``."""
     if isinstance(x, _SCALAR_TYPES):  # a subclass, such as an IntEnum
         kind: Any = next(kind for kind in _SCALAR_TYPES if isinstance(x, kind))
         return _from_scalar(kind(x))

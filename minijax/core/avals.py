@@ -66,7 +66,7 @@ class ShapedArray(Immutable):
     unmapped: dict[int, ShapedArray] | None  # an axis -> the type of a part along it: see ``part``
     # The mesh axes along which devices may hold different values. Types of ``core.varying`` have some.
     vma: frozenset[Any] = frozenset()
-    # The mesh axes over which values must still be summed, and those over which cotangents must be.
+    # ``unreduced``: the mesh axes over which values must still be summed. ``reduced``: the same for cotangents.
     unreduced: frozenset[Any] = frozenset()
     reduced: frozenset[Any] = frozenset()
 

@@ -139,7 +139,7 @@ class _Meter(observe.Observer):
     custom_rule: Any = _other
 
     def found(self, own: float | None) -> Binds | None:
-        """The counts, plus one operation of level ``own`` and its tracer; None if there were other events."""
+        """Return the counts, plus one operation of level ``own`` and its tracer. None if there were other events."""
         if not self.countable:
             return None
         if own is not None:

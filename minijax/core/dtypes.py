@@ -269,7 +269,7 @@ def check_valid_dtype(dtype: np.dtype, x: Any) -> None:
 
 
 def dtype(x: Any, x64: bool = False) -> np.dtype:
-    """The canonical type of a value or type specifier; an array keeps its own. TypeError if no array can have it."""
+    """The canonical type of a value or type specifier. An array keeps its type. TypeError if no array can have it."""
     if x is None:
         raise ValueError(f"Invalid argument to dtype: {x}.")
     scalar = _PYTHON_SCALARS.get(x if isinstance(x, type) else type(x))
@@ -392,7 +392,7 @@ def _shortened(name: str) -> str:
 
 
 def from_short_name(name: str) -> Any:
-    """The type called ``name``, short ('f32') or long ('float32'). Raises ``ValueError`` for others."""
+    """The type called ``name``, short ('f32') or long ('float32'). Raises ``ValueError`` for other names."""
     names = _short_names()
     if name in names:
         return as_dtype(names[name])
@@ -409,7 +409,7 @@ def _short_names() -> dict[str, str]:
 
 @functools.lru_cache(maxsize=256)
 def mlir_element_type(dtype: np.dtype) -> str:
-    """StableHLO's name of the type: 'f32', 'ui8', 'i1', 'complex<f32>'; 'i1' for float0. TypeError without one."""
+    """StableHLO's name of the type: 'f32', 'ui8', 'i1', 'complex<f32>'; 'i1' for float0. TypeError if it has none."""
     name = _name(dtype)
     if name in ("bool", "float0"):
         return "i1"

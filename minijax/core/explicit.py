@@ -133,7 +133,7 @@ def type_of_sharded(primitive: Primitive, avals: tuple[Any, ...], params: dict[s
 
 
 def _resharded(aval: ShapedArray, wanted: NamedSharding) -> ShapedArray:
-    """The result type of ``reshard``; ShardingTypeError if some axes become reduced and others unreduced."""
+    """The result type of ``reshard``; ShardingTypeError if it would both add and remove unreduced axes."""
     before, after = aval.unreduced, wanted.spec.unreduced
     if before - after and after - before:
         raise ShardingTypeError(

@@ -1,4 +1,4 @@
-"""The order of an array's elements in device memory: ``Layout``; with a sharding: ``Format``.
+"""``Layout``: the order of an array's elements in device memory. ``Format``: a layout and a sharding.
 
 In minijax the last axis of an array is innermost, as in XLA's default. Other layouts can be described and compared.
 """

@@ -43,7 +43,7 @@ def split_list(items: Sequence[Any], *sizes: int) -> list[list[Any]]:
 
 
 def with_items(items: Iterable[Any], positions: Iterable[int], new: Iterable[Any]) -> list[Any]:
-    """``items`` as a list with the ``new`` ones at ``positions``."""
+    """``items`` as a list, with the items at ``positions`` replaced by ``new``."""
     full = list(items)
     for i, x in zip(positions, new, strict=True):
         full[i] = x

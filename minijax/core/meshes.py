@@ -33,7 +33,7 @@ class AxisType(enum.Enum):
 
 
 class AbstractMesh:
-    """The names, sizes and types of a mesh's axes, without devices. It may have the devices' kind and platform."""
+    """The names, sizes and types of a mesh's axes, without devices. It may record the kind and platform of devices."""
 
     def __init__(
         self,

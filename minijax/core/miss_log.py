@@ -96,7 +96,7 @@ class unkept:
 
 
 def add(cache: str, name: str, subject: str, reason: str) -> Missed:
-    """Record a miss of this kind of ``cache``; the caller is about to trace or compile."""
+    """Record a miss of a cache of the kind ``cache``. The caller is about to trace or compile."""
     global _total
     place = errors.source_info(2)
     if _here.unkept:

@@ -125,7 +125,7 @@ class Observer:
         """The transpose rule of ``eqn`` is about to be applied to the cotangents of its results."""
 
     def transposed(self, eqn: Any, found: Sequence[tuple[Any, Any, Any]]) -> None:
-        """The rule was applied: for each cotangent the operand, its new contribution, and the sum so far."""
+        """The rule was applied. ``found``: for each cotangent its operand, the new contribution and the sum so far."""
 
     def backward_end(self) -> None:
         """The innermost backward pass has ended, normally or because of an exception."""

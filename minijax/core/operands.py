@@ -136,7 +136,7 @@ def _names(frame: FrameType) -> dict[int, str]:
 
 
 def explain_jax(error: BaseException) -> None:
-    """Add to ``error``, once, that a value of minijax reached JAX, if that is its cause."""
+    """If ``error`` was raised because a value of minijax reached JAX, add that to its message, once."""
     if "jax" not in sys.modules or not isinstance(error, (TypeError, IndexError)) or hasattr(error, _SAID):
         return
     text = str(error)

@@ -1,7 +1,7 @@
 """Primitives, and ``bind``, which passes operands to the interpreter that processes them.
 
-A ``Primitive`` is a name and an identity. Rules give its meaning: each interpreter has one, in its ``RuleTable``
-(``core.rules``).
+A ``Primitive`` is a name and an identity. Rules give its meaning: each interpreter has one rule for it, in a
+``RuleTable`` (``core.rules``).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Primitive:
     refuses_keys: bool = False
     # True for primitives that take references: see ``core.refs``.
     takes_refs: bool = False
-    # Its effect on its first operand, a reference: a class of ``core.refs`` (``ReadEffect``), or None.
+    # The effect on the first operand, if that is a reference: a class of ``core.refs`` (``ReadEffect``). Else None.
     ref_effect: Any = None
     # True for primitives with side effects (a callback): their equations stay even if nothing reads the results.
     effectful: bool = False
@@ -89,7 +89,7 @@ class Primitive:
     effects_rule: Rule | None = None
     # The name of the parameter with the result's sharding, or ''. The parameter is None where types have no shardings.
     sharding_param: str = ""
-    # The library that it is borrowed from; its rules are derived from that library's: see interop.borrowed.
+    # The library that the primitive is borrowed from; its rules come from that library's rules: see interop.borrowed.
     borrowed_from: str = ""
 
     def __init__(self, name: str, multiple_results: bool = False) -> None:

@@ -123,7 +123,7 @@ def _shown(steps: list[Step]) -> Iterator[str]:
 
 
 def shortened(steps: list[Step]) -> list[Step]:
-    """At most ``MOST_LINES`` steps: the first and the last ones."""
+    """Shorten ``steps`` to ``MOST_LINES``: keep the first and the last steps."""
     if len(steps) <= MOST_LINES:
         return steps
     ahead = MOST_LINES // 2

@@ -127,7 +127,7 @@ class PartitionSpec:
         return self._parts[i]
 
     def __add__(self, other: Any) -> PartitionSpec:
-        """Its entries, then those of ``other``, a spec or a tuple."""
+        """The entries of this spec, then those of ``other``, a spec or a tuple."""
         if not isinstance(other, PartitionSpec):
             return self.update((*self, *other)) if isinstance(other, tuple) else NotImplemented
         sums = {"unreduced": self.unreduced | other.unreduced, "reduced": self.reduced | other.reduced}
@@ -458,7 +458,7 @@ class NamedSharding(Sharding):
 
 
 def _check_summed(mesh: AbstractMesh, spec: PartitionSpec) -> None:
-    """ValueError unless the axes that are reduced or unreduced are explicit ones of ``mesh``."""
+    """ValueError unless reduced and unreduced axes are explicit axes of ``mesh``."""
     kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
     for kind, axes in (("Unreduced", spec.unreduced), ("Reduced", spec.reduced)):
         for name in axes:
@@ -537,7 +537,7 @@ class Placement(NamedTuple):
 
     @property
     def simulated(self) -> bool:
-        """Whether the devices are those of an ``AbstractMesh``: the program can be compiled, not run."""
+        """Whether the devices are those of an ``AbstractMesh``. The program can be compiled for them, but not run."""
         return are_simulated(self.devices)
 
     @property
