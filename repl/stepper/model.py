@@ -141,7 +141,7 @@ class Stepper:
 
     def over(self) -> None:
         past = past_repeated(self.cursor)
-        self.move(self.cursor.go(past) if past >= 0 else self.cursor.over(), self.ended)
+        self.move(self.cursor.go(past) if past else self.cursor.over(), self.ended)
 
     def out(self) -> None:
         self.move(self.cursor.out(), self.ended)

@@ -213,7 +213,7 @@ def test_a_page_reports_missing_iterations(window, monkeypatch):
 def over(cursor: Cursor) -> bool:
     """Step over all operations that one row of the tree stands for, as the terminal's stepper does."""
     past = past_repeated(cursor)
-    return cursor.go(past) if past >= 0 else cursor.over()
+    return cursor.go(past) if past else cursor.over()
 
 
 MOVES = {

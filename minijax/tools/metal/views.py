@@ -375,10 +375,9 @@ def _fused(found: Descent, name: str) -> list[int]:
     called = re.search(r"\b(?:calls|to_apply)=%?([\w.-]+)", pane.lines[at])
     if called is None:
         return [at]
-    begin = next((i for i, each in enumerate(pane.lines) if re.match(rf"%?{re.escape(called[1])} \(", each)), -1)
-    if begin < 0:
-        return [at]
-    end = next((i for i in range(begin, len(pane.lines)) if pane.lines[i].startswith("}")), len(pane.lines))
+    last = len(pane.lines)
+    begin = next((i for i, each in enumerate(pane.lines) if re.match(rf"%?{re.escape(called[1])} \(", each)), last)
+    end = next((i for i in range(begin, last) if pane.lines[i].startswith("}")), last)
     return [at, *(i for i in range(begin + 1, end) if " parameter(" not in pane.lines[i])]
 
 

@@ -227,7 +227,7 @@ class PagePart(Texts):
         items = [known[row.key] if row.key in known else self._row(row) for row in rows]
         self.tracks["tree"].show(position, items)
         past = past_repeated(self.cursor)
-        self.tracks["row"].show(position, [current, *([self.nearest(past)] if past >= 0 else [])])
+        self.tracks["row"].show(position, [current, *([self.nearest(past)] if past else [])])
 
     def _row(self, row: TreeRow) -> int:
         number = self.line(self.source.tree.line(row))

@@ -17,7 +17,7 @@ from minijax.api.compile import JitFunction, jit
 from minijax.core.names import names_of
 from minijax.core.records import Frozen
 from minijax.ir import doc as pp
-from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, is_effectful
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, is_effectful
 from minijax.ir.pretty import Printer
 from minijax.lowering.places import ModulePlaces, Place, extent, text_lines
 from minijax.ops.call import compiled, lowered_places
@@ -308,7 +308,7 @@ class _Numbers:
             self.of_part.setdefault((eqn.primitive, eqn.source), own)
         # for each result of the program, the equation that computes it
         made = {v: self.of_eqn[id(eqn)][0] for eqn in printer.root.eqns for v in eqn.outvars}
-        self.outputs = [{made[v]} if isinstance(v, Var) and v in made else set() for v in printer.root.outvars]
+        self.outputs = [{made[v]} if v in made else set() for v in printer.root.outvars]
 
     def of(self, place: Place | None) -> Numbers:
         while place is not None:

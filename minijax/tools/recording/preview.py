@@ -268,7 +268,5 @@ def fields(tracer: Tracer, variable: str = "", fetch: bool = False) -> tuple[tup
 
 def listed(texts: Sequence[str], count: int, limit: int = 4) -> str:
     """The first ``limit`` of ``count`` values, whose ``texts`` are given."""
-    if count == 1:
-        return texts[0]
     shown = ", ".join(texts[:limit])
     return f"{shown}, ... {count - limit} more" if count > limit else shown

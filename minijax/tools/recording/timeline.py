@@ -280,14 +280,13 @@ def integers(array: Any) -> Any:
 
 def _parents(depths: Any, entered: Any) -> Any:
     """The entry of the innermost record around each moment; -1 at the top."""
-    if not len(entered):
-        return np.full(len(depths), -1)
-    # the entries, sorted by the depth inside them and then by index
+    # the entries, sorted by the depth inside them and then by index, after a -1 for the top
     size = len(depths)
     keys = (depths[entered].astype(np.int64) + 1) * size + entered
     keys = keys[np.argsort(_narrow(depths[entered]), kind="stable")]
+    keys = np.concatenate(([-1], keys))
     wanted = depths.astype(np.int64) * size
-    return np.where(depths > 0, keys[np.searchsorted(keys, wanted + np.arange(size)) - 1] - wanted, -1)
+    return keys[np.searchsorted(keys, wanted + np.arange(size)) - 1] - wanted
 
 
 def _narrow(depths: Any) -> Any:

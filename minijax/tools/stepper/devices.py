@@ -282,12 +282,12 @@ class _Table:
         here = self.chosen and self.shown.mesh.index in self.rows[place]
         mark: Segment = ("current", MARK + " ") if here else ("", "  ")
         label: Segment = ("label" if here else "muted", self.labels[place + 2])
-        return (mark, *self._line(label, self.links[place], [cells[place + 1] for cells in self.cells], place))
+        met = self.shown.meeting
+        role = "linked" if met is not None and self.shown.mesh.index in met.group(self.rows[place][0]) else "muted"
+        return (mark, *self._line(label, self.links[place], [cells[place + 1] for cells in self.cells], role))
 
-    def _line(self, label: Segment, link: str, cells: Sequence[Line], place: int = -1) -> Line:
-        met, out = self.shown.meeting, [label]
-        near = place >= 0 and met is not None and self.shown.mesh.index in met.group(self.rows[place][0])
-        joint: Segment = ("linked" if near else "muted", link.ljust(self.linked))
+    def _line(self, label: Segment, link: str, cells: Sequence[Line], role: str = "muted") -> Line:
+        out, joint = [label], (role, link.ljust(self.linked))
         for i, (content, wide) in enumerate(zip(cells, self.widths, strict=True)):
             out += [joint] if i == self.before else []
             out += [("", "  "), *content, ("", " " * (wide - len(_text(content))))]

@@ -53,7 +53,7 @@ def record_around(cursor: Cursor, moment: Moment) -> Node | None:
 
 
 def past_repeated(cursor: Cursor) -> int:
-    """The end of the repeated steps that share the cursor's row; -1 if the row shows a single record."""
+    """The end of the repeated steps that share the cursor's row; 0 if the row shows a single record."""
     return TreeWalk(cursor, FOLD).closed(cursor.position)[1]
 
 
@@ -79,7 +79,7 @@ class TreeWalk:
 
     def closed(self, position: int) -> tuple[int, int, int, str]:
         """The repeated steps that share a row with ``position``: their beginning, their end, their number and their
-        label. (-1, -1, 0, '') if the record at ``position`` has its own row.
+        label. (0, 0, 0, '') if the record at ``position`` has its own row.
         """
         run = self.repeats.around(position) if 0 < position < len(self.moments) - 1 else None
         if run is not None:
@@ -98,12 +98,12 @@ class TreeWalk:
             end = run.end if last == len(starts) else starts[last]
             if last - first > 1 and starts[first] <= position < end:
                 return starts[first], end, last - first, run.label
-        return -1, -1, 0, ""
+        return 0, 0, 0, ""
 
     def row_of(self, position: int) -> int:
         """The moment of the row that shows ``position``."""
         begin = self.closed(position)[0]
-        if begin >= 0:
+        if begin:
             return begin
         moment = self.moments[position]
         return moment.other if moment.kind == LEAVE and not self.unfolded(moment.other) else position
@@ -114,7 +114,7 @@ class TreeWalk:
             moment = self.moments[position]
             skip = moment.kind == ENTER and not self.unfolded(position)
             _, end, *_ = self.closed(position)
-            position = end if end >= 0 else moment.other + 1 if skip else position + 1
+            position = end or (moment.other + 1 if skip else position + 1)
             if position >= len(self.moments):
                 return
             yield position
