@@ -167,7 +167,7 @@ class SaveOnlyTheseNames(Frozen):
 
 
 class SaveAnyNamesButThese(Frozen):
-    """A policy that saves values with another name than these (``checkpoint_name``)."""
+    """A policy that saves named values whose name is not among these (``checkpoint_name``)."""
 
     names: frozenset[str]
 

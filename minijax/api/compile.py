@@ -152,7 +152,7 @@ class JitFunction:
             known = self._known_with(static)
         else:
             known = self.known.get(common_key[0] or trace_key())
-        # the fast path needs ordinary conditions: see api.repeated
+        # the fast path has conditions: see api.repeated
         if known is None or (reaching and len(state.stack) > 1) or observers:
             return self.call(args, kwargs, static)[0]
         if pjrt.others_in_use and preferred_device() is not None:
@@ -200,7 +200,7 @@ class JitFunction:
             return None
         kept = kept_inputs(staged.closed) if not staged.outer and not self.keep_unused else None
         taken = leaves if kept is None else [x if i in kept else None for i, x in enumerate(leaves)]
-        if "in_shardings" in staged.params:  # an explicit sharding moves its argument, so these do not count
+        if "in_shardings" in staged.params:  # an explicit sharding moves its argument, so its device does not count
             named = staged.params["in_shardings"][len(staged.outer) :]
             taken = [x if each is UNSPECIFIED else None for x, each in zip(taken, named, strict=False)]
         return common_device(taken, self.called, self._labels(staged))
@@ -486,7 +486,9 @@ class JitFunction:
         return ("", ()) if staged is None else _misses().explain_hit(staged.closed)
 
     def explain_compilation(self, *args: Any, **kwargs: Any) -> str:
-        """Return how the arguments of a cached call lie differently than in the compiled program, or ''."""
+        """Return how a cached call's arguments are placed differently than the compiled program's; '' if they are
+        not.
+        """
         args, kwargs, static = self._split(args, kwargs)
         key, leaves, _ = self._key(args, kwargs, static)
         staged = self._get(self.cache, key)

@@ -1,4 +1,4 @@
-"""The common part of ``custom_jvp`` and ``custom_vjp``: symbolic zeros, arguments, one call.
+"""The common part of ``custom_jvp`` and ``custom_vjp``: symbolic zeros, arguments of functions, and a call.
 
 Source: https://docs.jax.dev/en/latest/notebooks/Custom_derivative_rules_for_Python_code.html
 """
@@ -131,7 +131,9 @@ class CustomFunction:
         return bound.args
 
     def _evaluate(self, args: tuple[Any, ...], static: Sequence[int]) -> Any:
-        """Call the function directly, if nothing is transformed, staged or observed. It takes a third of the time."""
+        """Call the function directly, if nothing is transformed, staged or observed: in a third of the time of
+        ``bind``.
+        """
         try:
             args = tuple(
                 a if isinstance(a, Array) or i in static else tree_map(as_value, a) for i, a in enumerate(args)

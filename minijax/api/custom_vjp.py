@@ -84,10 +84,10 @@ class custom_vjp(CustomFunction):
     ) -> None:
         """Set the two passes.
 
-        ``fwd(*args) -> (out, residuals)``, any pytree of arrays. ``bwd(*nondiff_args, residuals, cotangents_of_out)``
-        returns a tuple of cotangents of the differentiable arguments, None for zero. With ``symbolic_zeros``, ``fwd``
-        gets ``CustomVJPPrimal``s and ``bwd`` gets ``SymbolicZero``s; NotImplementedError with ``optimize_remat``, which
-        has no effect.
+        ``fwd(*args)`` returns ``(out, residuals)``; the residuals are any pytree of arrays. ``bwd(*nondiff_args,
+        residuals, cotangents_of_out)`` returns a tuple of cotangents of the differentiable arguments, None for zero.
+        With ``symbolic_zeros``, ``fwd`` gets ``CustomVJPPrimal``s and ``bwd`` gets ``SymbolicZero``s.
+        ``optimize_remat`` has no effect; NotImplementedError if both are set.
         """
         check_callable(fwd)
         check_callable(bwd)

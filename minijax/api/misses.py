@@ -47,7 +47,7 @@ class _Seen:
         self.last = last
 
 
-# (kind of cache, kind of function, ids of its codes)
+# (kind of cache, kind of function, ids of its codes) -> the functions staged there
 _seen: dict[tuple[Any, ...], _Seen] = {}
 # (id of the globals, name) of a function -> the site of its last definition
 _named: dict[tuple[int, str], tuple[str, int]] = {}

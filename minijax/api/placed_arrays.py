@@ -61,7 +61,7 @@ def make_array_from_single_device_arrays(
 ) -> Array:
     """The array of ``shape`` whose parts are ``arrays``, one on each of this process's devices.
 
-    TypeError unless ``arrays`` is a list or tuple of arrays; ValueError for a part's shape, dtype or device.
+    TypeError unless ``arrays`` is a list or tuple of arrays; ValueError for a part of wrong shape, dtype or device.
     """
     shape, name = tuple(shape), "make_array_from_single_device_arrays"
     if not isinstance(arrays, (list, tuple)):

@@ -258,7 +258,7 @@ def pmap(
     """Compile ``fun`` with XLA for several devices and run it on all of them, each on one slice of the arguments.
 
     It is ``jit`` of a ``shard_map`` over a mesh of one axis; results lie on the devices. With several processes (see
-    ``minijax.distributed``) each passes and gets the slices of its own devices.
+    ``minijax.distributed``) each process passes and gets the slices of its own devices.
 
     ``axis_name``: the name that collectives use. ``in_axes``: for each positional argument an int, None (not mapped),
     or a pytree of these that is a prefix; keyword arguments are mapped along axis 0. ``out_axes``: the same for
@@ -266,9 +266,9 @@ def pmap(
     unchanged. ``devices``: all by default. ``backend``, ``axis_size``: checked. ``donate_argnums``: XLA reuses their
     memory.
 
-    ValueError, when called: more slices than devices, axes or sizes that do not fit, an argument committed elsewhere,
-    another current mesh, a call inside ``pmap`` or ``shard_map``. RuntimeError: another platform. TypeError: an
-    argument or an output is no array.
+    ValueError, when called, for more slices than devices, axes or sizes that do not fit, an argument committed to
+    another device, another current mesh, or a call inside ``pmap`` or ``shard_map``. RuntimeError for another
+    platform. TypeError if an argument or an output is no array.
     """
     check_callable(fun)
     check_axes(in_axes, out_axes, "pmap")

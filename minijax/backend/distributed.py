@@ -1,7 +1,7 @@
 """Several processes as one machine: each process has some of the devices, and programs run on all devices.
 
 Process 0 runs XLA's coordination service. The PJRT client made afterwards knows the devices of all processes; on CPUs,
-collectives use Gloo over TCP. If jaxlib alone cannot make the client, ``jax.distributed`` makes jax's.
+collectives use Gloo over TCP. If jaxlib alone cannot make the client, ``jax.distributed`` makes jax's client.
 """
 
 from __future__ import annotations
@@ -73,16 +73,16 @@ def initialize(
 ) -> None:
     """Join ``num_processes`` processes into one machine. All of them must call it, before anything runs on a device.
 
-    ``devices()`` then lists those of all processes. All call a ``pmap`` in the same order, with the slices for their
-    own devices.
+    ``devices()`` then lists the devices of all processes. All processes call a ``pmap`` in the same order, with the
+    slices for their own devices.
 
     ``coordinator_address``: ``host:port`` of process 0, JAX_COORDINATOR_ADDRESS by default; ``num_processes``:
     JAX_NUM_PROCESSES by default; ``process_id``: from 0, JAX_PROCESS_ID by default; ``coordinator_bind_address``: where
-    process 0 listens, all interfaces by default. Timeouts are in seconds: for the others to join, for a silent process
-    to count as dead (XLA then ends the others), for the others to leave.
+    process 0 listens, all interfaces by default. Timeouts are in seconds: for the other processes to join, for a
+    silent process to count as dead (XLA then ends the other processes), for the other processes to leave.
 
-    RuntimeError: called twice, or after something ran on a device. ValueError: an argument is missing or makes no
-    sense.
+    RuntimeError if called twice, or after something ran on a device. ValueError if an argument is missing or has a
+    wrong value.
     """
     global _by_jax
     if client.started() is not None:

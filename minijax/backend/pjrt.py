@@ -233,7 +233,7 @@ def buffer_device(buffer: Buffer) -> Device:
 class Executable:
     """A compiled program, loaded on its devices.
 
-    ``execute(buffers)`` runs it and returns a list of buffers at once, which may not be ready. It takes one buffer for
+    ``execute(buffers)`` runs it and returns a list of buffers, which may not be ready yet. It takes one buffer for
     each argument of ``@main``, from :func:`put` or ``spmd.put_over``; PJRT checks their number and sizes, not dtypes of
     equal size. ExecutionError if it fails, DeletedArgumentError for a deleted argument.
     """
@@ -385,7 +385,7 @@ def compile(
     index. ``flags``: XLA's options, such as ``("xla_dump_to", folder)``. ``within``: a context manager around XLA's
     work. ``from_disk``: use the disk cache, if the user set one and there are no callbacks or flags.
 
-    CompileError if XLA does not accept it, DeviceOutOfMemoryError if it does not fit.
+    CompileError if XLA refuses it, DeviceOutOfMemoryError if it needs too much memory.
     """
     simulated = partitioning is not None and partitioning.simulated
     rt = _client.simulated(len(partitioning.devices)) if simulated else runtime()

@@ -165,9 +165,9 @@ def gather(buffer: Buffer, sharding: Sharding, aval: ShapedArray) -> Any:
 class Partitioning:
     """How a program is partitioned over ``devices``: the caller's shardings and, once it is compiled, XLA's choices.
 
-    ``mesh``: describes XLA's choices, None if there is none. ``ins``, ``outs``: None means that XLA chooses. ``first``:
-    sharding and rank of the first argument, which a result with equal tiles gets. ``named``: results whose spec names
-    all dimensions.
+    ``mesh``: the mesh whose axes describe XLA's choices, or None. ``ins``, ``outs``: shardings; None means that XLA
+    chooses. ``first``: sharding and rank of the first argument; a result with equal tiles gets this sharding.
+    ``named``: results whose spec names all dimensions.
     """
 
     def __init__(

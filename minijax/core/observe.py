@@ -118,7 +118,7 @@ class Observer:
     ) -> None:
         """The linear program ``jaxpr`` will now run backwards, from the cotangents ``cts`` of ``outs``.
 
-        ``known`` has the values of non-linear variables, ``sums`` the variables that have a cotangent now.
+        ``known``: the values of non-linear variables. ``sums``: pairs of a variable and its cotangent so far.
         """
 
     def transposing(self, eqn: Any, ct: Any) -> None:
