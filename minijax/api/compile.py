@@ -486,9 +486,7 @@ class JitFunction:
         return ("", ()) if staged is None else _misses().explain_hit(staged.closed)
 
     def explain_compilation(self, *args: Any, **kwargs: Any) -> str:
-        """Return how a cached call's arguments are placed differently than the compiled program's; '' if they are
-        not.
-        """
+        """Return how the placement of a cached call's arguments differs from the program's; '' if it is equal."""
         args, kwargs, static = self._split(args, kwargs)
         key, leaves, _ = self._key(args, kwargs, static)
         staged = self._get(self.cache, key)
