@@ -13,6 +13,7 @@ import minijax.numpy as jnp
 from minijax import custom_jvp, custom_vjp, errors, grad, jit, lax, vmap
 from minijax.core import observe
 from minijax.core.trace import stack_depth
+from minijax.pytree import tree_leaves
 from minijax.tools.commands import find
 from minijax.tools.documents.document import plain
 from minijax.tools.explain import walk
@@ -243,3 +244,56 @@ def test_hints():
         text = shown(f"%nan jnp.exp(100.0) / {divisor}")
         assert "inf / inf is nan: look where the infinity comes from" in text and "0 / 0" not in text
     assert "0 / 0 is nan: choose another divisor" in shown("%nan x / jnp.sum(x - x)")
+
+
+def vanishing(w):
+    return lax.scan(lambda h, _: (h, jnp.sqrt(w) * 0.0), 1.0, None, length=3)[1].sum()
+
+
+VERDICTS = {
+    "a scan that makes a NaN": (lambda x: lax.scan(lambda c, e: (jnp.sqrt(c - e), c), x, jnp.arange(5.0))[0], ONE * 3),
+    "its stacked results": (lambda x: lax.scan(lambda c, e: (c, jnp.log(c - e)), x, jnp.arange(5.0))[1], ONE * 3),
+    "a loop": (lambda x: lax.fori_loop(0, 4, lambda i, c: jnp.sqrt(c - i), x), ONE * 2),
+    "a loop under jit and vmap": (jit(vmap(lambda x: lax.fori_loop(0, 4, lambda i, c: jnp.sqrt(c - i), x))), XS),
+    "a NaN in the gradient of a scan": (grad(vanishing), ONE * 0),
+    "a loop that a NaN ends": (lambda x: lax.while_loop(lambda c: c > 0.5, lambda c: jnp.sqrt(c - 1.5), x), ONE * 2),
+    "masked by where": (lambda x: jnp.where(x > 0, x / x, 0.0), XS),
+    "masked by nan_to_num": (lambda x: jnp.nan_to_num(jnp.log(x - 1.0)), XS),
+    "masked in a scan": (lambda x: lax.scan(lambda c, e: (jnp.nan_to_num(jnp.log(c - e)), c), x, XS), ONE),
+    "masked in a branch": (lambda x: lax.cond(x > 0, lambda x: jnp.nan_to_num(x * jnp.inf * 0.0), jnp.log, x), ONE),
+}
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_the_verdict_is_that_of_the_result(name):
+    function, x = VERDICTS[name]
+    search = find_nonfinite(function, (x,), {})
+    finite = all(np.isfinite(leaf).all() for leaf in tree_leaves(function(x)))
+    assert search.nan is not None and search.bad_result is not finite
+    assert ("did not reach it" in plain(search_document(search, name, False))) is finite
+    assert ("masked" in name) is finite
+
+
+def test_a_loop_that_a_nan_makes_endless_has_no_verdict(monkeypatch):
+    monkeypatch.setattr(walk, "MOST_EQUATIONS", 50)
+    search = find_nonfinite(
+        lambda x: lax.while_loop(lambda c: ~(c < 1.0), lambda c: jnp.sqrt(c - 5.0), x), (ONE * 2,), {}
+    )
+    assert search.nan is not None and search.nan.primitive == "sqrt" and search.bad_result is None
+    assert "unknown: a loop did not end" in plain(search_document(search, "f(x)", False))
+
+
+def test_a_nan_beside_a_given_one_is_found():
+    y = np.array([np.nan, -1.0, 4.0], np.float32)
+    found = find_nonfinite(lambda y: jnp.where(jnp.isnan(y), 0.0, jnp.log(y)).sum(), (y,), {}).nan
+    assert found is not None and found.primitive == "log"
+    (result,) = found.outputs
+    assert (result.index, result.bad, result.size) == ((1,), 1, 3) and result.largest == f"{np.log(np.float32(4)):.7g}"
+    assert find_nonfinite(lambda y: jnp.exp(y).sum(), (y,), {}).nan is None
+
+
+def test_overflow_is_named():
+    for line in ("%nan jnp.array(1e30) * 1e30", "%nan jnp.sum(x * 3e38 + x * 3e38)"):
+        text = shown(line)
+        assert "beyond the largest number of its type" in text and "0 * inf" not in text

@@ -29,7 +29,7 @@ from minijax.interpreters.stage import JaxprTracer, stage
 from minijax.interpreters.vmap import BatchTracer
 from minijax.ir.jaxpr import JaxprEqn, Literal, Var
 from minijax.pytree import tree_flatten, tree_leaves, tree_map
-from minijax.tools.explain.walk import EvaluationWatch, JaxprWalk, of_own_thread
+from minijax.tools.explain.walk import EvaluationWatch, JaxprWalk, Unending, of_own_thread
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.variables import variable_labels
 
@@ -78,7 +78,7 @@ class Search(Frozen):
       read: the first equation that read a NaN which no equation made: it came from an argument or a constant. If no
       equation made or read a NaN, the same for an infinity.
       given: the non-finite arguments and constants of the whole function.
-      bad_result: whether a result of the whole function is non-finite.
+      bad_result: whether a result of the whole function is non-finite; None if a loop did not end after the search.
       equations, hurried: the number of equations that ran; ``hurried``: later loops and calls ran as a whole.
     """
 
@@ -86,7 +86,7 @@ class Search(Frozen):
     inf: Found | None
     read: Found | None
     given: tuple[Operand, ...]
-    bad_result: bool
+    bad_result: bool | None
     equations: int
     hurried: bool
 
@@ -221,14 +221,19 @@ def find_nonfinite(
         with recorder, observe.watching(levels):
             closed = stage(flat, avals_of(leaves), describe(fun), label="nan")
     except errors.JAXTypeError:  # the function's Python code depends on values
-        given, outs = values, _watched(walk, flat, values)
+        given = values
+        outs: list[Any] | None = _watched(walk, flat, values)
     else:
         walk.names = variable_labels(recorder.recording)
         given = [*values, *closed.consts]
-        with np.errstate(all="ignore"):
-            outs = walk.closed(closed, values, (), "forward")
+        outs = None
+        try:
+            with np.errstate(all="ignore"):
+                outs = walk.closed(closed, values, (), "forward")
+        except Unending:
+            pass
     inputs = [_operand(called.get(id(x), "a constant"), x) for x in given if not isinstance(x, Tracer)]
-    bad = any(any(_bad(x)) for x in outs)
+    bad = None if outs is None else any(any(_bad(x)) for x in outs)
     read = walk.read_nan or (walk.read_inf if walk.nan is None and walk.inf is None else None)
     return Search(walk.nan, walk.inf, read, tuple(x for x in inputs if x.bad), bad, walk.count, walk.hurried)
 
@@ -272,18 +277,30 @@ class _JaxprWalk(JaxprWalk):
             return
         args = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
         had_nan, had_inf = (any(each) for each in zip(*map(_bad, args), strict=True)) if args else (False, False)
+        made: Sequence[Any] = outs
+        if any(nans) and had_nan and self.nan is None:
+            made = _without_given_nan(eqn, args)
+            had_nan = not any(_bad(x)[0] for x in made)
         if any(nans) and not had_nan and self.nan is None:
-            self.nan = self.found("nan", eqn, args, outs, inside, level)
+            self.nan = self.found("nan", eqn, args, outs, made, inside, level)
         elif any(infs) and not had_inf and not had_nan and self.inf is None:
-            self.inf = self.found("inf", eqn, args, outs, inside, level)
+            self.inf = self.found("inf", eqn, args, outs, outs, inside, level)
         elif any(nans) and self.nan is None and self.read_nan is None:
-            self.read_nan = self.found("nan", eqn, args, outs, inside, level)
+            self.read_nan = self.found("nan", eqn, args, outs, outs, inside, level)
         elif any(infs) and had_inf and self.inf is None and self.read_inf is None:
-            self.read_inf = self.found("inf", eqn, args, outs, inside, level)
+            self.read_inf = self.found("inf", eqn, args, outs, outs, inside, level)
 
     def found(
-        self, what: str, eqn: JaxprEqn, args: Sequence[Any], outs: Sequence[Any], inside: tuple[str, ...], level: str
+        self,
+        what: str,
+        eqn: JaxprEqn,
+        args: Sequence[Any],
+        outs: Sequence[Any],
+        made: Sequence[Any],
+        inside: tuple[str, ...],
+        level: str,
     ) -> Found:
+        """Describe ``eqn``. ``made`` has the NaNs or infinities of ``outs`` that this equation made."""
         bad = {"nan": np.isnan, "inf": np.isinf}[what]
         taken = set(self.names.values())
         letters = [each for each in "abcdefghijklmnopqrstuvwxyz" if each not in taken] or ["?"]
@@ -291,11 +308,12 @@ class _JaxprWalk(JaxprWalk):
         index: tuple[int, ...] | None = None
         results = []
         batch: tuple[str, ...] = ()
-        for v, x in zip(eqn.outvars, outs, strict=True):
-            made = _operand("", x, bad=bad)
-            results.append(made)
-            if made.bad and index is None and made.index is not None:
-                index = made.index
+        for v, x, here in zip(eqn.outvars, outs, made, strict=True):
+            values = _floats(here)
+            result = _operand("", x, wrong=None if values is None else bad(values))
+            results.append(result)
+            if result.bad and index is None and result.index is not None:
+                index = result.index
                 batch = _batch_text(self.levels.axes_of.get(id(v), []), index)
         shape = next((value.shape for value in map(_floats, outs) if value is not None), ())
         operands = []
@@ -337,20 +355,40 @@ def _bad(x: Any) -> tuple[bool, bool]:
     return bool(np.isnan(value).any()), bool(np.isinf(value).any())
 
 
+def _without_given_nan(eqn: JaxprEqn, args: Sequence[Any]) -> Sequence[Any]:
+    """The results of ``eqn`` with each NaN of its operands replaced by 1. The NaNs that are left are made by ``eqn``.
+
+    1 is in the domain of nearly every primitive. Equations with effects do not run again: their result is ().
+    """
+    if eqn.effects:
+        return ()
+    with observe.unobserved():
+        out = eqn.primitive.bind(*[_nan_to_one(x) for x in args], **eqn.params)
+    return out if eqn.primitive.multiple_results else [out]
+
+
+def _nan_to_one(x: Any) -> Any:
+    if not _bad(x)[0]:
+        return x
+    value = np.asarray(as_array(x))
+    return as_array(np.where(np.isnan(value), value.dtype.type(1), value))
+
+
 def number(x: Any) -> str:
     """A scalar as a text with 7 digits."""
     item = np.asarray(x).item()
     return f"{item:.7g}" if isinstance(item, float) and math.isfinite(item) else str(item)
 
 
-def _operand(name: str, x: Any, at: tuple[int, ...] | None = None, bad: Callable[..., Any] | None = None) -> Operand:
-    """Describe ``x``, with the element at the index ``at``, or else the first element for which ``bad`` is true."""
+def _operand(name: str, x: Any, at: tuple[int, ...] | None = None, wrong: np.ndarray | None = None) -> Operand:
+    """Describe ``x``, with the element at the index ``at``, or else the first one that is ``wrong``: not finite."""
     kind = get_aval(x).str_short()
     if is_key(get_aval(x).dtype):
         return Operand(name, kind, "", "", None, "", 0, 0)
     value = _floats(x)
     plain = np.asarray(as_array(x)) if x is not None else np.zeros(())
-    wrong = np.zeros(plain.shape, bool) if value is None else (bad or _unfinite)(value)
+    if wrong is None:
+        wrong = np.zeros(plain.shape, bool) if value is None else ~np.isfinite(value)
     count = int(wrong.sum())
     index = at
     if index is None and count:
@@ -367,10 +405,6 @@ def _operand(name: str, x: Any, at: tuple[int, ...] | None = None, bad: Callable
         rest = shown[~np.isnan(shown)] if shown.dtype.kind == "f" else shown
         smallest, largest = (number(rest.min()), number(rest.max())) if rest.size else ("nan", "nan")
     return Operand(name, kind, smallest, largest, index, element, count, int(plain.size))
-
-
-def _unfinite(value: np.ndarray) -> np.ndarray:
-    return ~np.isfinite(value)
 
 
 def _batch_text(axes: Sequence[tuple[str, int]], index: tuple[int, ...]) -> tuple[str, ...]:

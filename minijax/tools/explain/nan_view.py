@@ -31,6 +31,9 @@ ADVICE = {
     "atanh": "atanh is infinite at -1 and 1, and nan beyond: clip its argument.",
     "integer_pow": "A negative power of 0 is inf, and high powers overflow: guard its argument with jnp.where.",
 }
+# These primitives make an infinity of finite operands only by overflow.
+OVERFLOWING = ("add", "sub", "mul", "dot_general", "reduce_sum", "cumsum", "convert_element_type", "square")
+OVERFLOW = "The exact result is beyond the largest number of its type: scale the operands, or use a wider type."
 INF_BY_INF = (
     "inf / inf is nan: look where the infinity comes from (it is shown above), and keep both finite, as by taking the "
     "maximum off before an exp."
@@ -76,6 +79,8 @@ def search_document(search: Search, title: str, backward: bool) -> Document:
 
 def _result_line(search: Search) -> Line:
     found = search.nan is not None or search.inf is not None or search.read is not None or bool(search.given)
+    if search.bad_result is None:
+        return line("unknown: a loop did not end after this, so the program was stopped")
     if search.bad_result:
         return line(("error", "not finite"), "" if found else f": {OUTSIDE}")
     if found:
@@ -142,4 +147,6 @@ def _advice(found: Found) -> str:
     said = ADVICE.get(found.primitive, "Look at its inputs: which of them should not be what they are?")
     if found.primitive == "div" and [each.element or each.smallest for each in found.inputs[1:]] in (["inf"], ["-inf"]):
         said = INF_BY_INF
+    if found.what == "inf" and found.primitive in OVERFLOWING:
+        said = OVERFLOW
     return f"{said} {BACKWARD}" if found.level != "forward" else said

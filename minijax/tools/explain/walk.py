@@ -55,6 +55,10 @@ def _axes_of_devices(eqn: JaxprEqn) -> list[tuple[Any, int]]:
     return [(axis.name, axis.size) for axis in manual_axes(eqn)]
 
 
+class Unending(Exception):
+    """The search is over, and the program has run ``MOST_EQUATIONS`` more without an end."""
+
+
 class JaxprWalk:
     """Evaluates jaxprs, and calls ``look`` after each equation that it does not evaluate step by step."""
 
@@ -62,7 +66,8 @@ class JaxprWalk:
     most_devices = 64
 
     def __init__(self) -> None:
-        self.count = 0
+        # the equations that ran before the search was over, and after it
+        self.count = self.after = 0
         # the current equation's place in the user's program; programs that JAX keeps do not know their callers
         self.source: Any = None
 
@@ -73,7 +78,7 @@ class JaxprWalk:
 
     @property
     def done(self) -> bool:
-        """Whether the search has found enough and can stop."""
+        """Whether the search is over. The program still runs to its results, loops and calls as a whole."""
         return False
 
     def look(self, eqn: JaxprEqn, env: dict[Any, Any], inside: tuple[str, ...], level: str) -> None:
@@ -102,23 +107,26 @@ class JaxprWalk:
         results = {v for v in jaxpr.outvars if type(v) is not Literal}
         for eqn in jaxpr.eqns:
             self.equation(eqn, env, inside, level)
-            if self.done:
-                break
             for v in (*eqn.invars, *eqn.outvars):
                 if type(v) is not Literal and v not in results and last_use.get(v, eqn) is eqn:
                     env.pop(v, None)
-        # after an early stop some results are missing; they do not matter, so they are NaN
-        return [v.val if type(v) is Literal else env.get(v, np.float32(np.nan)) for v in jaxpr.outvars]
+        return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]
 
     def equation(self, eqn: JaxprEqn, env: dict[Var, Any], inside: tuple[str, ...], level: str) -> None:
-        self.count += 1
+        if not self.done:
+            self.count += 1
+        elif (after := self.after + 1) > MOST_EQUATIONS:
+            raise Unending
+        else:
+            self.after = after
         level = self.level_of(eqn) or level
         around = self.source
         self.source = eqn.source or around
-        runner = None if self.hurried else self.runner(eqn)
+        runner = None if self.hurried or self.done else self.runner(eqn)
         if runner is None:
             bind_eqn(eqn, env)
-            self.look(eqn, env, inside, level)
+            if not self.done:
+                self.look(eqn, env, inside, level)
         else:
             args = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
             env.update(zip(eqn.outvars, runner(args, inside, level), strict=True))
@@ -165,7 +173,8 @@ class JaxprWalk:
                 self.source = around
         env = {v: x for v, x in zip(eqn.invars, args, strict=True) if type(v) is not Literal}
         bind_eqn(eqn, env)
-        self.look(eqn, env, inside, level)
+        if not self.done:
+            self.look(eqn, env, inside, level)
         return [env[v] for v in eqn.outvars]
 
     def scan(self, params: dict[str, Any], args: list[Any], inside: tuple[str, ...], level: str) -> list[Any]:
@@ -177,8 +186,6 @@ class JaxprWalk:
         for i in order:
             step = (*inside, scan_title(i, length))
             outs = self.closed(jaxpr, [*consts, *carry, *[element(x, i) for x in xs]], step, level)
-            if self.done:
-                return [None] * len(jaxpr.out_avals)
             carry = outs[:m]
             ys.append([as_array(y)._value() for y in outs[m:]])
         if params["reverse"]:
@@ -192,15 +199,11 @@ class JaxprWalk:
         while True:
             here = (*inside, while_title(turn))
             (going,) = self.closed(params["cond_jaxpr"], [*cond_consts, *carry], here, level)
-            if self.done:
-                return [None] * len(carry)
             goes = np.asarray(as_array(going))
             self.turn(goes, carry)
             if not goes.any():
                 return carry
             new = self.closed(params["body_jaxpr"], [*body_consts, *carry], here, level)
-            if self.done:
-                return new
             carry = new if goes.ndim == 0 else [kept(goes, a, b) for a, b in zip(new, carry, strict=True)]
             turn += 1
 
