@@ -46,7 +46,7 @@ class Sharing:
         self._steppers = [each for each in self._steppers if each[0] not in gone]
 
     def opened(self, widget: Any) -> None:
-        """Register a live stepper. Beyond the limit, the oldest one drops its recording, which holds arrays."""
+        """Register a live stepper. Beyond ``MOST_STEPPERS``, the oldest one drops its recording (arrays)."""
         self._steppers.append((self._cell, widget))
         if len(self._steppers) > MOST_STEPPERS:
             self._steppers.pop(0)[1].let_go()

@@ -292,7 +292,7 @@ def _check_device(name: str, value: Any) -> Any:
     )
 
 
-# Whether devices exist. Then their number can no longer be changed.
+# Whether devices exist. From then on their number is fixed.
 _devices_made = False
 
 

@@ -92,7 +92,7 @@ class Array(AnyArray):
         return self.aval.dtype.itemsize
 
     def to_concrete_value(self) -> Array:
-        """Itself: an array is concrete."""
+        """Return ``self``: an array is concrete."""
         return self
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

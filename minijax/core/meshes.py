@@ -140,7 +140,7 @@ class AbstractMesh:
         return hash(self._about)
 
     def __repr__(self) -> str:
-        # JAX prints this without a mesh
+        # JAX prints this for a mesh without axes
         if not self.axis_names:
             return "Mesh()"
         device = ""

@@ -33,7 +33,7 @@ def annotate(error: BaseException, tb: TracebackType | None = None, stack: Seque
     """Add a note on the operands at every level to ``error``, if it is about shapes or types of traced operands.
 
     An error gets one note, from the innermost interpreter that it leaves; ``stack`` is the stack at that time. Errors
-    raised by user code get none. A JAX error about a minijax value is marked as such.
+    raised by user code get none. A JAX error about a minijax value says so in its message.
     """
     explain_jax(error)
     if not isinstance(error, (TypeError, ValueError)) or isinstance(error, errors.JAXTypeError):

@@ -179,7 +179,7 @@ class IndivisibleError(ValueError):
 
 
 class DuplicateSpecError(Exception):
-    """A spec names one axis of a mesh twice. Not a ValueError, as in JAX."""
+    """A spec names one axis of a mesh twice. As in JAX, this is not a ValueError."""
 
     def __init__(self, message: str, mesh: AbstractMesh, pspec: PartitionSpec) -> None:
         super().__init__(message)
@@ -202,7 +202,7 @@ class Sharding:
     """The devices of an array, and the part on each device."""
 
     memory_kind: str | None = _MEMORY
-    # whether its mesh has no devices: then it describes parts but no places
+    # whether the mesh has no devices, so the sharding describes parts but no places
     abstract = False
 
     @functools.cached_property
