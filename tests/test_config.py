@@ -414,6 +414,8 @@ for x in (f(3.0), g(on_second, on_third), g(on_second, lib.device_put(host, thir
     facts.append(np.asarray(x).tolist())
 facts.append(sorted(d.id for d in g(on_second, lib.device_put(host, third)).devices()))
 facts.append(lib.grad(lambda x: f(x).sum())(on_second).tolist())
+row = lib.device_put(np.ones((1, 1, 3), np.float32), second)
+where(lib.lax.conv_general_dilated(row, np.ones((1, 1, 2), np.float32), (1,), "VALID"))
 lib.config.update("jax_default_device", third)
 where(f(3.0))
 lib.config.update("jax_default_device", None)

@@ -411,6 +411,11 @@ def test_prefix_explanations_are_jaxs(prefix, full):
     assert sorted(theirs.split()) == sorted(ours.split("\nNone is a node")[0].split())
 
 
+def test_explanations_take_leaves_of_the_prefix_as_they_are():
+    with pytest.raises(ValueError, match=r"key path\n    in_axes\[1\]\nAt that"):
+        prefix_leaves((None, {"x": 0}), ({"y": 1}, {"z": 2}), name="in_axes")
+
+
 @pytest.mark.parametrize("a, b", [*PREFIXES, ((1, {"p": [1]}), (1, {"p": [1, 2]})), (Static(1), Static(2))])
 def test_differences_are_jaxs(a, b):
     from jax._src.tree_util import equality_errors

@@ -259,8 +259,6 @@ def _are_of_one_type(x: Any, y: Any) -> bool:
     if not isinstance(x, AnyArray) or not isinstance(y, AnyArray):
         return False
     a, b = x.aval, y.aval
-    if not isinstance(a, ShapedArray) or not isinstance(b, ShapedArray):
-        return False
     return a.dtype == b.dtype and a.weak_type == b.weak_type and a.dtype.kind in "iuf" and a.dtype.itemsize <= 4
 
 

@@ -389,8 +389,6 @@ def compiled_impl(p: Primitive) -> Any:
 
     def run_compiled(*args: Any, **params: Any) -> Any:
         arrays = [as_array(check_alive(x)) for x in args]
-        if pjrt.others_in_use and type(common_device(arrays, p.name)) is tuple:
-            return _partitioned.evaluate_over_mesh(p, arrays, params)
         key = (*[x.aval for x in arrays], *params.items())
         program = programs.get(key)
         if program is None:

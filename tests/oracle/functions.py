@@ -12,8 +12,8 @@ __all__ = ["CASES"]
 
 
 @case(floats(5))
-def sine_and_cosine(ns, x):
-    return ns.lax.sin(x) * ns.numpy.cos(x) + ns.numpy.sin(x)
+def sine_and_tangent(ns, x):
+    return ns.lax.sin(x) * ns.numpy.cos(x) + ns.numpy.sin(x) * ns.lax.atan(x) - ns.lax.tan(x)
 
 
 @case(floats(4, low=0.5, high=2.0))

@@ -64,6 +64,7 @@ def test_missing_rules_have_a_reason(session):
 def test_rules_show_place_and_source(session):
     text = shown(session, "%rules while", 120)
     assert "● jvp  while_jvp  minijax/ops/while_loop.py:" in text and "    def while_jvp(" in text
+    assert "● vmap  sin_batch  minijax/ops/nary.py:" in shown(session, "%rules sin", 120)
     assert "– dce  every carry stays" in text and "· partial_eval, " not in text
     assert "def while_jvp(" in to_html(session.run_line("%rules while").shown)
     cut, full = shown(session, "%rules scan"), shown(session, "%rules scan --full")
