@@ -75,6 +75,15 @@ def test_new_arrays_are_sharded_as_asked() -> None:
             assert drawn.tolist() == draw().tolist()
 
 
+def test_collectives_over_an_axis_that_vmap_shards_are_refused() -> None:
+    """JAX sums the part of one device."""
+    mesh = minijax.make_mesh((1, 1), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+    added = minijax.shard_map(lambda a: minijax.lax.psum(a, "i"), mesh=mesh, in_specs=P("y"), out_specs=P("y"))
+    assert minijax.vmap(added, axis_name="i")(jnp.ones((2, 3))).tolist() == [[2.0] * 3] * 2
+    with pytest.raises(NotImplementedError, match="'i' sees one device's part.*along 'x' .spmd_axis_name"):
+        minijax.vmap(added, axis_name="i", spmd_axis_name="x")(jnp.ones((2, 3)))
+
+
 def test_derivatives_of_reduced_and_replicated_values_agree() -> None:
     """JAX raises errors for most of these. A sum over devices that is done too early would make the value too large."""
     rows = printed("-m", "tests.sharded.reduced_rows", "--whole", quickly=True)

@@ -30,7 +30,7 @@ from minijax.core.structural import full
 from minijax.core.trace import state
 from minijax.core.varying import CHECKED, manual, ordered, pvary, summed, varying
 from minijax.interpreters.jvp import jvp_jaxpr, with_zeros
-from minijax.interpreters.named_axes import AxisPrimitive, axis_binders, bound_axes
+from minijax.interpreters.named_axes import AxisPrimitive, axes_of, axis_binders, bound_axes
 from minijax.interpreters.partial_eval import dce_call, partial_eval_jaxpr, split_now
 from minijax.interpreters.stage import stage
 from minijax.interpreters.transpose import call_operands, operand_cotangents, transpose_jaxpr
@@ -169,9 +169,14 @@ def shard_map_batch(axis: AxisData, args: Values, dims: Dims, **params: Any) -> 
     """Each device maps its part: the batch axis is one more dimension, sharded if vmap has ``spmd_axis_name``."""
     sharded = [name for name in axis.spmd if name in params["newly_manual_axes"]]
     part = None if not sharded else sharded[0] if len(sharded) == 1 else tuple(sharded)
+    if sharded and axis.name in axes_of(shard_map_p, params):
+        raise NotImplementedError(
+            f"Inside shard_map a collective over {axis.name!r} sees one device's part of that axis, because vmap "
+            f"shards it along {part!r} (spmd_axis_name). Leave spmd_axis_name out of vmap."
+        )
     size = axis.size // math.prod(params["mesh"].shape[name] for name in sharded)
     # inside, a name that is also a mesh axis means the mesh axis
-    inner = AxisData(None if sharded or axis.name in params["newly_manual_axes"] else axis.name, size)
+    inner = AxisData(None if axis.name in params["newly_manual_axes"] else axis.name, size)
     jaxpr = params["jaxpr"]
     with inside(params):
         if sharded and params["check_vma"]:
