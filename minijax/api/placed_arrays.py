@@ -92,8 +92,8 @@ def make_array_from_single_device_arrays(
 def make_array_from_process_local_data(sharding: Any, local_data: Any, global_shape: Any = None) -> Any:
     """Arrays with ``sharding``, made of ``local_data``, a tree of this process's parts.
 
-    ``sharding`` and ``global_shape`` may be prefixes of ``local_data``. The default ``global_shape`` adds up the parts
-    of all processes. ValueError for data that fits neither the whole array nor this process's parts.
+    ``sharding`` and ``global_shape`` may be prefixes of ``local_data``. By default ``global_shape`` has room for the
+    parts of all processes. ValueError for data that fits neither the whole array nor this process's parts.
     """
     leaves, tree = tree_flatten(local_data)
     shapes = broadcast_prefix(global_shape, local_data, lambda x: x is None or isinstance(x, tuple))
@@ -111,10 +111,10 @@ def _from_local(data: Any, shape: tuple[int, ...] | None, sharding: Any) -> Any:
         return device_put(data, sharding)
     value = np.asarray(data)
     counts = sharding.tiles(value.ndim).shape[:-1]
-    # for each dimension, the indices of this process's parts
     at = {place for place, device in enumerate(sharding.assignment) if device in sharding.addressable_devices}
     tiles = sharding.tiles(value.ndim)
     held = [part[:-1] for part in np.ndindex(tiles.shape) if int(tiles[part]) in at]
+    # for each dimension, the indices of this process's parts
     mine = [sorted({part[dim] for part in held}) for dim in range(value.ndim)]
     if shape is None:
         shape = tuple(size * count // len(own) for size, count, own in zip(value.shape, counts, mine, strict=True))

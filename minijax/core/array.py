@@ -39,8 +39,8 @@ class Array(AnyArray):
     """An immutable n-dimensional array: ``shape``, ``dtype``, ``weak_type``.
 
     Arrays are made by ``minijax.numpy.array`` and by operations, not by calling this class. The slots ``_np`` (a
-    read-only NumPy array or scalar) and ``_buffer`` (a device buffer) may be unset. So evaluation reads ``x._np``
-    without a test; AttributeError means that ``x`` is not an array on the host.
+    read-only NumPy array or scalar) and ``_buffer`` (a device buffer) may be unset. Evaluation reads ``x._np``
+    without a test: an AttributeError means that ``x`` is not an array on the host.
 
     An array of random keys has the shape and type of keys; ``core.keys`` describes its ``_np`` and ``_buffer``.
     """
@@ -52,7 +52,7 @@ class Array(AnyArray):
     _np: Any
     _buffer: Any
     __hash__ = None  # type: ignore[assignment]
-    # the place and type in keys of repeated calls; overridden below and in subclasses
+    # type and place, as the key by which a repeated call is found; set below and in subclasses
     kind: object = None
 
     def __init__(self, value: Any, aval: ShapedArray) -> None:
@@ -193,7 +193,7 @@ class Array(AnyArray):
             return f"Array([], shape={self.aval.shape}, dtype={name}{weak})"
         body = np.array2string(value, prefix="Array(", separator=", ", suffix=",")
         tail = f"dtype={name}{weak})"
-        # as in JAX: a type that does not fit into the last line still goes there, with more spaces before it
+        # as in JAX: if the dtype does not fit into the last line, it still stands there, after more spaces
         fits = len(body) - body.rfind("\n") + 2 + len(tail) <= np.get_printoptions()["linewidth"]
         return f"Array({body},{' ' if fits else '      '}{tail}"
 
@@ -261,8 +261,8 @@ class CommittedArray(Array):
 class MeshArray(CommittedArray):
     """An array over the devices of a sharding: ``_buffer`` is a buffer over them, ``device`` is the sharding.
 
-    ``kind``, one object for each pair of type and sharding, is part of cache keys. ``computed_on_host``: the array is
-    on each device only because a mesh is set, and depends only on values from the host.
+    ``kind``, one object for each pair of type and sharding, is part of cache keys. ``computed_on_host``: whether the
+    array depends only on values from the host; it is on every device only because a mesh is set.
     """
 
     __slots__ = ("kind", "computed_on_host")
@@ -359,7 +359,7 @@ def retyped(x: Array, aval: ShapedArray) -> Array:
 
 
 def common_device(args: Sequence[Any], name: str, label: Callable[[int], str] = "args[{}]".format) -> Any:
-    """The device of the committed ``args``, the tuple of a mesh's devices, or None. ValueError if two differ."""
+    """The device of the committed ``args``: a tuple for a mesh, None without such args. ValueError if two differ."""
     found: Any = None
     over_mesh = False
     for i, x in enumerate(args):
@@ -406,8 +406,8 @@ def placed_text(x: CommittedArray, label: str, name: str) -> str:
 class LiteralArray(Array):
     """A scalar that a rule or function of minijax made. Staging makes it a literal; a user's array becomes a constvar.
 
-    ``written`` is the scalar in jaxprs: the Python scalar that it was made from (0.7, not the nearest float32; False,
-    not NumPy's), else the result of ``literal``. ``atom`` is the jaxpr literal, which equations share.
+    ``written`` is the scalar as jaxprs print it: the Python scalar that it was made from (0.7, not the nearest
+    float32), else the result of ``literal``. ``atom`` is the jaxpr literal, which equations share.
     """
 
     __slots__ = ("written", "atom")
@@ -544,7 +544,7 @@ def _refuse_masked(x: Any) -> None:
 
 
 def as_array(x: Any) -> Array:
-    """``x`` as an ``Array``. Python scalars are weakly typed; without x64, 64 bits become 32. TypeError otherwise."""
+    """``x`` as an ``Array``. Python scalars are weakly typed; without x64, 64 bits become 32. Else TypeError."""
     if isinstance(x, Array):
         return x
     if type(x) in _SCALAR_TYPES:
@@ -628,7 +628,7 @@ _ndarray = np.ndarray  # saves a lookup for every operand of every rule
 
 
 def get_aval(x: Any) -> Any:
-    """The type of ``x``: a tracer, an array, a reference, or anything that ``as_array`` takes. Raises TypeError."""
+    """The type of ``x``: a tracer, an array, a reference, or anything that ``as_array`` takes. Else TypeError."""
     if isinstance(x, AnyArray):
         return x.aval
     if type(x) is _ndarray:

@@ -51,10 +51,10 @@ def with_items(items: Iterable[Any], positions: Iterable[int], new: Iterable[Any
 
 
 def safe_zip(*lists: Iterable[Any]) -> list[tuple[Any, ...]]:
-    """``zip`` as a list; ValueError if the lengths differ. Packages for JAX import it."""
+    """``zip`` as a list; ValueError if the lengths differ. Libraries written for JAX import it."""
     return list(zip(*lists, strict=True))
 
 
 def safe_map(fun: Any, *lists: Iterable[Any]) -> list[Any]:
-    """``map`` as a list; ValueError if the lengths differ. Packages for JAX import it."""
+    """``map`` as a list; ValueError if the lengths differ. Libraries written for JAX import it."""
     return [fun(*items) for items in zip(*lists, strict=True)]

@@ -22,7 +22,7 @@ _MOST_NAMES = 200
 _LONGEST_TEXT = 60
 _NOTED = "_has_operands"
 JAX_LIBRARIES = ("jax", "jaxlib")
-# Values of minijax in messages: our tracers print like JAX's.
+# How messages show values of minijax. Its tracers print like JAX's.
 _OURS = re.compile(r"<class 'minijax\.|Got (\w+Tracer\(|Traced<)")
 # JAX removes its own frames from a traceback, and leaves this note.
 _FILTERED = "JAX has removed its internal frames"
@@ -33,7 +33,7 @@ def annotate(error: BaseException, tb: TracebackType | None = None, stack: Seque
     """Add a note on the operands at every level to ``error``, if it is about shapes or types of traced operands.
 
     An error gets one note, from the innermost interpreter that it leaves; ``stack`` is the stack at that time. Errors
-    raised by user code get none. A JAX error about a minijax value says so in its message.
+    raised by user code get none. If JAX raised the error because of a minijax value, the message is extended to say so.
     """
     explain_jax(error)
     if not isinstance(error, (TypeError, ValueError)) or isinstance(error, errors.JAXTypeError):
@@ -103,7 +103,7 @@ def _operands(frame: FrameType | None) -> Iterator[Any]:
 
 
 def _binding(frames: list[tuple[FrameType, int]]) -> FrameType | None:
-    """The frame that passed the operation to an interpreter, for an operation in a jaxpr without a user frame."""
+    """The frame that passed the operation to an interpreter. It is used if no frame is the user's."""
     return next((frame for frame, _ in frames if frame.f_code.co_qualname == "Primitive.bind"), None)
 
 

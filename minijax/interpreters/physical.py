@@ -25,7 +25,7 @@ _interned: weakref.WeakValueDictionary[Any, BatchedAval] = weakref.WeakValueDict
 class BatchedAval:
     """An interned type of a mapped value: ``physical`` is its NumPy type, ``aval`` the type without mapped axes.
 
-    ``dims`` has the axis that each vmap maps or None, the outermost vmap first. Its last element is an axis.
+    ``dims`` has the axis that each vmap maps or None, the outermost vmap first. Nones at its end are dropped.
     """
 
     __slots__ = ("physical", "dims", "aval", "__weakref__")
@@ -81,7 +81,7 @@ class Bottom:
         self.axes = axes
 
     def down(self, x: Any, fetch: bool = True) -> tuple[Any, Type] | None:
-        """``(NumPy value, type)`` below the vmaps. None in another interpreter, and on a device if not ``fetch``."""
+        """``(NumPy value, type)`` below the vmaps; None if another interpreter's, or on a device and not ``fetch``."""
         dims: list[int | None] | None = None
         if type(x) is BatchTracer:
             axes, at = self.axes, len(self.axes)
@@ -159,7 +159,7 @@ def staged_on(closed: ClosedJaxpr, types: Sequence[Type], name: str) -> tuple[Cl
 def stage_on(
     fun: Callable[..., Sequence[Any]], types: Sequence[Type], name: str, kind: str
 ) -> tuple[ClosedJaxpr, list[Type]]:
-    """Stage ``fun``, run under the vmaps, on physical values of ``types``; also returns its results' types."""
+    """Run ``fun`` under the vmaps and stage it on physical values of ``types``; also returns its results' types."""
     depth = max([len(t.dims) for t in types if type(t) is BatchedAval], default=0)
     if not depth:
         closed = stage(fun, types, name, kind)  # type: ignore[arg-type]

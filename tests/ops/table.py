@@ -1,6 +1,6 @@
 """Calls of the non-elementwise primitives of ``ops``: one or more rows for each line of ``rows.txt``.
 
-A line is an expression of ``lax``, ``jnp``, ``np``, the functions ``named`` and arrays. ``{a|b}`` makes one row for
+A line is an expression of arrays and of the names in ``named``: ``lax``, ``jnp``, ``np``... ``{a|b}`` makes one row for
 each of the texts, ``{*}`` one for each dtype of ``EVERY``; ``\\1`` repeats the text chosen for the first braces. The
 name ``f32_2_3`` is a float32 array of shape (2, 3); with ``y`` behind it the array is reversed, with ``z`` doubled.
 ``ARRAYS`` has the other names. A line that ends in ``!d`` is not differentiated; one with ``!v`` is not vmapped.

@@ -1,4 +1,4 @@
-"""Random calls of every primitive: functions of a namespace (minijax or JAX) and arrays, drawn from a seed.
+"""Random calls of every primitive, from a seed. A call is a function of a namespace (minijax or JAX) and arrays.
 
 ``ROWS`` has a function for each primitive. It draws parameters, shapes (scalar, empty, of one element, broadcasting or
 unsuitable) and dtypes. Some calls are invalid: both libraries must raise the same class of error.

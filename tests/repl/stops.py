@@ -37,7 +37,7 @@ class Stop(NamedTuple):
 
 
 def to(*texts: str) -> Callable[[Stepper], None]:
-    """A function that moves to the next moment whose line contains the first text, then on for each other text."""
+    """A function that moves to the first moment whose line has the first text, then on to the second text, etc."""
 
     def go(stepper: Stepper) -> None:
         naming = naming_of(stepper.recording)
@@ -81,7 +81,7 @@ def files_of_the_caller() -> set[str]:
 
 
 def screen(stepper: Stepper, columns: int, rows: int) -> str:
-    """The screen at this size, with constant times."""
+    """The screen at this size, with all durations shown as 1.0 ms."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(words.seconds_text, "__code__", (lambda seconds: "1.0 ms").__code__)
         drawn = compose(stepper, columns, rows)

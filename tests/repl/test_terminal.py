@@ -55,7 +55,7 @@ def terminal(shared: Terminal) -> Iterator[Terminal]:
     assert "(0, 42)" in shared.enter("minijax.core.trace.stack_depth(), 6 * 7")
 
 
-def test_names_from_a_file_and_panels_of_a_line(terminal):
+def test_a_session_has_the_names_of_its_file_and_shows_panels(terminal):
     assert "NameError: name 'undefined' is not defined" in terminal.text()
     assert f"out[{terminal.number}]: 84" in terminal.enter("f(2) + 4")
     shown = terminal.enter("jit(grad(lambda x: sin(x) * x))(2.)")
@@ -106,7 +106,7 @@ def test_ctrl_c_during_compilation(terminal):
     terminal.enter("low = jit(big).lower(1.)")
     terminal.enter("from minijax.backend import pjrt; from minijax.repl import interruptible")
     text = "lambda work: interruptible.elsewhere(lambda: (print('at' + ' compiling'), work())[1])"
-    terminal.enter(f"pjrt.run_elsewhere = {text}")  # printed once XLA's thread has started
+    terminal.enter(f"pjrt.run_elsewhere = {text}")  # printed by XLA's thread when it starts
     terminal.send("low.compile()\r")
     terminal.wait_for("at compiling")
     terminal.send(CTRL_C)
@@ -153,7 +153,7 @@ def test_debuggers_start_in_the_users_frame(terminal):
 
 
 def test_ctrl_c_right_after_enter(terminal):
-    """When Ctrl-C comes, the line is not yet running: the prompt reads it as a key, together with Enter."""
+    """Ctrl-C comes before the line runs, so the prompt reads Ctrl-C as a key, together with Enter."""
     terminal.send("while True: pass\rlost" + CTRL_C)
     terminal.wait_for("interrupted before it ran")
     assert f"out[{terminal.number}]: 63" in terminal.enter("7 * 9")
@@ -185,7 +185,7 @@ SESSION = (
 RESIZED, WIDER = 14, 100
 
 
-def test_the_mock_session(tmp_path, golden):
+def test_screens_of_a_whole_session(tmp_path, golden):
     env = {"XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "JAX_NUM_CPU_DEVICES": "1"}
     terminal = Terminal(columns=40, rows=200, env=env, program=STEADY)
     terminal.wait_for_prompt(1)

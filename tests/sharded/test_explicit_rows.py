@@ -1,4 +1,4 @@
-"""On eight devices, explicit sharding types and arrays created while a mesh is set are as in JAX."""
+"""On eight devices, explicit sharding types match JAX, and so do arrays created while a mesh is set."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def signatures() -> Iterator[tuple[str, Any, Any]]:
                 yield prefix + public, parameters(getattr(ours, public)), taken
 
 
-# JAX accepts options of jnp.array by position, with a warning; methods of x.at take theirs as **options.
+# JAX accepts options of jnp.array by position, with a warning; our methods of x.at take **options.
 OTHERWISE = ("numpy.array", "x.at[i].")
 
 

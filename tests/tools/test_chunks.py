@@ -125,7 +125,7 @@ def test_opening_refuses_truncated_or_damaged_files(tmp_path):
 
 
 def opened(data):
-    """The uncompressed parts of a file, its directory, and the addresses of the parts in the directory."""
+    """The uncompressed parts of a file, its directory, and each part's entry in that directory."""
     begin, length, *_ = chunks._END.unpack_from(data, len(data) - chunks._END.size - 4)
     directory = json.loads(zlib.decompress(data[begin : begin + length]))
     addresses = [*directory["chunks"], *[directory[name] for name in ("documents", "names", "signs")]]
@@ -177,7 +177,7 @@ def test_hostile_files_are_refused():
     refused("expected an integer", lambda p, d: p.__setitem__(0, p[0].replace(*wrong, 1)))
 
 
-def test_a_changed_byte_is_either_read_or_refused():
+def test_a_file_with_a_changed_value_is_read_or_refused():
     source = random.Random(0)
     data = chunks.written(recording_of("gradient"))
     strange = [None, True, -1, 0, 3, 10**12, 0.5, "", "x", "BindRecord", [], [0], [[0]], {}, {"from": 0, "steps": [0]}]

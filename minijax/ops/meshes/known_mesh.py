@@ -1,7 +1,7 @@
-"""Which results of a program have a type over a mesh in JAX. There a replicated array has the spec ``P(None,)``.
+"""Finds the results whose type names a mesh in JAX. Such a result has the spec ``P(None,)`` if it is replicated.
 
 While a mesh with explicit axes is set, the result of an operation with no operand or several operands is over that
-mesh. The result of a unary operation is over the operand's mesh. The type of an array over a mesh names it in JAX.
+mesh. The result of a unary operation is over the operand's mesh. JAX's type of an array over a mesh names the mesh.
 Our types do not name the mesh of a replicated array, so this module finds it by going through the program.
 """
 

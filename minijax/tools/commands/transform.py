@@ -74,7 +74,7 @@ def value_rows(session: Session, label: str, value: Any, where: str | None = "",
 
 
 def ones(x: Any) -> Any:
-    """A tangent or cotangent of a value with all elements 1, in its shape and dtype. For integers it is float0."""
+    """Ones as the tangent or cotangent of a value, in its shape and dtype. For integers it is float0."""
     aval = get_aval(x)
     tangent = aval.to_tangent_aval()
     if tangent.dtype == dtypes.float0:
@@ -204,7 +204,7 @@ CHECK_TOLERANCE = 1e-4
 def finite_differences(target: Target, argnums: tuple[int, ...]) -> tuple[float, float, float]:
     """The derivative along a fixed random direction, from grad and from central differences, both in 64 bits.
 
-    The third number estimates the error of the central difference from rounding the function's values.
+    The third number estimates how far the rounding of function values moves the central difference.
     """
 
     def wide(x: Any) -> np.ndarray:

@@ -56,7 +56,7 @@ def _axes_of_devices(eqn: JaxprEqn) -> list[tuple[Any, int]]:
 
 
 class Unending(Exception):
-    """The search is over, and the program has run ``MOST_EQUATIONS`` more without an end."""
+    """After the search, the program ran ``MOST_EQUATIONS`` more equations and has not ended."""
 
 
 class JaxprWalk:
@@ -68,7 +68,7 @@ class JaxprWalk:
     def __init__(self) -> None:
         # the equations that ran before the search was over, and after it
         self.count = self.after = 0
-        # the current equation's place in the user's program; programs that JAX keeps do not know their callers
+        # the current equation's place in the user's program; if it has none, the place of the equation around it
         self.source: Any = None
 
     @property

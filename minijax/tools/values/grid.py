@@ -17,7 +17,7 @@ _GAP = 2
 
 
 class GridPlace(NamedTuple):
-    """The visible part: the slice over all axes but the last two, and its first row and column."""
+    """The visible part: the number of a two-dimensional slice, and the first visible row and column."""
 
     slice: int = 0
     top: int = 0

@@ -42,13 +42,13 @@ NO_ARRAYS = line(("warning", "opened from a file: values are in the process that
 # The columns of a table; the least width of a column.
 COLUMNS = ("primal", "tangent", "cotangent")
 _NARROWEST = 8
-# The most characters of the name after a cotangent, which names another value with the same cotangent sum.
+# The most characters of the name after a cotangent: the name of another value that has the same sum.
 MOST_SHARED = 8
 
 
 class Named(NamedTuple):
     """A value with a name. ``variable``: whether the name is a variable. ``scope``: where it was created. ``function``:
-    the user's function around that line, '' if it is the function of the scope.
+    the user's function where it was created, '' if it is the function of the scope.
     """
 
     number: int
@@ -60,7 +60,7 @@ class Named(NamedTuple):
 
 
 class ValueRow(NamedTuple):
-    """A row: ``known`` has the value for each column. ``new``: the moment created or changed the value. ``shared``:
+    """A row: ``known`` has the value for each column. ``new``: whether the moment created or changed it. ``shared``:
     the name of another value whose cotangent is part of the same sum.
     """
 
@@ -140,7 +140,7 @@ def _most_lives(known: Ledger) -> int:
 
 
 class _Changes:
-    """When cotangents arrive at the rows of a table: events in order, each with the indices of the changed rows."""
+    """The events at which cotangents arrive, in order, each with the indices of the rows that it changes."""
 
     def __init__(self, known: Ledger, rows: Sequence[Named]) -> None:
         self.rows = rows
@@ -153,7 +153,7 @@ class _Changes:
         self.places = [each for _, each in found]
 
     def row(self, count: int, at: int) -> int:
-        """The index of the latest of the first ``count`` rows: created last, or with a cotangent that changed since."""
+        """Of the first ``count`` rows, the index of the one that was created, or got a cotangent, last."""
         last = bisect_right(self.events, at) - 1
         if last >= 0 and count and self.events[last] > self.rows[count - 1].life.born:
             # if several rows share this cotangent, such as ``y`` and ``y - 1.0``, take the last of them
@@ -169,13 +169,13 @@ def _changes(known: Ledger, rows: Sequence[Named]) -> _Changes:
 
 
 def row_until(known: Ledger, at: int) -> int:
-    """The index of the latest row at event ``at``: created last, or with a cotangent that changed since. -1 if none."""
+    """At event ``at``, the index of the row that was created, or got a cotangent, last. -1 if there is none."""
     return _changes(known, named_values(known)).row(len(named_until(known, at)), at)
 
 
 def _latest(known: Ledger, at: int) -> tuple[Sequence[Named], int, bool]:
-    """For a very long recording: the named ones among the values around event ``at``; how many of these exist by then;
-    whether earlier values were left out.
+    """For a very long recording: the named values around event ``at``, how many of these exist by then, and whether
+    earlier values are left out.
     """
     lives = known.recording.lives
     # values are named in blocks; this block and the one before are kept for the next moments
@@ -201,7 +201,7 @@ def named_until(known: Ledger, at: int) -> Sequence[Named]:
 
 def rows_at(known: Ledger, at: int, before: int, selected: int = -1, most: int = MOST_ROWS) -> TableRows:
     """The rows at event ``at``. Rows that changed after event ``before`` are new. Row ``selected`` is always shown; if
-    negative, it is the latest row: created last, or with a cotangent that changed since.
+    negative, it is the row that was created, or got a cotangent, last.
     """
     if len(known.recording.lives) <= _most_lives(known):
         every, more = named_values(known), False
