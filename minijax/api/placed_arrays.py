@@ -29,7 +29,7 @@ def make_array_from_callback(
     """An array of ``shape`` whose parts on this process's devices are ``data_callback(index)``, one call per part.
 
     ``sharding``: a ``Sharding`` or a ``Format``. ``index``: a tuple of slices. ``dtype``: the expected dtype of parts.
-    TypeError for another ``sharding``, ValueError for a part of another type, UnexpectedTracerError for a tracer.
+    TypeError if ``sharding`` is neither, ValueError for a part of another type, UnexpectedTracerError for a tracer.
     """
     shape, name = tuple(shape), "make_array_from_callback"
     sharding = sharding.place_for(len(shape)) if isinstance(sharding, Format) else sharding

@@ -100,7 +100,7 @@ def test_ctrl_c_interrupts_and_loses_nothing(terminal, where):
 
 
 def test_ctrl_c_during_compilation(terminal):
-    """XLA ignores signals while it compiles this program, for seconds. The prompt returns, and XLA continues."""
+    """XLA compiles this program for seconds and ignores signals. The prompt returns, and XLA continues."""
     # a program with three times as many operations would overflow XLA's stack and kill the process
     terminal.enter("def big(x):\rfor i in range(6000): x = sin(x) * (1.0 + i)\rreturn x\r\r")
     terminal.enter("low = jit(big).lower(1.)")
@@ -195,7 +195,7 @@ def test_screens_of_a_whole_session(tmp_path, golden):
             screens.append(terminal.text())
             terminal.resize(WIDER, 200)
         terminal.enter(line)
-    # these keys show a panel of the last line in full, fold it again, and switch all panels off
+    # these keys unfold a panel of the last line, fold it again, and switch all panels off
     for key, note in (("\x1bOS", "F4 again folds it away"), ("\x1bOS", "jaxpr: folded away"), ("\x1bOQ", "panels off")):
         terminal.send(key)
         terminal.wait_for(note)

@@ -85,7 +85,7 @@ def test_collectives_over_an_axis_that_vmap_shards_are_refused() -> None:
 
 
 def test_derivatives_of_reduced_and_replicated_values_agree() -> None:
-    """JAX raises errors for most of these. A sum over devices that is done too early would make the value too large."""
+    """For most of these rows JAX raises an error. A sum over devices that comes too early makes the value too large."""
     rows = printed("-m", "tests.sharded.reduced_rows", "--whole", quickly=True)
     assert len(rows) == 15
     assert {name: reduced for name, (reduced, _) in rows.items()} == {name: whole for name, (_, whole) in rows.items()}

@@ -199,7 +199,7 @@ _new = object.__new__
 
 
 def shardings_named(closed: ClosedJaxpr) -> list[tuple[str, Sharding]]:
-    """The (primitive name, sharding) pairs of live equations of the program that name a sharding. Computed once."""
+    """(primitive name, sharding) for each sharding that a live equation of the program names. Computed once."""
     found = closed.memo.get("shardings named")
     if found is None:
         found = [*_named_in(closed.jaxpr.eqns)]

@@ -96,7 +96,7 @@ def _lowered_both(session: Session, args: Arguments) -> Result:
         titles.append(line(("heading", shortened(target.title, 50)), ("muted", f" · {size}")))
         lines = text.strip("\n").split("\n")
         texts.append(arguments.named(lines, names, stage == "optimized"))
-        # compare the texts with numbered arguments: other argument names make no difference
+        # number the arguments in the compared texts, so that their names make no difference
         numbered = [f"argument {i}" for i in range(len(names))]
         keys.append(arguments.named(lines, numbered, stage == "optimized"))
     shown = diff.texts_side_by_side(texts[0], texts[1], (titles[0], titles[1]), (keys[0], keys[1]))

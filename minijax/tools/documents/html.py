@@ -40,7 +40,7 @@ from minijax.tools.documents.room import MOST_HTML, MOST_HTML_OF_BLOCK, Room
 from minijax.tools.documents.theme import STYLES, visible
 
 MOST_LINES = 400
-# Maximum number of folded lines of one block on an exported page; of the others it shows only the number.
+# Maximum number of folded lines of one block on an exported page. The page only counts the lines after them.
 MOST_FOLDED = 4000
 _WIDTH = 100
 
@@ -163,7 +163,7 @@ def _spans(each: Line) -> str:
 
 
 def _pre(lines: Iterable[Line], room: Room | None, hanging: int | None = None) -> Iterable[str]:
-    """Lines that never break; with ``hanging``, long lines break, and continuations have this indent in columns."""
+    """``lines`` in ``<pre>``. With ``hanging``, long lines break and continue indented by that many columns."""
     shown = [_line(_spans(each), hanging) for each in lines]
     if room is None:
         missing = max(len(shown) - MOST_LINES - MOST_FOLDED, 0)

@@ -60,7 +60,7 @@ class Unending(Exception):
 
 
 class JaxprWalk:
-    """Evaluates jaxprs, and calls ``look`` after each equation that it does not evaluate step by step."""
+    """Evaluates jaxprs, and calls ``look`` after each equation that it runs as a whole."""
 
     # Maximum number of devices whose equations are inspected
     most_devices = 64
@@ -78,7 +78,7 @@ class JaxprWalk:
 
     @property
     def done(self) -> bool:
-        """Whether the search is over. The program still runs to its results, loops and calls as a whole."""
+        """Whether the search is over. The program still runs to its end, with loops and calls as a whole."""
         return False
 
     def look(self, eqn: JaxprEqn, env: dict[Any, Any], inside: tuple[str, ...], level: str) -> None:

@@ -24,9 +24,9 @@ from minijax.tools.values.moment import Found, Ledger, LoopShown, Unknown, Worth
 from minijax.tools.values.sharing import shared_with
 from minijax.tools.values.summary import summary
 
-# The most rows of one table. The latest are shown; of the others only their number.
+# The most rows of one table. It shows the latest rows and the number of the others.
 MOST_ROWS = 60
-# The most rows of a table on a page, which has the table of every moment.
+# The same for a page, which has a table for every moment.
 MOST_PAGE_ROWS = 30
 # If a recording has more values than this, its table only considers the latest of them. For a recording from a
 # file the limit is lower.
@@ -95,7 +95,7 @@ def named_values(known: Ledger) -> Sequence[Named]:
 
 
 def _named(known: Ledger, some: Sequence[LifeRecord]) -> Iterator[Named]:
-    """Those of ``some`` values that have a name."""
+    """The values in ``some`` that have a name."""
     lives = sorted(some, key=lambda life: (life.born, life.tracer.id))
     moments = timeline(known.recording)
     # values inside a named tracer: an argument would otherwise be listed twice, as itself and as the tracer
@@ -389,7 +389,7 @@ def loops_text(loops: Sequence[LoopShown]) -> str:
     return ", in it ".join(map(loop_text, loops))
 
 
-# What is counted, if it is not iterations.
+# The word for what is counted, if not ``iteration``.
 _TURN_OF = {"while": "turn", "shard_map": "device"}
 
 
@@ -414,8 +414,8 @@ def _row_line(row: ValueRow, name: str, there: Sequence[str], width: int, room: 
 
 
 class PageEntry(NamedTuple):
-    """A line of a page's table. ``draw`` draws the value ``number`` (0: none) again for the chosen iterations and
-    examples. Lines with equal text have equal ``key``. ``row``: the index of the value among all named ones.
+    """A line of a page's table. ``draw`` draws it again for the chosen iterations and examples. ``number`` is that of
+    its value, or 0. Lines with equal text have equal ``key``. ``row``: the index of the value among all named ones.
     """
 
     line: Line
