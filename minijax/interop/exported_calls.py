@@ -92,16 +92,15 @@ def export_linear_solve(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
 
         return None if inner is None else of
 
-    has_aux = len(jaxprs.solve.out_avals) > n
     found = jax_module("lax").custom_linear_solve(
         lambda xs: matvec(*xs),
         b,
-        solving(solve) if has_aux else lambda _, rhs: solve(*rhs),
-        (solving(transpose_solve) if has_aux else lambda _, rhs: transpose_solve(*rhs)) if transpose_solve else None,
+        solving(solve),
+        solving(transpose_solve),
         symmetric=jaxprs.matvec is jaxprs.vecmat,
-        has_aux=has_aux,
+        has_aux=True,  # there may be no auxiliary results
     )
-    return list(itertools.chain(*found) if has_aux else found)
+    return list(itertools.chain(*found))
 
 
 def export_checkpoint(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
