@@ -337,6 +337,7 @@ def test_other_objects_display_themselves(shell):
         "jit(f).lower(3.0)": ("lowered", "stablehlo.sine", "not compiled yet"),
         "jit(f).lower(3.0).compile()": ("compiled", "HloModule"),
         "minijax.tools.record(grad(f), 3.0)[1]": ("sin(x) = 0.14112",),
+        "minijax.tools.record(grad(f), 3.0, level='summary')[1]": ("14 binds",),
         "minijax.extend.rules.rule_matrix()": ("jvp", "broadcast_in_dim"),
         "minijax.tools.programs.links.linked_programs(f, 3.0)": ("StableHLO", "optimised HLO"),
     }.items():
@@ -346,6 +347,7 @@ def test_other_objects_display_themselves(shell):
             assert word in bundle["text/plain"], bundle["text/plain"]
             assert word in re.sub(r"<[^>]*>", "", bundle["text/html"]), (code, word)
         assert "\x1b" not in bundle["text/plain"]
+        assert ("data-mjw=" in bundle["text/html"]) == ("linked" in code or "0)[1]" in code)  # only these are steppers
         assert shell.display_formatter.format([value])[0]["text/plain"].startswith("[")
         assert "text/html" not in shell.display_formatter.format([value])[0]
 

@@ -5,6 +5,7 @@
 
 import json
 import os
+from unittest import mock
 
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -19,6 +20,7 @@ from minijax.tools.recording import chunks, storage
 from minijax.tools.recording.cursor import ENTER, LEAVE, Cursor
 from minijax.tools.recording.records import BindRecord
 from minijax.tools.stepper.devices import devices_pane, devices_shown, with_devices
+from minijax.tools.values import saved_devices
 from minijax.tools.values.moment import Worth, ledger
 from minijax.tools.values.saved_devices import FIRST_TURNS
 
@@ -138,6 +140,16 @@ def changed_in_files(recording):
     return sorted(found), first_only
 
 
+def without_room(recording, limit):
+    """The moments with a devices pane; those at which a file with this ``limit`` set to 4 has it; the last pane."""
+    with mock.patch.object(saved_devices, limit, 4):
+        cursors = [Cursor(recording), Cursor(chunks.read(chunks.written(with_devices(recording))))]
+    positions = range(len(cursors[0].moments))
+    shown = [[i for i in positions if each.go(i) + 1 and devices_shown(each)] for each in cursors]
+    cursors[1].go(shown[0][-1])
+    return [*shown, " ".join(_text(cursors[1], 200))]
+
+
 def main():
     found = {}
     for name, program in PROGRAMS.items():
@@ -147,6 +159,8 @@ def main():
         found[f"screens of {name}"] = list(screens(recording, 72))
         found[f"begins {name}"] = begins(recording)
         found[f"changed {name}"] = changed_in_files(recording)
+    limits = ("MOST_CHANGES", "MOST_CHARACTERS")
+    found["without room"] = {limit: without_room(recording, limit) for limit in limits}
     print(json.dumps(found))
 
 

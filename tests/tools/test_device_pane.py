@@ -37,6 +37,13 @@ def test_a_loaded_recording_shows_values_per_device(program):
     assert shown_there()[f"changed {program}"] == [[], program == "turns"]
 
 
+@pytest.mark.parametrize(("limit", "count"), [("MOST_CHANGES", 4), ("MOST_CHARACTERS", 0)])
+def test_a_file_says_from_where_on_it_has_no_values_per_device(limit, count):
+    whole, held, last = shown_there()["without room"][limit]
+    assert held == whole[: len(held)] and (len(held) < len(whole)) and bool(held) == bool(count)
+    assert "had no room in the file: %step of the call itself shows it" in last
+
+
 def test_arguments_are_shown_sharded_at_the_start():
     lines = shown_there()["begins sent"]
     assert "x: f32[16,8] divided by P('data', 'model')" in lines

@@ -263,4 +263,4 @@ def test_why_names_no_jaxpr_of_another_function():
     jaxprs = (JaxprRecord(1, "linear", "g at m.py:3", 1), JaxprRecord(2, "staged", "f at m.py:1", 1))
     recording = Recording("summary", jaxprs=jaxprs, phases=(PhaseRecord(3, "compile", "f", 0.1, 0.1),))
     text = plain(why_document(recording), 80)
-    assert "compiled for the first time: f staged" in text and "linear" not in text
+    assert "compiled for the first time: f staged" in text and "linear" not in text and "compile 100 ms" in text

@@ -36,6 +36,8 @@ def test_names_of_earlier_values_and_inputs(session):
     assert session.run_line("Out[1] + Out[2]").value == 30
     assert session.run_line("In[1]").value == "10"
     assert session.run_line("_").value == "10"
+    session.run_line("long = '" + "word " * 50 + "'")
+    assert plain(session.run_line("%history 1").shown, 40) == "   7  long = '" + "word " * 50 + "'"
 
 
 @pytest.mark.parametrize("made", ["jnp.zeros(50_000) + 1.0", "np.zeros(25_000) + 1.0"])

@@ -124,6 +124,8 @@ def test_stopping_the_tour_restores_user_names():
     uses = re.findall(r"The tour uses the names? ([\w, ]+) from here on", text)
     assert sorted(name for each in uses for name in each.split(", ")) == ["f", "sin", "x", "y"]
     assert "yours" not in shown_text(session.run_line("%tour 1.2"))
+    for line in ("%tour 4.2", "%tour again"):  # another part, or the same part again
+        assert "yours come" in " ".join(shown_text(session.run_line(line)).split())
     for line in ("%tour 1.5", "x = 'changed'", "new = y", "unrelated = 8", "%push vmap q=[1., 2.]", "1 / 0"):
         session.run_line(line)
     assert session.prompt_label() == "vmap:2"

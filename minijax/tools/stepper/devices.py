@@ -99,8 +99,7 @@ def with_devices(recording: Recording) -> Recording:
                     key = tuple([(column.name, *column.numbers) for column in shown.columns])
                 if key not in made:
                     made[key] = None if shown is None else saved.record_of(shown)
-            saved.note(position, made[key])
-            if saved.full:
+            if not saved.note(position, made[key]):
                 break
     finally:
         known.iterations, known.examples = before

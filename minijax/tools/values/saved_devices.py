@@ -52,17 +52,13 @@ class SavedDevices:
         self._texts: dict[DeviceTextRecord, DeviceTextRecord] = {}
         self._values: dict[Any, DeviceValueRecord] = {}
 
-    @property
-    def full(self) -> bool:
-        """Whether the limits are reached."""
-        return self._room < 0 or len(self.moments) > MOST_CHANGES
-
-    def note(self, position: int, shown: DevicesRecord | None) -> None:
-        """Note that ``shown`` is the device table from the moment ``position`` on."""
+    def note(self, position: int, shown: DevicesRecord | None) -> bool:
+        """Note that ``shown`` is the device table from the moment ``position`` on. Returns whether there was room."""
         if (self.moments[-1].shown if self.moments else None) is shown:
-            return
-        no_room = self.full
+            return True
+        no_room = self._room < 0 or len(self.moments) > MOST_CHANGES
         self.moments.append(DeviceMomentRecord(position, None if no_room else shown, NO_ROOM if no_room else ""))
+        return not no_room
 
     def record_of(self, shown: DevicesShown) -> DevicesRecord:
         """The record of a device table; it has the values for every choice of device."""

@@ -22,7 +22,7 @@ GOOD = (
 )
 
 BAD = (
-    ("%help grd", "there is no command %grd"),
+    ("%help grd", "there is no command %grd. Did you mean %help grad? %help lists them all"),
     ("%doc nothing_of_this_name", "there is nothing called nothing_of_this_name"),
     ("%doc jnp.sine", "jnp has no attribute sine"),
     ("%doc f(x)", "takes a name"),

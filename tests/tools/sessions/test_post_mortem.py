@@ -67,7 +67,9 @@ def marked(session):
     """The line that the source pane marks when %step without arguments opens."""
     step = session.run_line("%step").step
     assert step is not None
-    source = plain(panes.source_pane(Cursor(step.recording, step.position)))
+    pane = panes.source_pane(Cursor(step.recording, step.position))
+    source = plain(pane)
+    assert plain(pane, 10) == source  # long lines are cut, not wrapped
     return next((line.lstrip("▶0123456789 ") for line in source.split("\n") if line.startswith("▶")), source)
 
 
