@@ -301,8 +301,7 @@ class Stepper:
 
     def next_pane(self, step: int = 1) -> None:
         panes = self.panes
-        here = panes.index(self.focus) if self.focus in panes else 0
-        self.focus = panes[(here + step) % len(panes)]
+        self.focus = panes[(panes.index(self.focus) + step) % len(panes)]
 
     def previous_pane(self) -> None:
         self.next_pane(-1)

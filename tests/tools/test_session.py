@@ -36,8 +36,11 @@ def test_names_of_earlier_values_and_inputs(session):
     assert session.run_line("Out[1] + Out[2]").value == 30
     assert session.run_line("In[1]").value == "10"
     assert session.run_line("_").value == "10"
+    for line in ("def f(x): return x * _", "jnp.arange(2.0)"):
+        session.run_line(line)
+    assert shown(session.run_line("%log f(2.0)")) == "mul(2.0, [0.0, 1.0]) = [0.0, 2.0]"  # ``_`` names no value
     session.run_line("long = '" + "word " * 50 + "'")
-    assert plain(session.run_line("%history 1").shown, 40) == "   7  long = '" + "word " * 50 + "'"
+    assert plain(session.run_line("%history 1").shown, 40) == "  10  long = '" + "word " * 50 + "'"
 
 
 @pytest.mark.parametrize("made", ["jnp.zeros(50_000) + 1.0", "np.zeros(25_000) + 1.0"])
@@ -145,3 +148,12 @@ def test_recursion_does_not_flood_the_screen(session):
     session.run_line("def r(n): return r(n + 1)")
     text = shown(session.run_line("r(0)"))
     assert "RecursionError" in text and len(text.splitlines()) < 100 and "left out" in text
+
+
+def test_names_are_imported_when_they_are_read():
+    session = batch.new_session({}, late=True)
+    session.run_line("hsplit = grad = 5")
+    assert "cov" not in session.namespace
+    assert session.run_line("cov(jnp.eye(2)).shape, hsplit, grad").value == ((2, 2), 5, 5)
+    session.run_line("'vsplit', jnp.eye(2).trapezoid")  # neither a text nor an attribute
+    assert session.namespace.keys().isdisjoint(["vsplit", "trapezoid"])

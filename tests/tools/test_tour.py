@@ -11,6 +11,7 @@ from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.repl import batch
 from minijax.tools.commands.tour_parts import PARTS
 from minijax.tools.documents.document import plain
+from minijax.tools.session.lent import names_in
 
 # line -> its value in 64-bit mode, from the published tutorial.
 FIGURES = {
@@ -107,6 +108,10 @@ def assert_close(value, expected):
 
 def namespace_of(session):
     return {name: value for name, value in session.namespace.items() if name.strip("_") and name not in ("In", "Out")}
+
+
+def test_names_that_a_line_of_the_tour_assigns():
+    assert list(names_in("import numpy as pair, os.path\ndef f(x): y = x")[0]) == ["f", "pair", "os", "y"]
 
 
 def test_stopping_the_tour_restores_user_names():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -32,6 +31,7 @@ from minijax.tools.metal.dumps import Kernel
 from minijax.tools.metal.memory import HeldValue, Memory
 from minijax.tools.metal.pipeline import Descent, Pass
 from minijax.tools.metal.stages import StageLine, Stages, stages
+from minijax.tools.programs import hlo
 from minijax.tools.programs.link_views import equations_text, held_text, mark_text, short_file
 from minijax.tools.programs.links import Equation
 from minijax.tools.programs.user_lines import Spot
@@ -367,18 +367,13 @@ def _listing(each: Kernel) -> Iterator[str]:
 
 
 def _fused(found: Descent, name: str) -> list[int]:
-    """The indices of an instruction's line and of the lines in the computation that it calls, without parameters."""
-    pane = found.linked.hlo
-    at = found.line_of.get(name, -1)
-    if at < 0:
+    """The indices of an instruction's line and of the lines in the computations that it calls, without parameters."""
+    known = hlo.instructions(found.linked.hlo.lines)
+    at = found.line_of.get(name)
+    if at is None:
         return []
-    called = re.search(r"\b(?:calls|to_apply)=%?([\w.-]+)", pane.lines[at])
-    if called is None:
-        return [at]
-    last = len(pane.lines)
-    begin = next((i for i, each in enumerate(pane.lines) if re.match(rf"%?{re.escape(called[1])} \(", each)), last)
-    end = next((i for i in range(begin, last) if pane.lines[i].startswith("}")), last)
-    return [at, *(i for i in range(begin + 1, end) if " parameter(" not in pane.lines[i])]
+    called = known[at].called
+    return [at, *(i for i, each in known.items() if each.computation in called and each.opcode != "parameter")]
 
 
 def _equations(found: Descent, name: str) -> Sequence[Equation]:

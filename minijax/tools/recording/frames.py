@@ -134,7 +134,7 @@ class Frames:
         known = frame.f_globals
         for name in words:
             value = known.get(name)
-            if value is None or type(value) in _NEVER or _is_nobodys(name):
+            if type(value) in _NEVER or _is_nobodys(name):
                 continue
             if type(value) is ModuleType:
                 if not _is_engines(value):
@@ -146,7 +146,7 @@ class Frames:
         held = vars(module)
         for name in words:
             value = held.get(name)
-            if value is None or type(value) in _NEVER:
+            if type(value) in _NEVER:
                 continue
             if type(value) is not ModuleType:
                 self._global(value, f"{path}.{name}", see)
@@ -186,7 +186,7 @@ _CONTAINERS = {dict, list, tuple}
 # Objects whose attributes are not the user's data.
 _OPAQUE = (type, ModuleType, type(len), type(_CONTAINERS.add), type(lambda: None))
 # Common types in modules that hold no arrays.
-_NEVER = frozenset((type, type(len), type(lambda: None), str, bytes, bool, int, float, complex))
+_NEVER = frozenset((type(None), type, type(len), type(lambda: None), str, bytes, bool, int, float, complex))
 # Packages whose objects and modules hold nothing of the user.
 _ENGINES = frozenset(("builtins", "minijax", "jax", "numpy"))
 

@@ -106,9 +106,10 @@ def names_read(code: str, namespace: dict[str, Any]) -> dict[str, Any]:
     if unknown.isdisjoint([*NAMES, *names_of("minijax.numpy")]):
         return {}
     read, assigned = _read_and_assigned(code)
-    found = {name: getattr(minijax, name) for name in read & unknown & {*NAMES} if hasattr(minijax, name)}
+    read &= unknown
+    found = {name: getattr(minijax, name) for name in read & {*NAMES} if hasattr(minijax, name)}
     # borrowing a function imports jax, which a variable with the function's name must not cause
-    functions = read & unknown & {*names_of("minijax.numpy")} - assigned - found.keys()
+    functions = read & {*names_of("minijax.numpy")} - assigned - found.keys()
     return found | {name: getattr(jnp, name) for name in functions if len(name) > 1}
 
 

@@ -118,6 +118,19 @@ def custom_vjp(m):
     return f
 
 
+def symbolic_zeros(m):
+    @m.custom_vjp
+    def g(x, y):
+        return x * y, m.numpy.sin(x) + y, m.numpy.int32(3)
+
+    def backward(res, cts):
+        unused = [type(ct) is m.custom_derivatives.SymbolicZero for ct in cts[:2]]
+        return cts[0] * res[1], sum(7.0 if zero else 2.0 * ct for zero, ct in zip(unused, cts[:2], strict=True))
+
+    g.defvjp(lambda x, y: (g(x.value, y.value), (x.value, y.value)), backward, symbolic_zeros=True)
+    return lambda x, y: g(x * 2, y)[0] * y
+
+
 def checkpoint(m):
     def block(x, w):
         return m.numpy.tanh(m.numpy.sin(x) @ w)
@@ -174,6 +187,7 @@ PROGRAMS = {
     "cond in scan": Replayed(cond_in_scan, (np.float32(0.7), X)),
     "custom_jvp": Replayed(custom_jvp, (np.float32(0.7), np.float32(1.5))),
     "custom_vjp": Replayed(custom_vjp, (np.float32(0.7), np.float32(1.5))),
+    "custom_vjp with symbolic zeros": Replayed(symbolic_zeros, (np.float32(0.7), np.float32(1.5))),
     "checkpoint": Replayed(checkpoint, (np.eye(3, dtype=np.float32) + X, np.eye(3, dtype=np.float32) - X)),
     "rules that were staged": Replayed(backward_rules, (np.float32(0.7), np.float32(1.5))),
     "gradient under vmap": Replayed(mapped_gradient, (np.float32(0.7), X)),

@@ -62,7 +62,7 @@ def test_results_tangents_and_cotangents_match_jax(name, imported):
         return [out for out in jax.tree.leaves(of_jax(*given)) if jax.numpy.issubdtype(out.dtype, np.inexact)]
 
     floats = [args[i] for i in places]
-    if name != "custom_vjp":  # custom_vjp functions have no forward mode
+    if not name.startswith("custom_vjp"):  # custom_vjp functions have no forward mode
         _, tangents = jax.jvp(of_floats, floats, [t for t in _tangents(args) if t is not None])
         for v, expected in zip(inexact, tangents, strict=True):
             _agree("tangent", frame.tangent(v), expected)

@@ -9,6 +9,8 @@ from minijax.core.array import as_array
 from minijax.tools.trees.numbers import MOST_SCANNED, SAMPLE
 from minijax.tools.values.brief import brief
 from minijax.tools.values.examples import Unknown
+from minijax.tools.values.moment import Worth
+from minijax.tools.values.on_devices import together
 from minijax.tools.values.summary import summary
 
 GRID = np.random.default_rng(0).normal(size=(40, 30)).astype(np.float32)
@@ -53,5 +55,8 @@ def test_samples_are_marked_and_keys_have_no_numbers():
     arrays = [as_array(x) for x in (large, large > 0, large * np.nan)]
     drawn = ["".join(piece for _, piece in brief(x, 60, typed=False)) for x in arrays]
     assert drawn == [f"{each} from a sample" for each in ("≈ all 3000.0", "≈ 100.0% true", f"nan ≥ {SAMPLE:,}")]
+    # scalars on all devices: an exact count, or a range
+    scalars = [together(Worth(as_array(x), ("i",)), 15) for x in (large > 0, np.arange(20) < 7, large)]
+    assert [text for ((_, text),) in scalars] == ["…", "7 of 20 true", "≈ 3e+03 … 3e+03"]
     assert summary(minijax.random.key(0)).numbers is None
     assert summary(jnp.zeros((2, 3), jnp.bfloat16)).value == "[[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]"
