@@ -9,6 +9,7 @@ import pytest
 from minijax.repl import batch
 from minijax.tools.commands.completion import complete, signature
 from minijax.tools.commands.table import COMMANDS
+from minijax.tools.commands.tour_parts import PARTS
 
 HOSTILE = """
 ran = []
@@ -112,6 +113,7 @@ def test_commands_and_their_arguments(session):
     ]
     assert texts(session, "%panels st") == ["stack"] and texts(session, "%panels stack st") == []
     assert texts(session, "%rules sin") == ["sin", "sinh"]
+    assert texts(session, "%tour ")[: len(PARTS) + 1] == [*map(str, range(1, len(PARTS) + 1)), "next"]
     assert texts(session, "%tour ba") == ["back"] and texts(session, "%x64 ") == ["on", "off"]
     assert "jvp" in texts(session, "%push j") and "linearize" in texts(session, "%push li")
     assert texts(session, "%push jaxpr z=f32") == ["z=f32[]", "z=f32[3]", "z=f32[2,3]"]

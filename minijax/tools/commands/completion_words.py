@@ -44,8 +44,10 @@ def tour_words(before: list[str]) -> Iterable[str]:
         from minijax.tools.exercises.catalogue import EXERCISES
 
         return tuple(str(number + 1) for number in range(len(EXERCISES))) if len(before) == 1 else ()
+    from minijax.tools.commands.tour_parts import PARTS
+
     moves = ("next", "back", "again", "stop", "exercises", "ex", "edit", "check", "hint", "solution")
-    return () if before else ("1", "2", "3", "4", "5", "6", *moves)
+    return () if before else (*(str(number + 1) for number in range(len(PARTS))), *moves)
 
 
 # command -> a function from the words before the cursor to the possible next words. Without any, Python is completed.

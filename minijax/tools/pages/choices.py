@@ -27,8 +27,7 @@ MOST_CHOICES = 24
 MOST_TOGETHER = 96
 # Maximum number of NumPy calls for drawing all choices of one variable.
 MOST_WORK = 60_000
-# Maximum number of values that are searched for loops, and of earlier rows searched for choices at one moment.
-MOST_LOOKED = 5_000
+# Maximum number of earlier rows that are searched for choices at one moment.
 _BACK = 200
 
 
