@@ -70,6 +70,7 @@ def _page(found: Descent, expression: str) -> Callable[[Highlighter | None], str
 
 def _lowered(target: Target) -> tuple[Any, Any]:
     """The jitted function of a target, and its lowered program at the target's arguments."""
+    __tracebackhide__ = True
     jitted = targets.jitted(target)
     return jitted, jitted.lower(*target.args, **target.kwargs)
 

@@ -215,6 +215,7 @@ def find_reused(
     The arguments are pytrees of arrays and numbers. ``names``: id of a closed-over value -> its name. A function whose
     Python code depends on values runs without staging. Exceptions of the function propagate.
     """
+    __tracebackhide__ = True
     leaves, in_tree = tree_flatten((tuple(args), kwargs))
     leaves = check_args(leaves, "keys", fun, in_tree)
     flat = FlatFun(fun, in_tree, "keys", subject=describe(fun))

@@ -208,6 +208,7 @@ def find_nonfinite(
     Python code depends on values runs without staging, and its operations are inspected one by one. Exceptions of the
     function propagate.
     """
+    __tracebackhide__ = True
     leaves, in_tree = tree_flatten((tuple(args), kwargs))
     leaves = check_args(leaves, "nan", fun, in_tree)
     flat = FlatFun(backward_of(fun, args, kwargs) if backward else fun, in_tree, "nan", subject=describe(fun))

@@ -58,6 +58,7 @@ class Target(Frozen):
 
     def call(self) -> Any:
         """Call the function with the arguments."""
+        __tracebackhide__ = True
         return self.fun(*self.args, **self.kwargs)
 
     @property
@@ -530,7 +531,7 @@ def input_value(session: Session, label: str, name: str, text: str | None) -> An
 def _cell_function(session: Session, command: str, line: str, body: str, names: list[str]) -> Callable[..., Any]:
     filename = session.new_source(f"%%{command} {line}\n{body}")
     # the registered source has the command's line first. ast.parse would add a frame that is not the user's
-    tree: Any = compile("\n" + body, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+    tree: Any = compile("\n" + body, filename, "exec", ast.PyCF_ONLY_AST)
     if not tree.body:
         raise UsageError(f"%%{command} needs a body below its first line; its last expression is the function's value")
     last = tree.body[-1]
