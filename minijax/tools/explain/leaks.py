@@ -216,7 +216,8 @@ def _way(held_by: Mapping[int, tuple[Any, Any]], start: Any) -> Iterator[str]:
             yield f"variable {name} of {holder.__qualname__}"
             i += 3
         elif len(rest) > 1 and isinstance(rest[0], dict) and _is_own_dict(holder, rest[0]):
-            yield f"{_name(holder)}.{_key(rest[0], rest[1])}"
+            attribute = _key(rest[0], rest[1]).strip("'")
+            yield f"{_name(holder)}.{attribute}"
             i += 2
         else:
             yield _step(holder, rest[0])
@@ -242,9 +243,10 @@ def _is_own_dict(holder: Any, space: dict[Any, Any]) -> bool:
 
 
 def _key(holder: Mapping[Any, Any], x: Any) -> str:
+    """The key of ``x`` in a dictionary, as Python writes it."""
     key = next((key for key, each in holder.items() if each is x), None)
     if type(key) is str:
-        return key if key.isidentifier() and len(key) <= _LONGEST_KEY else ascii(key[:_LONGEST_KEY])
+        return repr(key[:_LONGEST_KEY])
     return str(key) if isinstance(key, (int, float, bool, type(None))) else f"a {type(key).__name__}"
 
 
@@ -253,8 +255,7 @@ def _step(holder: Any, x: Any) -> str:
     if isinstance(holder, (list, tuple)):
         return f"[{next((i for i, each in enumerate(holder) if each is x), '?')}]"
     if isinstance(holder, dict):
-        key = _key(holder, x)
-        return f"['{key}']" if key in holder and key.isidentifier() else f"[{key}]"
+        return f"[{_key(holder, x)}]"
     if isinstance(holder, (set, frozenset)):
         return f"in a {type(holder).__name__}"
     if isinstance(holder, types.CellType):

@@ -280,13 +280,14 @@ def _peak(of: Stages, plan: Memory) -> Iterator[Block]:
     at = of.descent.shown_name(plan.at)
     yield Row("peak", (line(f"{bytes_text(plan.live_bytes)} live at {at} ", ("muted", f"(step {plan.peak})")),))
     rows = []
-    for name, size in plan.live[:5]:
+    most, others = plan.live[:5], plan.live[5:]
+    for name, size in most:
         own, brace, part = name.partition("{")
         said = f"{bytes_text(size):>8}  {of.descent.shown_name(own)}{brace}{part}"
         rows.append(line(said, *_where(of, own)))
-    if len(plan.live) > 5:
-        rest = sum(size for _, size in plan.live[5:])
-        rows.append(line(("muted", f"{bytes_text(rest):>8}  {len(plan.live) - 5} more")))
+    if others:
+        rest = sum(size for _, size in others)
+        rows.append(line(("muted", f"{bytes_text(rest):>8}  {len(others)} more")))
     if plan.live_bytes < sum(size for _, size in plan.live):
         rows.append(line(("muted", "those in the same place count once")))
     yield Row("of it", tuple(rows))

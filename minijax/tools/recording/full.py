@@ -141,9 +141,7 @@ class Full(Summary):
             self.last_event = min(self.last_event, self.events)
 
     def note_own(self, began: float) -> None:
-        now = perf_counter()
-        self.own_when.append(now)
-        self.own_total.append(self.own_total[-1] + self.own_since + now - began)
+        super().note_own(began - self.own_since)
         self.own_since = 0.0
 
     def phase(self, phase: str, name: str, seconds: float) -> None:

@@ -293,7 +293,7 @@ class Frame:
         return arrived
 
     def _arrive(self, arrived: dict[Any, Any], v: Any, ct: Any) -> None:
-        if type(v) is not Literal and ct is not None:
+        if type(v) is not Literal:
             arrived[v] = self.steps.added(arrived.get(v), ct)
 
 
