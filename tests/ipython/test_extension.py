@@ -18,6 +18,7 @@ from minijax.core.trace import stack_depth
 from minijax.ipython_ext.magics import MAGICS, OWN, magic_name
 from minijax.ipython_ext.sharing import sharing
 from minijax.tools.session.session import MOST_RECORDINGS
+from tests.page_data import data_of
 from tests.tools.lines import SETUP
 
 
@@ -198,6 +199,9 @@ def test_user_exceptions_keep_user_frames(shell):
         assert "ValueError: of the user" in text and "raise ValueError('of the user')" in text
         assert "minijax/" not in text and "frames of minijax hidden; %tb shows them)" in text
         assert text.count("-> ") == 2  # frames of the call and of the line that raised
+    for command in "grad jvp vjp vmap jaxpr linearize backward jit hlo passes step nan keys".split():
+        assert "ValueError: of the user" in printed(shell, f"%{command} bad(v)")
+        assert "minijax/tools/" not in printed(shell, "%tb"), command
     assert stack_depth() == 0
     assert float(run(shell, "%grad f(3.0)").value[1]) == pytest.approx(-2.979985)
 
@@ -270,6 +274,8 @@ def test_ipython_shows_exceptions_without_minijax(shell):
     assert "hidden" not in printed(shell, "1 / 0")
     assert "SyntaxError" in printed(shell, "exec('x =')")
     assert "minijax" not in printed(shell, "raise ExceptionGroup('two', [ValueError(1), KeyError(2)])")
+    run(shell, "def both(x): raise ExceptionGroup('two', [ValueError('one'), KeyError(2)])")
+    assert "ValueError: one" in printed(shell, "jit(both)(v)")
 
 
 def test_user_exception_handlers_still_work(bare):
@@ -366,8 +372,9 @@ def test_output_of_a_long_program_is_bounded_and_says_so(shell):
 
 
 def test_stepping_gives_a_widget_and_an_error_comes_after_it(shell):
-    shown = run(shell, "%step grad(f)(3.0)")
-    bundle = shown._repr_mimebundle_()
+    assert shell.run_cell("h = f\nshown = %step grad(h)(3.0)", store_history=True).success
+    bundle = shell.user_ns["shown"]._repr_mimebundle_()
+    assert "run_line_magic" not in str(data_of(bundle["text/html"])["parts"])  # the source is shown as typed
     assert 'data-mjw="' in bundle["text/html"] and "  sin(x) = 0.14112" in bundle["text/plain"]
     assert "data-mjw" not in run(shell, "%step --text grad(f)(3.0)")._repr_mimebundle_()["text/html"]
     run(shell, "def bad(x):\n    return jnp.sin(x).reshape(7)")
@@ -548,7 +555,7 @@ def test_a_bare_step_opens_at_the_exception_of_the_last_cell(shell, tmp_path):
     program = tmp_path / "program.py"
     program.write_text("from minijax import jit\ndef bad(x): return x.nothing\njit(bad)(1.)\n")
     loop = "for i in range(2):\n    got = %vjp clash(v)"
-    cells = ("a = 1\njit(clash)(v)\nb = 2", "%grad clash(v)", loop, f"%run {program}")
+    cells = ("a = 1\njit(clash)(v)\nb = 2", "jit(clash)(v)", "%grad clash(v)", loop, f"%run {program}")
     for code in cells:
         with capture_output() as captured:
             shell.run_cell(code, store_history=True)

@@ -148,7 +148,9 @@ def test_a_cotangent_shared_by_two_values_is_marked(call, expected):
 def test_letters_avoid_names_of_other_values(worded):
     stepper = stopped(STOPS["backward_mlp"])
     stepper.cursor.named = worded
-    lines = ["".join(piece for _, piece in line) for line in backward_lines(stepper.cursor)]
-    equations = [line[2:].partition("  ")[0] for line in lines]
-    assert f"h' = dot_general {'x w1_dot' if worded else 'a f'}" in equations
-    assert ("h_dot" if worded else "k") + " = mul j c" in equations
+    lines = backward_lines(stepper.cursor)
+    roles = {piece.strip(): role for line in lines for role, piece in line}
+    assert roles[f"h' = dot_general {'x w1_dot' if worded else 'a f'}"] == "muted"  # not reached yet
+    assert roles[("h_dot" if worded else "k") + " = mul j c"] == ""
+    held = next("".join(piece for _, piece in line).strip() for line in lines if ("muted", "with ") in line)
+    assert held.partition(" = ")[0] == ("with w2" if worded else "with d w2")

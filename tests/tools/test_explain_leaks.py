@@ -46,8 +46,8 @@ HELD = {
         "<minijax-6>:2:8 (f), as `y`",
     ),
     "an attribute of an attribute": (
-        ("def f(x):\n    box.inner = Box()\n    box.inner.value = {'k': (1, x)}\n    return x", "jit(f).trace(1.0);"),
-        "global box → Box.inner → Box.value → ['k'] → [1]",
+        ("def f(x):\n    box.inner = Box()\n    box.inner.value = {'ü':{True: x}}\n    return x", "jit(f).trace(1.0);"),
+        "global box → Box.inner → Box.value → ['ü'] → [True]",
         "input 0 of that function",
     ),
     "a global": (

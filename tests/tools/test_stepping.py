@@ -246,6 +246,7 @@ def test_linked_programs_mark_the_equation_of_a_moment_or_line():
     for name, (word, other) in words.items():
         index = stepping_programs.pane_index(programs, name, selection, place)
         shown = lines(stepping_programs.linked_pane(programs, index, selection, place))
+        assert (shown[0] == programs.panes[index].title) == (name == "python")
         marked = [each for each in shown if each[:1] in ("▶", "•")]
         assert any(word in each for each in marked), shown
         assert not any(other in each for each in marked), marked

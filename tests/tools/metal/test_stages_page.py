@@ -44,6 +44,7 @@ def test_a_stages_page_is_bounded_and_reports_cuts():
     markup = stages_html(found, highlight)
     assert len(markup) <= MOST_HTML_OF_BLOCK
     made = data(markup)
+    assert {"keyword", "type", "var"} <= {*made["packed"]["roles"]}
     longest = max(len(stage.lines) for stage in found.all)
     rows = [len(flat) // 6 for flat in made["packed"]["rows"]]
     assert len(rows) == len(found.all) + 1 and max(rows) < longest
