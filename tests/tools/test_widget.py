@@ -72,6 +72,17 @@ def test_a_saved_recording_shows_the_same(monkeypatch):
     assert any(each.startswith("all ") for each in here - lacking)
 
 
+def test_vmaps_of_different_sizes_have_their_own_choices():
+    def sine(x):
+        y = jnp.sin(x)
+        return y
+
+    _, recording = record(lambda: (vmap(sine)(jnp.ones(2)), vmap(sine)(jnp.ones(5))))
+    data = payload(recording)
+    assert [each["states"] for each in data["choices"]] == [3, 6]
+    assert {"all 2 examples of vmap:1", "example 4 of 5 of vmap:1"} <= strings(data)
+
+
 def strings(data):
     return {text for part in parts_of(data) for text in part["strings"]}
 

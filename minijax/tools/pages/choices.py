@@ -16,7 +16,7 @@ from minijax.tools.documents.words import shortened
 from minijax.tools.pages.page import Texts
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.stepper.backward import at_cursor
-from minijax.tools.values.moment import Ledger, Worth
+from minijax.tools.values.moment import Ledger
 from minijax.tools.values.table import Named, loop_text
 
 # A function that draws lines for the current choice.
@@ -63,7 +63,6 @@ class Choices:
         self.listed: list[PageChoice] = []
         self._numbers: dict[Any, int] = {}
         self._of: dict[int, tuple[int, ...]] = {}
-        self._examples: dict[str, int] | None = None
         self._here: dict[Any, list[tuple[int, int]]] = {}
 
     @contextmanager
@@ -98,25 +97,13 @@ class Choices:
     def _found(self, known: Ledger, number: int) -> tuple[int, ...]:
         out: list[int] = []
         room = min(MOST_TOGETHER, max(int(MOST_WORK / max(known.weight(number), 1.0)), 1))
-        for label in known.vmaps(number):
-            room = self._add(out, label, self._sizes(known).get(label, 0), room, 1)
+        for label, size in known.vmaps(number).items():
+            room = self._add(out, label, size, room, 1)
         for depth, loop in enumerate(known.loops(number)):
             # how often an inner loop runs may depend on the iteration of the outer loop
             counts = [loop.count] if not depth else [each.count for each in self._inner(known, number, out, depth)]
             room = self._add(out, loop.key, max(counts, default=0), room, 0)
         return tuple(out)
-
-    def _sizes(self, known: Ledger) -> dict[str, int]:
-        """label of a vmap -> the number of its examples, read from the first value that it maps."""
-        if self._examples is None:
-            self._examples = {}
-            for life in known.recording.lives:
-                record = life.tracer
-                if record.level.startswith("vmap") and record.level not in self._examples:
-                    value = known.primal(record.id)
-                    if isinstance(value, Worth) and record.level in value.axes:
-                        self._examples[record.level] = value.array.aval.shape[value.axes.index(record.level)]
-        return self._examples
 
     def _inner(self, known: Ledger, number: int, out: Sequence[int], depth: int) -> Iterator[Any]:
         for state in self._states(out):
@@ -125,12 +112,14 @@ class Choices:
 
     def _add(self, out: list[int], key: Any, size: int, room: int, more: int) -> int:
         """Add a choice to ``out``. Returns the maximum number of combinations for the choices after it."""
-        found = self._numbers.get(key)
+        # vmaps one after the other have the same label, and may have different sizes
+        unique = (key, size) if more else key
+        found = self._numbers.get(unique)
         if found is None:
             held = min(size, MOST_CHOICES, room - more)
             if held < 2:
                 return room
-            found = self._numbers[key] = len(self.listed)
+            found = self._numbers[unique] = len(self.listed)
             self.listed.append(PageChoice(key, size, held))
         if self.listed[found].states > room:
             return room

@@ -289,21 +289,22 @@ class Ledger:
                 if var is not None:
                     arrivals.setdefault(var, []).append((at, each))
 
-    def vmaps(self, number: int) -> tuple[str, ...]:
-        """The labels of the vmaps that may batch a value, outermost first."""
-        return tuple(sorted(self._labels(number, 0), key=lambda label: int(label.rpartition(":")[2])))
+    def vmaps(self, number: int) -> dict[str, int]:
+        """The vmaps that may batch a value, outermost first: label -> number of examples."""
+        found = self._vmaps(number, 0)
+        return {label: found[label] for label in sorted(found, key=lambda label: int(label.rpartition(":")[2]))}
 
-    def _labels(self, number: int, depth: int) -> set[str]:
+    def _vmaps(self, number: int, depth: int) -> dict[str, int]:
         life = self.lives.get(number)
         if life is None or depth > DEEPEST:
-            return set()
+            return {}
         fields = dict(life.tracer.fields)
         inner = [each for each in life.tracer.holds if each]
         if "variable" in fields and number in self.kept.variables:
             run, _ = self._home(self.kept.variables[number], life.born)
             inner = [] if run is None else [each for each in run.operands if each and each != number]
-        own = {life.tracer.level} if "batched" in fields else set()
-        return own.union(*[self._labels(each, depth + 1) for each in inner])
+        own = {life.tracer.level: _size(fields["batched"], int(fields["axis"]))} if "batched" in fields else {}
+        return own | {label: size for each in inner for label, size in self._vmaps(each, depth + 1).items()}
 
     def is_zero(self, number: int) -> bool:
         """Whether the value's tangent is a symbolic zero."""
@@ -789,6 +790,11 @@ def worth(frame: Any, atom: Any) -> Found:
     if found is None or isinstance(found, Unknown):
         return found  # type: ignore[no-any-return]
     return Worth(found, ("",) * sum(frame.mapped(atom)))
+
+
+def _size(type: str, axis: int) -> int:
+    """The size of an axis in a type: 3 for axis 1 of ``f32[2,3@x]``."""
+    return int(type.partition("[")[2].partition("]")[0].split(",")[axis].partition("@")[0])
 
 
 def _depth(label: str) -> tuple[bool, tuple[int, ...]]:
