@@ -72,10 +72,10 @@ __all__ = ["grad", "jvp", "linear_transpose", "linearize", "value_and_grad", "vj
 def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """The value of ``fun`` at ``primals`` and its derivative along ``tangents`` (forward mode).
 
-    ``primals`` and ``tangents`` are tuples or lists of pytrees of equal structure, shapes and dtypes (integers have
-    float0 tangents). Returns ``(primals_out, tangents_out)``, with ``has_aux`` the auxiliary data third: ``fun`` then
-    returns ``(output, aux)``. Both outputs have the tree, shapes and dtypes of ``fun``'s output. ``fun`` runs once.
-    TypeError for trees or dtypes that do not fit, ValueError for shapes.
+    ``primals`` and ``tangents`` are tuples or lists of pytrees of equal structure, shapes and dtypes. Tangents of
+    integers have dtype float0. Returns ``(primals_out, tangents_out)``, which have the tree, shapes and dtypes of
+    ``fun``'s output. With ``has_aux``, ``fun`` returns ``(output, aux)``, and the auxiliary data is the third result.
+    ``fun`` runs once. TypeError if trees or dtypes do not fit, ValueError if shapes do not fit.
 
     >>> jvp(jnp.sin, (0.,), (2.,))
     (Array(0., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True))
@@ -115,7 +115,7 @@ def lower_aux(aux: Any) -> Any:
 
 
 def check_tangent(primal: Any, tangent: Any) -> Any:
-    """Return ``tangent`` as jvp needs it, for an integer a symbolic zero. TypeError or ValueError if it is wrong."""
+    """Return ``tangent`` as jvp needs it: a symbolic zero for an integer primal. TypeError or ValueError if wrong."""
     aval = get_aval(primal)
     expected = aval.to_tangent_aval()
     if isinstance(tangent, np.ndarray) and tangent.dtype == dtypes.float0:
@@ -139,7 +139,7 @@ def check_tangent(primal: Any, tangent: Any) -> Any:
 
 
 def as_weak_as(aval: ShapedArray, tangent: Any) -> Any:
-    """Make ``tangent`` weakly typed if ``aval`` is: JAX's jitted numpy functions do the same."""
+    """Make ``tangent`` weakly typed if ``aval`` is weakly typed, as JAX's jitted numpy functions do."""
     if aval.weak_type and isinstance(tangent, Array) and not tangent.aval.weak_type:
         return retyped(tangent, tangent.aval.update(weak_type=True))
     return tangent
@@ -390,7 +390,7 @@ class VJP:
 
 
 class _BareVJP:
-    """The tree structure of a ``VJP``, without residuals. Two are equal if their jaxprs are identical."""
+    """The tree structure of a ``VJP``, without residuals. Two structures are equal if their jaxprs are identical."""
 
     __slots__ = ("vjp", "jaxpr")
 
@@ -475,9 +475,9 @@ def _other_type(aval: ShapedArray, found: ShapedArray) -> ValueError:
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Return the value of ``fun`` at ``primals`` and its pullback, from output to input cotangents (reverse mode).
 
-    Returns ``(value, pullback)``, with ``has_aux`` the auxiliary data third. ``pullback(ct)`` takes one cotangent of
-    the tree, shapes and dtypes of ``value``. It returns a tuple with one cotangent per primal, of its structure, shapes
-    and dtypes. ``pullback`` raises ValueError for another tree, shape or dtype. It can be called several times.
+    Returns ``(value, pullback)``. With ``has_aux``, the auxiliary data is the third result. ``pullback(ct)`` takes one
+    cotangent of the tree, shapes and dtypes of ``value``, and raises ValueError for another. It returns a tuple with
+    one cotangent per primal, of that primal's structure, shapes and dtypes. It can be called several times.
 
     >>> vjp(lambda x: x**2, 3.)[1](1.)
     (Array(6., dtype=float32, weak_type=True),)
@@ -498,7 +498,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
 
     Returns a function from an output cotangent to a tuple of input cotangents. The output cotangent has the tree,
     shapes and dtypes of ``fun``'s output; the input cotangents have those of ``primals``. NotImplementedError or
-    AssertionError if ``fun`` is not linear, TypeError unless all inputs and outputs are inexact, or all are integers.
+    AssertionError if ``fun`` is not linear. TypeError unless all inputs and outputs are inexact, or all are integers.
 
     >>> linear_transpose(lambda x: jnp.stack([x, 2 * x]), 1.)(jnp.ones(2))
     (Array(3., dtype=float32),)
@@ -646,8 +646,8 @@ def value_and_grad(
     Returns ``(value, gradient)``; ``((value, aux), gradient)`` with ``has_aux``. The gradient has the tree, shapes and
     dtypes of the argument (a tuple of gradients if ``argnums`` is a sequence). ``fun`` runs once per call.
 
-    Raises TypeError, when called, for a non-scalar or non-real output, for integer inputs (unless ``allow_int``), and
-    if ``fun`` returns no pair with ``has_aux``.
+    When called, raises TypeError for a non-scalar or non-real output, and for integer inputs unless ``allow_int``. With
+    ``has_aux``, also if ``fun`` does not return a pair.
 
     >>> value_and_grad(lambda x: x**2)(3.)
     (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
@@ -708,7 +708,7 @@ def grad(
     ``(gradient, aux)``. ``holomorphic`` asks for complex inputs and a complex output. With ``allow_int``, integer
     arguments are accepted; their gradient has dtype float0.
 
-    Raises TypeError, when called, for an output that is no real scalar, for integer inputs, and for an ``argnums``
+    When called, raises TypeError if the output is not a real scalar, for integer inputs, and if an ``argnums`` is
     beyond the positional arguments.
 
     >>> grad(lambda x, y: x**2 * y, argnums=(0, 1))(3., 2.)

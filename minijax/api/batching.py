@@ -32,8 +32,8 @@ def vmap(
     ``fun`` runs once per call and sees each mapped argument without its mapped axis. Mapped axes have one size n. Each
     output of shape s becomes an array with an axis of size n inserted into s at its ``out_axes``; dtypes stay.
 
-    ValueError for axes that do not fit, sizes that differ, and an output that varies with ``out_axes`` None; TypeError
-    for ``in_axes`` of a wrong type.
+    ValueError for axes that do not fit, for sizes that differ, and if an output is mapped but its ``out_axes`` is None.
+    TypeError for ``in_axes`` of a wrong type.
 
     >>> vmap(lambda x, y: x * y, in_axes=(0, None))(jnp.arange(3.), 2.)
     Array([0., 2., 4.], dtype=float32)
@@ -75,7 +75,7 @@ def vmap(
 def map_leaves(
     fun: Callable[..., Sequence[Any]], values: Sequence[Any], name: str
 ) -> tuple[list[Any], list[int | None], AxisData]:
-    """Map flat ``fun`` over axis 0 of ``values`` (not []). Return results, their mapped axes and the ``AxisData``."""
+    """Map flat ``fun`` over axis 0 of the nonempty ``values``. Return results, their mapped axes and ``AxisData``."""
     if not values:
         raise ValueError(NO_ARGUMENT)
     axis = AxisData(None, get_aval(values[0]).shape[0], (), None)
@@ -158,7 +158,7 @@ def _axis_size(
 
 
 def _division(leaves: Sequence[Any], dims: Sequence[int | None]) -> Any:
-    """Return the mesh axes that shard the mapped axis, or None. ValueError if leaves differ."""
+    """Return the mesh axes that shard the mapped axis, or None. ValueError if they differ between leaves."""
     found = None
     mapped = [(get_aval(x), d) for x, d in zip(leaves, dims, strict=True) if d is not None]
     for i, (aval, d) in enumerate(mapped):

@@ -151,7 +151,7 @@ class Prompt:
 
     @contextlib.contextmanager
     def visible(self) -> Iterator[dict[str, Any]]:
-        """Yield a dict of the names visible in the frame: prompt code has no closures. Then copy assignments back."""
+        """Yield the frame's globals and variables in one dict: prompt code has no closures. Then save assignments."""
         names = {**self.frame.globals, **self.frame.names}
         before = dict(names)
         try:

@@ -42,12 +42,12 @@ def pure_callback(
 
     ``callback`` returns a tree like ``result_shape_dtypes``, whose leaves have ``shape`` and ``dtype``; this function
     returns that tree of arrays.
-    ``vmap_method``: "sequential" and "sequential_unrolled" call it for each element; "expand_dims" and "broadcast_all"
-    call it once, with a leading batch axis on every argument. For an unmapped argument the size of this axis is 1 with
-    "expand_dims", the batch size with "broadcast_all". ``sharding`` must be None.
+    ``vmap_method``: "sequential" and "sequential_unrolled" call ``callback`` for each element; "expand_dims" and
+    "broadcast_all" call it once, with a leading batch axis on every argument. For an unmapped argument the size of this
+    axis is 1 with "expand_dims", the batch size with "broadcast_all". ``sharding`` must be None.
 
-    ValueError if it is differentiated, or for an unknown ``vmap_method``. NotImplementedError under ``vmap`` without a
-    ``vmap_method``. JaxRuntimeError if the callback raised, or returned another type.
+    ValueError if the call is differentiated, or for an unknown ``vmap_method``. NotImplementedError under ``vmap``
+    without a ``vmap_method``. JaxRuntimeError if the callback raised, or returned another type.
 
     >>> jit(lambda x: pure_callback(np.sin, ShapeDtypeStruct((), jnp.float32), x))(0.5)
     Array(0.47942555, dtype=float32)
@@ -65,13 +65,13 @@ def io_callback(
     ordered: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Call ``callback``, which may have side effects, exactly once per run; ``ordered``: in program order.
+    """Call ``callback``, which may have side effects, exactly once per run, and in program order if ``ordered``.
 
     Arguments, ``result_shape_dtypes`` and results are those of ``pure_callback``; ``result_shape_dtypes`` may be None,
     for no result. The call stays in the program even if its result is unused. Under ``vmap`` the callback runs once
     per element.
 
-    ValueError if it is differentiated, or ordered under ``vmap``. NotImplementedError for a ``sharding``.
+    ValueError if the call is differentiated, or ordered under ``vmap``. NotImplementedError for a ``sharding``.
     JaxRuntimeError if the callback raised, or returned another type.
     """
     return _call(io_callback_p, callback, result_shape_dtypes, args, kwargs, sharding, ordered=bool(ordered))
@@ -126,8 +126,9 @@ def debug_callback(
 ) -> Any:
     """Call ``callback(*args, **kwargs)`` whenever the program gets here, and ignore its result.
 
-    Under ``jvp`` and ``grad`` it gets primal values, under ``vmap`` each element. With ``ordered``, calls keep the
-    program's order. ``debug.callback(ordered=True)(f, x)`` keeps options apart from keyword arguments of ``f``.
+    Under ``jvp`` and ``grad`` the callback gets primal values. Under ``vmap`` it runs for each element. With
+    ``ordered``, calls keep the program's order. ``debug.callback(ordered=True)(f, x)`` keeps options apart from keyword
+    arguments of ``f``.
     """
 
     def call(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
@@ -179,7 +180,7 @@ def debug_print(
     _record: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """Print ``fmt.format(*args, **kwargs)`` whenever the program gets here. Not for f-strings: they format tracers.
+    """Print ``fmt.format(*args, **kwargs)`` whenever the program gets here. Pass no f-string: it would format tracers.
 
     ValueError for an argument that ``fmt`` does not use, IndexError or KeyError for a missing one.
     """
@@ -216,8 +217,8 @@ def debug_log(fmt: str, *args: Any, **kwargs: Any) -> None:
     debug_print(fmt, *args, _record=record, **kwargs)
 
 
-# Runs breakpoint lines that are no prompt commands; a front end sets it, else it is None. It is here because few
-# programs import ``breakpoints``.
+# Runs breakpoint lines that are no prompt commands. A front end sets this function; without a front end it is None.
+# It is defined in this module because few programs import ``breakpoints``.
 front_end: Callable[[str, dict[str, Any]], None] | None = None
 
 
@@ -228,4 +229,4 @@ def set_front_end(run: Callable[[str, dict[str, Any]], None] | None) -> None:
 
 
 def effects_barrier() -> None:
-    """Do nothing: a call of a program with effects returns only after them."""
+    """Do nothing: a call of a program with effects returns only after these effects."""

@@ -39,9 +39,10 @@ def checkpoint(
     Values and gradients are those of ``fun``. The backward pass needs less memory and repeats computations. Without
     ``policy`` only the inputs are saved.
 
-    ``prevent_cse``: keep XLA from merging the two computations under ``jit``; a bool, or a tuple that is a prefix of
-    the arguments. Not needed in a ``scan``. ``policy(primitive, *avals, **params) -> bool``: whether results may be
-    saved; see ``checkpoint_policies``. ``static_argnums``: positions of arguments that pass unchanged.
+    ``prevent_cse``: keep XLA under ``jit`` from merging the first computation of a value with its repetition. It is a
+    bool, or a tuple that is a prefix of the arguments. A ``scan`` does not need it. ``policy(primitive, *avals,
+    **params) -> bool``: whether results may be saved; see ``checkpoint_policies``. ``static_argnums``: positions of
+    arguments that pass unchanged.
 
     TypeError for arguments of the wrong type, ValueError for a static position out of range.
 
@@ -186,7 +187,7 @@ def save_any_names_but_these(*names_not_to_save: str) -> SaveAnyNamesButThese:
 
 
 def save_anything_except_these_names(*names_not_to_save: str) -> Callable[..., bool]:
-    """A policy that in effect saves everything, as in JAX: it allows the equation that computes a named value."""
+    """A policy that saves everything. In JAX it also does: it allows the equation that computes the named value."""
     return lambda *args, **params: True
 
 
@@ -234,7 +235,7 @@ checkpoint_policies = types.SimpleNamespace(
 
 
 def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tuple[ShapedArray, str]]:
-    """Return the types of the values that reverse mode saves for ``f`` here, each with the text of its origin."""
+    """Return the type and the origin, as text, of each value that reverse mode saves for ``f`` at these arguments."""
     check_callable(f)
     leaves, in_tree = tree_flatten((args, kwargs))
     leaves = check_args(leaves, "saved_residuals", f, in_tree)

@@ -1,11 +1,11 @@
 """Record the values that a function reads besides its arguments when it is traced.
 
-A cached program keeps the values from its trace. If one changes later, its results may be wrong. At a cache miss,
-this module records names in code objects: closure variables, globals that the function and its callees read,
-and attributes of objects in such variables. Numbers, strings, booleans, None and tuples of them are recorded by value,
-other objects by weak reference and identity.
+A cached program keeps the values from its trace. If such a value changes later, the program's results may be wrong. At
+a cache miss, this module records the values of names in code objects: closure variables, globals that the function and
+its callees read, and attributes of objects in such variables. Numbers, strings, booleans, None and tuples of them are
+recorded by value, other objects by weak reference and identity.
 
-It misses changes inside objects recorded by identity, in objects that no variable names, and in modules.
+The module misses changes inside objects recorded by identity, in objects that no variable names, and in modules.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def note(fun: Any) -> Noted:
 
 
 def _plain(fun: Any) -> FunctionType | None:
-    """Unwrap a wrapper, method or partial to the user's function, or None."""
+    """Return the user's function inside a wrapper, method or partial; None if there is no such function."""
     if type(fun) is FunctionType and not fun.__dict__:
         return fun if _is_users(fun) else None
     for _ in range(20):
@@ -107,7 +107,7 @@ def _is_users(fun: FunctionType) -> bool:
 
 
 def _note_names(out: list[Entry], todo: list[Any], function: FunctionType) -> None:
-    """Record closure variables, and globals named in its code and nested code; append callables to ``todo``."""
+    """Record closure variables, and globals that its code and nested code name; append callables to ``todo``."""
     holder, code = weakref.ref(function), function.__code__
     for i, name in enumerate(code.co_freevars):
         try:
@@ -257,7 +257,7 @@ def _is_read(entry: _Noted) -> bool:
 
 
 class _Instructions(NamedTuple):
-    """What a code object and its nested ones read (outer and local names, their attributes) and assign."""
+    """The names that a code object and its nested ones read (outer and local, with attributes) and assign."""
 
     reads: set[tuple[str, str]]
     reads_locals: set[tuple[str, str]]

@@ -158,7 +158,7 @@ class JitFunction:
         if pjrt.others_in_use and preferred_device() is not None:
             return self.call(args, kwargs, static)[0]
         if known.flat and not kwargs:
-            try:  # one argument needs no comprehension: it would take a twentieth of the call
+            try:  # a comprehension would take a twentieth of the call, so one argument does without it
                 run = known.flat[args[0].kind if len(args) == 1 else tuple([x.kind for x in args])]
             except (AttributeError, KeyError, TypeError):
                 pass
@@ -235,7 +235,7 @@ class JitFunction:
         over: Any = None
         places: tuple[Any, ...] = ()
         if pjrt.others_in_use:
-            # used to explain a recompilation; weak, since the program must not keep the function alive
+            # for explaining a recompilation; a weak reference, since the program must not keep the function alive
             about = weakref.ref(self), len(staged.outer), staged.in_tree
             staged.closed.memo["argument names"] = functools.partial(_argument_names, *about)
             places = places_of(leaves)
@@ -480,7 +480,7 @@ class JitFunction:
         return self._explain(key) if self._get(self.cache, key) is None else None
 
     def explain_cache_hit(self, *args: Any, **kwargs: Any) -> tuple[str, tuple[str, ...]]:
-        """For a cached call: the closed-over values that changed, as text, and the names of those that may have."""
+        """For a cached call: the closed-over values that changed, as text, and the names of values that may have."""
         args, kwargs, static = self._split(args, kwargs)
         staged = self._get(self.cache, self._key(args, kwargs, static)[0])
         return ("", ()) if staged is None else _misses().explain_hit(staged.closed)
@@ -633,10 +633,10 @@ def jit(
     Python side effects happen only then.
 
     ``static_argnums``, ``static_argnames``: hashable arguments that pass unchanged; one implies the other.
-    ``donate_argnums``, ``donate_argnames``: arguments whose memory XLA may reuse. ``keep_unused``: pass unread
-    arguments too. ``inline``: inside a staged function, record the equations instead of a call. ``in_shardings``,
-    ``out_shardings``: a ``Sharding``, a ``PartitionSpec`` for the current mesh, None (the compiler chooses), or
-    trees of these that are prefixes of the dynamic arguments and of the result.
+    ``donate_argnums``, ``donate_argnames``: arguments whose memory XLA may reuse. ``keep_unused``: also pass arguments
+    that ``fun`` does not use. ``inline``: inside a staged function, record the equations instead of a call.
+    ``in_shardings``, ``out_shardings``: a ``Sharding``, a ``PartitionSpec`` for the current mesh, None (the compiler
+    chooses), or trees of these that are prefixes of the dynamic arguments and of the result.
 
     ValueError, when called, for an unhashable static argument; TypeError if an argument or an output is no array;
     TracerBoolConversionError if Python tests a traced value (``if x > 0``); ConcretizationTypeError if a traced value

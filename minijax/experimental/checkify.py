@@ -28,7 +28,7 @@ init_error = Error({}, {}, {}, {})
 
 
 def _traced_each_time(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """Borrow JAX's function, but let JAX trace it at each call: it records the line and numbers the checks in order."""
+    """Borrow JAX's function, but let JAX trace it at each call: a trace records the line and numbers the checks."""
 
     @functools.wraps(theirs)
     def function(*args: Any, **kwargs: Any) -> Any:

@@ -24,13 +24,14 @@ def jet(
     Args:
       fun: a function of arrays that returns a pytree of arrays.
       primals: a value for each argument; together they are the point.
-      series: for each argument the derivatives of the curve at the point, of order 1, 2, ...; as many for each.
-      factorial_scaled: whether ``series`` and the results are derivatives; otherwise they are coefficients of Taylor
-        polynomials: the derivative of order n, divided by n!.
+      series: for each argument the derivatives of the curve at the point, of order 1, 2, ... Every argument needs the
+          same number of them.
+      factorial_scaled: whether ``series`` and the results are derivatives. If not, they are coefficients of Taylor
+          polynomials: the derivative of order n, divided by n!.
 
-    Returns ``(out, derivatives)``: the value of ``fun`` at the point, and a pytree like ``out`` with lists as leaves:
-    the derivatives along the curve, of order 1, 2, ... ValueError if the numbers of terms differ,
-    or if an argument is not an array.
+    Returns ``(out, derivatives)``. ``out`` is the value of ``fun`` at the point. ``derivatives`` is a pytree like
+    ``out``; its leaves are lists of the derivatives along the curve, of order 1, 2, ... ValueError if the numbers of
+    terms differ, or if an argument is not an array.
 
     >>> f0, (f1, f2) = jet(jnp.sin, (0.125,), ((0.75, 3.0),))  # doctest: +SKIP
     """

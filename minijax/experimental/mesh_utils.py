@@ -14,7 +14,7 @@ __all__ = ["create_device_mesh", "create_hybrid_device_mesh"]
 
 
 def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Any] | None = None, **options: Any) -> np.ndarray:
-    """Arrange the devices (all by default) as an array of shape ``mesh_shape``, neighbours along its last axis.
+    """Arrange the devices (all by default) as an array of shape ``mesh_shape``, with neighbours along its last axis.
 
     ``options`` are JAX's, which only TPUs use. ValueError if the mesh size differs from the number of devices.
     """
@@ -32,7 +32,7 @@ def create_hybrid_device_mesh(
     group is a mesh of ``mesh_shape``, and the groups, sorted unless ``should_sort_granules_by_key`` is false, form a
     mesh of ``dcn_mesh_shape``. The result's shape is the product of the two, dimension by dimension.
 
-    ValueError: a device has no ``slice_index``, or the sizes of the groups or of the meshes do not fit.
+    ValueError if a device has no ``slice_index``, or if the sizes of the groups or of the meshes do not fit.
     """
     found = all_devices() if devices is None else devices
     theirs = jax_module("experimental.mesh_utils").create_hybrid_device_mesh

@@ -37,7 +37,7 @@ def _of_all(x: np.ndarray) -> np.ndarray:
 
 
 def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
-    """Collect ``in_tree``, a tree of arrays with the same shapes everywhere, from all processes.
+    """Collect ``in_tree``, a tree of arrays with the same shapes in every process, from all processes.
 
     The result is a tree of NumPy arrays, stacked along a new leading axis or, with ``tiled``, joined along the first
     axis. Numbers always get a new axis, unless there is only one process.
@@ -55,7 +55,7 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
 
 
 def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
-    """Send ``in_tree`` from one process (0, or where ``is_source`` is true) to all. Shapes must agree everywhere."""
+    """Send ``in_tree`` from process 0, or where ``is_source`` is true, to all. Shapes must agree everywhere."""
     if process_count() == 1:
         return tree_map(np.asarray, in_tree)
     source = process_index() == 0 if is_source is None else is_source

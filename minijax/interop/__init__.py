@@ -1,8 +1,8 @@
 """Programs across minijax and the real JAX.
 
 ``from_jax`` turns a function written for JAX into one of minijax; ``to_jax`` turns a function of minijax into one that
-JAX can transform. The first call of such a function imports jax. Inside ``with replacing_jax():`` import statements
-load packages written for JAX so that they run on minijax, unchanged.
+JAX can transform. The first call of such a function imports jax. Inside ``with replacing_jax():``, import statements
+load unchanged packages that were written for JAX, and the packages run on minijax.
 """
 
 import importlib

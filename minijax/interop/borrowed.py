@@ -145,7 +145,7 @@ class BorrowedPrimitive(AxisPrimitive):
 
     @property
     def defined_at(self) -> str:
-        """The source location where JAX, or the third party, defines it."""
+        """The source location where JAX, or the third party, defines the primitive."""
         return made_at(self.theirs) or super().defined_at
 
     def call(self, avals: Sequence[Any], params: dict[str, Any]) -> JaxCall:
@@ -370,7 +370,7 @@ def without_sources(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def jvp_program(call: JaxCall, perturbed: tuple[bool, ...]) -> ClosedJaxpr:
-    """The program that maps primals, and tangents of perturbed ones, to results, and tangents of inexact ones."""
+    """The program from primals and the tangents of perturbed primals to results and the tangents of inexact results."""
     positions = [i for i, p in enumerate(perturbed) if p]
 
     def jvp_rule_of_jax(*values: Any) -> list[Any]:
@@ -463,7 +463,7 @@ def borrowed_lower(
 
 
 def inside(call: JaxCall) -> ClosedJaxpr:
-    """The primitive's evaluation, as a program traced by JAX. It is lowered if JAX's lowering rule calls Python."""
+    """The primitive's evaluation, as a program traced by JAX. Used for lowering if JAX's lowering rule calls Python."""
 
     def trace() -> ClosedJaxpr:
         try:
@@ -498,7 +498,7 @@ _INTO_PYTHON = re.compile(r"xla\w*_python\w*_callback")
 
 
 def _lowered(call: JaxCall, platform: str) -> list[tuple[str, str, str]] | None:
-    """JAX's lowering: (mark, name, text) of each function; the first is the one to call. None if it calls Python."""
+    """JAX's lowering: (mark, name, text) of each function, the one to call first. None if a function calls Python."""
 
     def lower() -> list[tuple[str, str, str]] | None:
         # without keep_unused, unused operands vanish from the signature
@@ -511,7 +511,7 @@ def _lowered(call: JaxCall, platform: str) -> list[tuple[str, str, str]] | None:
 
 
 def _without_shardings(module: Any) -> None:
-    """Remove shardings over devices; keep ``sdy.sharding_rule``, which describes how an operation divides."""
+    """Remove shardings over devices; keep ``sdy.sharding_rule``, which describes how an operation can be sharded."""
     ir = bindings.ir()
     found: list[Any] = []
 

@@ -97,11 +97,11 @@ def with_out_sharding(function: Callable[..., Any], name: str, out_sharding: Any
 
 PACKAGE, THEIRS = "minijax", "jax"
 
-# These read or write files, memory or settings: they run on JAX at every call.
+# These functions read or write files, memory or settings: they run on JAX at every call.
 _ON_VALUES = frozenset(
     "load save savez fromfile frombuffer from_dlpack array_repr array_str fromiter fromstring einsum_path".split()
 )
-# These test whether a check failed: they run on JAX if the values are known.
+# These functions test whether a check failed: they run on JAX if the values are known.
 _OF_CHECKS = frozenset("check debug_check check_error Error.get Error.get_exception Error.throw".split())
 _PLAIN = frozenset((Array, bool, int, float, complex, str, bytes, type(None), np.ndarray, *np.sctypeDict.values()))
 
@@ -166,7 +166,7 @@ def _with_instances(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_functions(opened: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call ``opened`` with functions among the arguments. Tracers that these close over become another argument."""
+    """Call ``opened`` with functions as arguments. The tracers that the functions close over are an extra argument."""
     tracers: list[Tracer] = []
 
     @functools.wraps(opened)
@@ -220,7 +220,7 @@ def _on_values(theirs: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 class _ForJax:
-    """Converts arguments to JAX's: dtypes, shapes, shardings, enums, ``lax`` records, functions. Arrays stay."""
+    """Converts to JAX's: dtypes, shapes, shardings, enums, ``lax`` records, functions. Arrays stay unchanged."""
 
     def __init__(self) -> None:
         self.has_functions = False
@@ -286,7 +286,7 @@ def _exported(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _made_here(out: Any, module: str) -> Any:
-    """Convert a result's instances to minijax's classes; borrow a function (``nn.initializers.normal()``) too."""
+    """Convert a result's instances to minijax's classes. A function (``nn.initializers.normal()``) is borrowed too."""
     if type(out) is Array or isinstance(out, Tracer):
         return out
     if isinstance(out, types.FunctionType):

@@ -1,10 +1,10 @@
 """Carry a user's program from one library to the other: copy its functions, bound to the other library's names.
 
-A copy has other globals and another closure, recursively; its code and lines stay the same. Arrays are converted.
-A jitted or differentiated function is transformed again, by the other library's transformation with that name. A
-primitive keeps the rules that its author registered. The user's objects do not change. From JAX to minijax, functions
-of third parties that compute with JAX are imported *whole*, not copied: ``from_jax`` imports the program of each call.
-``Unmapped`` names objects that can be neither copied nor imported.
+A copied function has other globals and another closure, whose contents are carried too; its code and lines stay the
+same. Arrays are converted. A jitted or differentiated function is transformed again, by the other library's
+transformation with the same name. A primitive keeps the rules that its author registered. The user's objects do not
+change. From JAX to minijax, functions of third parties that compute with JAX are imported *whole*, not copied:
+``from_jax`` imports the program of each call. ``Unmapped`` names objects that can be neither copied nor imported.
 
 The same code carries in both directions; ``libraries`` describes each of the two libraries.
 """
@@ -109,7 +109,7 @@ def computes_with_jax(module: str | None) -> bool:
 
 @functools.lru_cache(256)
 def _names_jax(top: str, count: int) -> bool:
-    """Whether a module of package ``top`` names a module of JAX; ``count`` of its modules are loaded."""
+    """Whether a loaded module of package ``top`` names a module of JAX. ``count``, their number, is part of the key."""
     loaded = [module for name, module in list(sys.modules.items()) if name == top or name.startswith(top + ".")]
     return any(
         isinstance(value, types.ModuleType) and JAX.owns(getattr(value, "__name__", ""))
@@ -180,7 +180,7 @@ class Carrier:
 
     @property
     def imports(self) -> bool:
-        """Whether functions of third parties can be imported whole: only towards minijax."""
+        """Whether functions of third parties can be imported whole: only if the target is minijax."""
         return self.target is MINIJAX
 
     def __call__(self, x: Any) -> Any:
@@ -427,7 +427,7 @@ class Carrier:
 
     @functools.cached_property
     def _back(self) -> Carrier:
-        """The carrier that restores the user's own functions and objects for JAX's functions; arrays stay."""
+        """The carrier that restores the user's own functions and objects for JAX's functions; arrays stay unchanged."""
         return Carrier(self.target, self.source, self._helpers, home=True, values=False)
 
     def _sequence(self, x: Any) -> Any:
@@ -677,13 +677,13 @@ def _is_users_class(cls: type) -> bool:
 
 
 def _is_carried_scope(scope: dict[str, Any]) -> bool:
-    """Whether these are the globals of a copied function, or of an object made in it."""
+    """Whether these are the globals of a copied function, or of a function defined in one."""
     names = scope.get("__builtins__")
     return isinstance(names, dict) and isinstance(getattr(names.get("__import__"), "__self__", None), Carrier)
 
 
 class Foreign:
-    """Stands for an object of a third party's class that computes with JAX: calls of its methods are imported."""
+    """Represents an object of a third party's class that computes with JAX: calls of its methods are imported."""
 
     def __init__(self, original: Any, carry: Carrier) -> None:
         self.__dict__["carried from"] = original, carry

@@ -1,8 +1,8 @@
 """Import JAX's equations with effects: callbacks to Python, and ``check_p`` of ``checkify.check``.
 
-Callbacks become minijax callbacks to the same functions: JAX's lowering refers to a function table that only JAX's own
-compiler fills. ``check_p`` is borrowed and stays in the program for its effect: evaluation raises for a failed check,
-``checkify`` turns the check into a result, and compilation is impossible.
+Callbacks become minijax callbacks to the same functions, since JAX's lowering refers to a table of functions that only
+JAX's own compiler fills. ``check_p`` is borrowed and stays in the program for its effect: evaluation raises for a
+failed check, ``checkify`` turns the check into a result, and compilation is impossible.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from minijax.pytree import tree_structure
 
 
 class JaxCallback(Frozen):
-    """A callback of a JAX program: from JAX's arrays to a list of arrays. Equal callbacks give equal objects."""
+    """A callback of a JAX program, called with JAX's arrays. Equal callbacks give equal objects."""
 
     theirs: Callable[..., Sequence[Any]]
 
@@ -90,7 +90,7 @@ def make_effectful(theirs: Any) -> None:
 
 
 def check_values(theirs: Any, *args: Any, **params: Any) -> Any:
-    """Run JAX's check on these values; a failed check is raised at the user's line."""
+    """Run JAX's check on these values. If it fails, raise the error at the user's line."""
     try:
         return theirs.impl(*map(to_jax_value, args), **params)
     except ValueError as error:

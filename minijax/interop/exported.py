@@ -1,9 +1,10 @@
 """``to_jax``: turn a function of minijax into one that JAX can trace, jit, differentiate and batch.
 
 In: a function of minijax, or a ``ClosedJaxpr``. Out: the same for JAX. Minijax stages the function, and JAX evaluates
-its program equation by equation: each primitive by JAX's primitive with that name, or by the one it was borrowed from.
-A user's primitive becomes a new JAX primitive with the rules registered here. JAX's own functions write control flow,
-calls and custom rules (``export_rules``). This module is the inverse of ``interop.programs``.
+its program equation by equation. A primitive is evaluated by JAX's primitive with that name, or by the primitive from
+which it was borrowed. A user's primitive becomes a new JAX primitive with the rules registered here. Control flow,
+calls and custom rules are written by JAX's functions (``export_rules``). This module is the inverse of
+``interop.programs``.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ def eval_by_jax(closed: ClosedJaxpr, *args: Any) -> list[Any]:
 
 
 def _meshes(closed: ClosedJaxpr) -> dict[int, AbstractMesh]:
-    """Map equation ids to meshes where ``reshard`` changes axis types: JAX's types always name a mesh."""
+    """Map ids of equations to meshes if ``reshard`` changes axis types. JAX needs them: its types name a mesh."""
     if "meshes" in closed.memo:
         return closed.memo["meshes"]  # type: ignore[no-any-return]
     jaxpr, found = closed.jaxpr, dict[int, AbstractMesh]()
@@ -167,7 +168,7 @@ def _meshes(closed: ClosedJaxpr) -> dict[int, AbstractMesh]:
 
 
 def _mesh_set(mesh: AbstractMesh | None) -> Any:
-    """A context in which JAX writes equations for ``mesh``, if any."""
+    """A context in which JAX writes equations for ``mesh``; if ``mesh`` is None, nothing changes."""
     around = jax_module("sharding").get_abstract_mesh()
     wanted = around if mesh is None or around.manual_axes else abstract_for_jax(mesh)
     same = wanted == around
@@ -193,7 +194,7 @@ _known = _Known()
 
 @contextlib.contextmanager
 def reading(tracers: Sequence[Tracer], values: Sequence[Any]) -> Iterator[None]:
-    """A context in which exported functions that read ``tracers`` get ``values``; others raise ``ReadsTracers``."""
+    """A context in which exported functions get ``values`` for ``tracers``. Other tracers raise ``ReadsTracers``."""
     before = _known.values
     _known.values = {**(before or {}), **dict(zip(map(id, tracers), values, strict=True))}
     try:
@@ -203,7 +204,7 @@ def reading(tracers: Sequence[Tracer], values: Sequence[Any]) -> Iterator[None]:
 
 
 def _consts(closed: ClosedJaxpr) -> list[Any]:
-    """The constants as JAX's arrays, cached so that JAX recognizes its own programs."""
+    """The constants as JAX's arrays, cached: JAX reuses its programs if it gets the same arrays."""
     known = _known.values
     if known is not None and any(isinstance(x, Tracer) for x in closed.consts):
         unknown = [x for x in closed.consts if isinstance(x, Tracer) and id(x) not in known]

@@ -1,4 +1,4 @@
-"""Export rules, ``rule(eqn, operands) -> results``, for equations with programs; JAX's own functions write them."""
+"""Export rules, ``rule(eqn, operands) -> results``, for equations with programs. The rules call JAX's functions."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class ExportedPolicy(Frozen):
     ours: Callable[..., Any]
 
     def __call__(self, primitive: Any, *avals: Any, **params: Any) -> Any:
-        """Convert the answer to JAX's classes."""
+        """Convert the policy's answer to one that JAX accepts."""
         answer = self.ours(our_primitives().get(primitive.name, primitive), *map(aval_of, avals), **params)
         kind: Any = answer if isinstance(answer, type) else type(answer)
         return {recompute.Saveable: True, recompute.Recompute: False}.get(kind, answer)
@@ -159,7 +159,7 @@ def _nonzero(tangents: Sequence[Any], zeros: Sequence[bool]) -> list[Any]:
 
 
 def _closed_over(eqn: JaxprEqn, perturbed: Sequence[bool], kind: str) -> int:
-    """Count the closed-over operands. UnexpectedTracerError if one is differentiated: the custom rule omits it."""
+    """Count the closed-over operands. UnexpectedTracerError if one is differentiated: the custom rule ignores them."""
     n: int = eqn.params["num_consts"]
     if any(perturbed[:n]):
         raise UnexpectedTracerError(closed_over_message(eqn.params["call_jaxpr"].jaxpr.debug_name, kind))
@@ -288,7 +288,7 @@ def export_shard_map(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     params = eqn.params
     mesh = mesh_for_jax(params["mesh"])
     if mesh == jax_module("sharding").get_abstract_mesh() or current_mesh() is not None:
-        mesh = None  # then JAX takes the current mesh, which is the outer one's inside another shard_map
+        mesh = None  # with None, JAX takes the current mesh; inside another shard_map that is the outer one's mesh
 
     def of_part(*args: Any) -> tuple[Any, ...]:
         with on_each_device(params["mesh"], params["newly_manual_axes"], params["check_vma"]):

@@ -1,6 +1,6 @@
 """``from_jax``: turn a function written for JAX into a function of minijax.
 
-JAX traces the function on the types of its arguments, minijax imports the program and evaluates it. So the function can
+JAX traces the function on the types of its arguments. Minijax imports the program and evaluates it. So the function can
 be differentiated, batched, staged and watched, equation by equation, with the lines of its source. It is traced once
 for each signature.
 """
@@ -148,7 +148,7 @@ class TracedByJax(NamedTuple):
     """The result of JAX's tracing: the program, and how to assemble the function's results.
 
     ``statics``, for each leaf of the result: None if the program computes it, a ``ClosesOver`` for a function that
-    closes over traced values, or a 1-tuple of the leaf. ``warnings``: the function's warnings; each call repeats them.
+    closes over traced values, or a 1-tuple with the leaf. ``warnings``: the function's warnings, repeated at each call.
     """
 
     program: ClosedJaxpr

@@ -1,7 +1,7 @@
 """``jax`` and its modules as seen by a package that runs on minijax: minijax's names under JAX's.
 
 A name that minijax lacks and JAX has can be imported; using it raises an ImportError that names it. A name that JAX
-lacks too is refused as JAX refuses it, since packages test for JAX versions this way.
+lacks too raises JAX's own error, since packages test for JAX versions this way.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from minijax.ir.evaluate import eval_jaxpr
 from minijax.pytree import core as pytree_core
 
 JAX = ("jax", "jaxlib")
-# Packages on JAX register names in these packages, so a second copy of the former needs a second copy of the latter.
+# Packages on JAX register names in these packages. A second copy of such a package needs a second copy of these.
 _REGISTRIES = ("absl",)
 # minijax itself, and large packages that do not use JAX. Their files are not searched for imports of JAX.
 _NEVER = frozenset({"minijax", "numpy", "scipy", "pytest", "_pytest", "IPython", "__main__"} | sys.stdlib_module_names)
@@ -51,7 +51,7 @@ def spec_of(name: str) -> ModuleSpec | None:
 
 
 def written_on_jax(name: str) -> bool:
-    """Whether the module or package ``name`` is JAX, or pure Python that imports JAX, directly or not."""
+    """Whether the module or package ``name`` is JAX, or pure Python that imports JAX, directly or through others."""
     if name not in _known:
         _known[name] = name in (*JAX, *_REGISTRIES) or _found(name, frozenset())
     return _known[name]

@@ -84,7 +84,7 @@ class Library:
 
     Attributes:
       package, own: the public package, and all packages with its code.
-      internal: names of modules; the modules below have no public names that both libraries share.
+      internal: names of modules whose submodules have no public names that both libraries share.
     """
 
     package: str

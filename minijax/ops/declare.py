@@ -1,7 +1,7 @@
 """Declares the rules of the primitives that are not in the elementwise table, each primitive in one call.
 
-``declare`` puts each rule into the table of its interpreter. A table without a rule states a reason instead, which
-``transpose``, ``jvp`` and ``derivative`` determine: the primitive is linear, or it has no derivative.
+``declare`` puts each rule into the table of its interpreter. A table without a rule states a reason instead: the
+primitive is not linear, its derivative is zero, or JAX has none. ``transpose``, ``jvp`` and ``derivative`` decide.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def declare(
       lower: ``(ctx, in_avals, out_avals, *names, **params)`` to the result's name.
       batch: ``(args, dims, **params)`` to the result and its batch axis; by default the axis stays in place.
       transpose: ``(ct, *args, **params)`` to the cotangents of the operands.
-      jvp: ``(primals, tangents, **params)`` to the pair of results; not needed for a primitive that is linear in all.
+      jvp: ``(primals, tangents, **params)`` to the pair of results; not needed if all operands are linear.
       derivative: instead of ``jvp``, one operand's derivative or a list of them (see ``ops.nary``), ZERO or
         NO_DERIVATIVE.
       multiple_results: whether ``bind`` returns a list.

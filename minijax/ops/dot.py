@@ -168,7 +168,7 @@ PrecisionLike = (
 
 
 def algorithm_of(precision: Any) -> DotAlgorithmPreset | None:
-    """The algorithm that the parameter ``precision`` names; None for the default. ValueError for an unknown one."""
+    """The algorithm that ``precision`` names; None for the default. ValueError if CPUs do not support the algorithm."""
     if precision is None or isinstance(precision, tuple) and not isinstance(precision, DotAlgorithm):
         return None
     if precision is DotAlgorithmPreset.DEFAULT:
@@ -333,7 +333,7 @@ def _product(lhs: Any, rhs: Any, dimension_numbers: _Numbers) -> Rule:
 def _matmul(lhs: Any, rhs: Any) -> Any:
     """The products of two stacks of matrices."""
     if lhs.dtype.kind == "c":
-        # NumPy adds complex products of arrays that are not contiguous one by one, which is slow and inaccurate
+        # for arrays that are not contiguous, NumPy adds complex products one by one, which is slow and inaccurate
         lhs, rhs = np.ascontiguousarray(lhs), np.ascontiguousarray(rhs)
     return np.matmul(lhs, rhs)
 
@@ -543,7 +543,7 @@ def dot_general(
       lhs, rhs: numeric arrays; mixed dtypes are promoted. Paired dimensions have equal sizes.
       dimension_numbers: ``((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))``. The result has the
         batch dimensions, then the remaining dimensions of ``lhs``, then those of ``rhs``.
-      precision: a ``Precision``, its name, or one for each operand.
+      precision: a ``Precision`` or its name, a pair of these for the two operands, or an algorithm.
       preferred_element_type: the result's dtype; by default the operands' dtype.
       out_sharding: the result's sharding over a mesh with explicit axes.
 

@@ -129,7 +129,7 @@ def _dynamic_slice_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, slic
 
 
 def _with_zeros(ctx: Any, avals: Any, names: Names, first: int) -> tuple[Any, Names]:
-    """Append zero starts for the dimensions of words; ``first``: the position of the first start."""
+    """Append zero starts for the dimensions of key words; ``first``: the position of the first start."""
     count = avals[0].ndim - (len(names) - first)
     start = avals[first] if len(avals) > first else ShapedArray((), np.dtype(np.int32))
     zero = ctx.scalar(0, start.dtype)
@@ -305,7 +305,7 @@ def dynamic_update_slice(
 
 
 def _along(x: Any, index: Any, axis: int, allow_negative: bool) -> tuple[list[Any], list[bool]]:
-    """The starts of a slice: ``index`` along ``axis``, 0 elsewhere; and for each, whether a negative one is allowed."""
+    """The starts of a slice: ``index`` along ``axis``, 0 elsewhere; and for each start, whether it may be negative."""
     ndim, axis = len(shape_of(x)), operator.index(axis)
     if not -ndim <= axis < ndim:
         raise IndexError(f"axis {axis} is out of bounds for array of dimension {ndim}")
@@ -329,7 +329,7 @@ def dynamic_slice_in_dim(
 def dynamic_index_in_dim(
     operand: Any, index: Any, axis: int = 0, keepdims: bool = True, *, allow_negative_indices: bool = True
 ) -> Any:
-    """The element at ``index`` of ``axis``, which stays as a dimension of size 1 if ``keepdims``."""
+    """The elements at ``index`` along ``axis``. With ``keepdims``, the axis stays as a dimension of size 1."""
     if isinstance(index, int):
         check_int(index)
     out = dynamic_slice_in_dim(operand, index, 1, axis, allow_negative_indices=allow_negative_indices)

@@ -2,8 +2,9 @@
 
 A row has the primitive's name, accepted dtypes, NumPy implementation, StableHLO op, derivative, and the docstring of
 its function (see ``ops.nary``). Functions with parameters besides their operands are written out. Operands are
-arrays or Python scalars of one dtype (TypeError otherwise; ``minijax.numpy`` promotes) and of one shape; scalars and
-dimensions of size 1 are repeated. Results have the operands' dtype by default.
+its function (see ``ops.nary``). Functions with parameters besides their operands are written out. Operands are
+arrays or Python scalars of one dtype and one shape; scalars and dimensions of size 1 are repeated. Other operands
+raise TypeError; ``minijax.numpy`` promotes dtypes first. Results have the operands' dtype by default.
 
 The formulas of derivatives are those of JAX, so that jaxprs agree. They call ``bind`` directly (``_mul``, not
 ``mul``) because they run for every differentiated operation.
@@ -110,7 +111,7 @@ def const(example: Any, value: Any) -> LiteralArray:
 
 
 def _one(example: Any) -> Any:
-    """One as a scalar with ``example``'s dtype, mesh and weakness. Rules use ``_one`` and ``const`` where JAX does."""
+    """One as a scalar with ``example``'s dtype, mesh and weakness. Each rule uses ``_one`` or ``const`` as in JAX."""
     aval = get_aval(example)
     one = _typed_scalar(aval.dtype, aval.weak_type, int, "1")
     return over_mesh_of(one, example) if types.sharded_types_made else one
@@ -196,7 +197,7 @@ transpose_rules[structural.add_any_p] = _sum_transpose(unchanged)
 div, div_p = binary(
     "div", NUM, div_numpy, "divide",
     [lambda g, ans, x, y: _div(g, y), lambda g, ans, x, y: _mul(_mul(_neg(g), x), integer_pow(y, -2))],
-    "The quotient; of integers, rounded towards zero.",
+    "The quotient. Quotients of integers are rounded towards zero.",
 )
 _div: Rule = div_p.bind
 
@@ -260,11 +261,11 @@ def complex_extremum_text(ctx: Any, direction: str, x: str, y: str, aval: Shaped
 
 max, max_p = binary(
     "max", ANY, maximum_numpy, _extremum_lower("maximum", "GT"),
-    _extremum_derivatives, "The greater of both; nan if either is.",
+    _extremum_derivatives, "The greater of both; nan if either is nan.",
 )
 min, min_p = binary(
     "min", ANY, minimum_numpy, _extremum_lower("minimum", "LT"),
-    _extremum_derivatives, "The lesser of both; nan if either is.",
+    _extremum_derivatives, "The lesser of both; nan if either is nan.",
 )
 
 
@@ -279,7 +280,7 @@ def abs_derivative(g: Any, ans: Any, x: Any) -> Any:
 
 abs, abs_p = unary(
     "abs", "ifc", abs_numpy, "abs",
-    abs_derivative, "The absolute value; of complex numbers, as real numbers.", out=dtypes.real_dtype,
+    abs_derivative, "The absolute value. It is real for complex numbers.", out=dtypes.real_dtype,
 )
 _abs: Rule = abs_p.bind
 
@@ -345,7 +346,7 @@ def _integer_pow_check(x: ShapedArray, *, y: int) -> None:
 
 @by_type
 def _integer_pow_numpy(x: Any, y: int) -> Rule:
-    # NumPy needs an exponent of the type of an integer x. Its complex powers use logarithms, which lose signs of zeros.
+    # For an integer x, NumPy needs an exponent of its type. Complex powers use logarithms, which lose signs of zeros.
     complex_or_large = dtypes.is_complex(x.dtype) or dtypes.is_integer(x.dtype) and y > dtypes.iinfo(x.dtype).max
     if complex_or_large:
         return functools.partial(_power_by_squaring, y=y)
@@ -379,7 +380,7 @@ def reciprocal(x: Any) -> Any:
 
 
 def _strong(x: Any, dtype: np.dtype) -> Any:
-    """``x`` as a strongly typed ``dtype``; a number is converted immediately, as in JAX."""
+    """``x`` as a strongly typed value of ``dtype``; a number is converted immediately, as in JAX."""
     aval = get_aval(x)
     if aval.dtype == dtype and not aval.weak_type:
         return x
@@ -449,7 +450,7 @@ class RoundingMethod(enum.IntEnum):
 def _round(x: Any, rounding_method: RoundingMethod) -> Any:
     if rounding_method is RoundingMethod.TO_NEAREST_EVEN:
         return np.rint(x)
-    # adding 0.5 to the float just below 0.5 gives 1, although it must round to 0; adding that float itself is right
+    # 0.5 plus the float just below 0.5 is 1, but that float must round to 0, so that float is added instead of 0.5
     almost_half = np.nextafter(x.dtype.type(0.5), x.dtype.type(0))
     return np.trunc(x + np.copysign(almost_half, x))
 
@@ -459,8 +460,8 @@ def _round_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, rounding_metho
     return ctx.emit(f"stablehlo.round_nearest_{'even' if even else 'afz'} {x} : {mlir_type(avals[0])}")
 
 
-floor, floor_p = unary("floor", FLOAT, np.floor, "floor", ZERO, "The greatest integer not above, as a float.")
-ceil, ceil_p = unary("ceil", FLOAT, np.ceil, "ceil", ZERO, "The least integer not below, as a float.")
+floor, floor_p = unary("floor", FLOAT, np.floor, "floor", ZERO, "The greatest integer not above ``x``, as a float.")
+ceil, ceil_p = unary("ceil", FLOAT, np.ceil, "ceil", ZERO, "The least integer not below ``x``, as a float.")
 round_p = elementwise("round", [FLOAT], _round, _round_lower, ZERO)
 parse_rules[round_p] = lambda params, *types: {"rounding_method": RoundingMethod(params["rounding_method"])}
 is_finite, is_finite_p = unary(
@@ -497,11 +498,11 @@ _log: Rule = log_p.bind
 
 expm1, expm1_p = unary(
     "expm1", INEXACT, zero_signs(np.expm1, "i", "r"), "exponential_minus_one",
-    lambda g, ans, x: _mul(g, _add(ans, _one(ans))), "``exp(x) - 1``, also for small ``x``.",
+    lambda g, ans, x: _mul(g, _add(ans, _one(ans))), "``exp(x) - 1``, accurate also for small ``x``.",
 )
 log1p, log1p_p = unary(
     "log1p", INEXACT, np.log1p, "log_plus_one",
-    lambda g, ans, x: _div(g, _add(x, _one(x))), "``log(1 + x)``, also for small ``x``.",
+    lambda g, ans, x: _div(g, _add(x, _one(x))), "``log(1 + x)``, accurate also for small ``x``.",
 )
 
 
@@ -780,7 +781,7 @@ shift_right_arithmetic, shift_right_arithmetic_p = binary(
 )
 shift_right_logical, shift_right_logical_p = binary(
     "shift_right_logical", INT, shift_right_logical_numpy, "shift_right_logical",
-    ZERO, "``x`` shifted right by ``y`` bits, zeros coming in.",
+    ZERO, "``x`` shifted right by ``y`` bits; zeros fill the left.",
 )
 population_count, population_count_p = unary(
     "population_count", INT, population_count_numpy, "popcnt", NO_DERIVATIVE, "The number of bits set in integers."
@@ -821,7 +822,7 @@ erf, erf_p = unary(
 erfc, erfc_p = unary(
     "erfc", FLOAT, scipy_special("erfc"), "chlo.erfc",
     lambda g, ans, x: _mul(const(x, -2.0 / float(np.sqrt(np.pi))), _mul(g, _exp(_neg(_square(x))))),
-    "One minus the error function, also where that is tiny.",
+    "One minus the error function, accurate also where the result is tiny.",
 )
 erf_inv, erf_inv_p = unary(
     "erf_inv", FLOAT, erf_inv_numpy, "chlo.erf_inv",

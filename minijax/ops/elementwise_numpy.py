@@ -36,12 +36,12 @@ def scipy_special(name: str) -> Rule:
 
 
 def complex_dtype_of(dtype: np.dtype, *rest: np.dtype) -> np.dtype:
-    """The complex dtype whose parts have ``dtype``; a complex ``dtype`` itself."""
+    """The complex dtype whose parts have ``dtype``; a complex ``dtype`` stays the same."""
     return np.dtype(np.complex128 if dtype.itemsize * (1 if dtypes.is_complex(dtype) else 2) == 16 else np.complex64)
 
 
 def complex_numpy(x: Any, y: Any) -> Any:
-    """``x + iy``, part by part: a product with 1j would turn infinities into nan and lose the signs of zeros."""
+    """``x + iy``, set part by part: a product with 1j would turn infinities into nan and lose the signs of zeros."""
     out = np.empty(np.broadcast_shapes(x.shape, y.shape), complex_dtype_of(x.dtype))
     out.real, out.imag = x, y
     return out
@@ -115,7 +115,7 @@ def _power(x: Any, y: Any) -> Any:
 
 
 def _power_complex(x: Any, y: Any) -> Any:
-    # complex128: NumPy multiplies for small integer exponents, and 1 divided by an overflowed product would be nan
+    # in complex128: for small integer exponents NumPy multiplies, and 1 divided by an overflowed product is nan
     out = np.power(x.astype(np.complex128), y.astype(np.complex128))
     # log(0) has no direction that a complex exponent could rotate, so the power is nan
     return np.where((x == 0) & (y.imag != 0), complex(np.nan, np.nan), out).astype(x.dtype)

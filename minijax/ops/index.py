@@ -86,7 +86,7 @@ class GatherDimensionNumbers(NamedTuple):
 readable(GatherScatterMode, GatherDimensionNumbers)
 
 
-# This function also checks scatter, whose dimension numbers have other names for these fields.
+# The two functions below also check scatter, whose dimension numbers have other names for these fields.
 
 
 def _check_dims(op: str, name: str, dims: Ints, rank: int, in_order: bool) -> None:
@@ -180,7 +180,7 @@ def _placed(array: Any, positions: Ints, rank: int) -> Any:
 
 
 def _start_indices(shape: Ints, indices: Any, numbers: Any, slice_sizes: Ints, clip: bool) -> tuple[Any, Any]:
-    """``indices`` clamped to the bounds, and a mask of the index vectors inside; None if all are, or with ``clip``."""
+    """``indices`` clamped to the bounds, and a mask of the vectors inside; None for it if all are, or with ``clip``."""
     if indices.dtype == np.uint64:
         indices = np.minimum(indices, np.uint64(dtypes.iinfo(INT64).max))
     indices = indices.astype(INT64)
@@ -413,7 +413,7 @@ def index_dtype(shape: Ints, signed: bool = True) -> np.dtype:
 
 
 def _default_fill(dtype: np.dtype) -> Any:
-    """The value of a gather out of bounds: nan, the smallest (unsigned: largest) integer, or True; for keys, a word."""
+    """The fill value: nan, True, or the smallest (unsigned: largest) integer; for keys, the value of a word."""
     if is_key(dtype):
         dtype = WORD
     if dtypes.is_inexact(dtype):

@@ -67,7 +67,7 @@ def _sum_of_exponentials(x1: Any, x2: Any, exponential: Rule, scaled: Rule, half
 
 
 def _wrapped(x: Any, half_turn: float) -> Any:
-    """``x``, shifted by multiples of ``2 * half_turn`` to between ``-half_turn`` and ``half_turn``."""
+    """``x``, shifted by multiples of ``2 * half_turn`` into the range from ``-half_turn`` to ``half_turn``."""
     half, whole = const(x, half_turn), const(x, 2 * half_turn)
     rest = rem(add(x, half), whole)
     rest = select(lt_p.bind(rest, const(x, 0)), add(rest, whole), rest)
@@ -75,7 +75,7 @@ def _wrapped(x: Any, half_turn: float) -> Any:
 
 
 def _finite_or_zero(x: Any) -> Any:
-    """``x`` with inf replaced by 0; for a complex ``x``, if its real part is inf."""
+    """``x``, with 0 where ``x`` is inf; a complex ``x`` counts as inf if its real part is inf."""
     part = real(x) if dtypes.is_complex(get_aval(x).dtype) else x
     return select(eq(part, const(part, math.inf)), full_like(x, 0), x)
 

@@ -153,7 +153,7 @@ def _dense(rows: Sequence[Ints]) -> str:
 
 
 def _groups_text(ctx: Any, names: Any, groups: Groups, equal_in: str = "", by_partition: bool = True) -> str:
-    """The attributes for a collective's groups. ValueError if sizes differ and its name, ``equal_in``, is given."""
+    """The attributes for a collective's groups. ValueError if sizes differ and ``equal_in``, its name, is given."""
     rows = replica_groups(ctx.module.axes, names_tuple(names), groups)
     if equal_in and len(set(map(len, rows))) > 1:
         raise ValueError(f"{equal_in}: axis_index_groups must all be the same size, got {groups}.")

@@ -102,7 +102,7 @@ def resharded_to_mesh_of(scalar: Any, examples: Values) -> Any:
 
 
 def resharded_like(x: Any, example: Any) -> Any:
-    """``x``, resharded like ``example`` if this is a tracer; otherwise ``x`` itself."""
+    """``x``, resharded like ``example`` if ``example`` is a tracer; otherwise ``x`` itself."""
     sharding = sharding_like(get_aval(example)) if isinstance(example, Tracer) else None
     return x if sharding is None else reshard_p.bind(x, dst_sharding=sharding, concrete_mesh=None)
 
@@ -133,7 +133,7 @@ def reduced_scalars(primitive: Primitive, args: tuple[Any, ...], params: Params)
     )
 
 
-# the printed types of operand and result show them
+# these parameters are hidden, because the printed types of operand and result show them
 set_rules(
     reshard_p,
     axis_batch=reshard_batch,

@@ -157,7 +157,7 @@ def shard_map_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
 
 
 def _with_dimension(spec: PartitionSpec, at: int | None, part: Any = None) -> PartitionSpec:
-    """``spec`` with ``part`` for a new dimension at position ``at``; None adds no dimension."""
+    """``spec`` with ``part`` for a new dimension at position ``at``. If ``at`` is None, there is no new dimension."""
     if at is None:
         return spec
     # JAX puts an unsharded new dimension after the named ones, wherever it is in the operand

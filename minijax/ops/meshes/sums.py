@@ -2,7 +2,7 @@
 
 A value *varies* along an axis if devices may hold different values. It is *unreduced* if it is the sum of the devices'
 values, and this sum has not been computed yet. It is *reduced* if all devices hold the same value and its cotangent is
-unreduced: then the program says where gradients are summed, once.
+unreduced. With reduced values the program itself decides where gradients are summed.
 
 =========================  ======================  ================================
 primitive                  from, to                its transpose
@@ -17,7 +17,7 @@ unreduced_reduce_scatter   unreduced, varying      all_gather_reduced
 all_gather_reduced         varying, reduced        unreduced_reduce_scatter
 =========================  ======================  ================================
 
-Types name the axes of each state (``core.varying``). JAX infers them for all operations: ``interop.sharded_types``.
+Types name the axes of each state (``core.varying``). JAX infers the states of results (``interop.sharded_types``).
 """
 
 from __future__ import annotations
