@@ -114,7 +114,8 @@ def _choose_examples(known: Ledger, chosen: Sequence[Named], numbers: Sequence[i
     for named in chosen:
         found = known.primal(named.number)
         if isinstance(found, Worth):
-            sizes |= {label: found.array.aval.shape[i] for i, label in enumerate(found.axes)}
+            for label, size in zip(found.axes, found.array.aval.shape, strict=False):
+                sizes[label] = max(size, sizes.get(label, 0))
     if not sizes:
         raise UsageError("%values --example: no value that is shown is mapped: leave it out")
     labels = sorted(sizes, key=lambda label: int(label.rpartition(":")[2]))

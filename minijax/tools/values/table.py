@@ -333,7 +333,7 @@ def table_lines(known: Ledger, rows: TableRows, columns: int, selected: int = -1
     for index, (row, name) in enumerate(zip(rows.shown, names, strict=True), rows.first):
         scope = row.named.scope
         loops = known.loops(row.named.number)
-        examples = _examples(known, row)
+        examples = _examples(known, row.named.number)
         function = row.named.function
         group = (None if scope is None else scope.at, loops, examples), function
         if last and group[0] == last[0] and function != last[1] and scope is not None:
@@ -351,16 +351,16 @@ def _heading(there: Sequence[str], width: int, room: int) -> Line:
     return line(("heading", f"  {'name'.ljust(width)}  {cells}".rstrip()))
 
 
-def _examples(known: Ledger, row: ValueRow) -> tuple[str, ...]:
+def _examples(known: Ledger, number: int) -> tuple[str, ...]:
     """``example 3 of vmap:1`` for each vmap with a chosen example."""
     if not known.examples:
         return ()
-    labels = known.vmaps(row.named.number)
-    return tuple([_example(known, label) for label in labels if label in known.examples])
+    vmaps = known.vmaps(number)
+    return tuple([_example(known, label, size) for label, size in vmaps.items() if label in known.examples])
 
 
-def _example(known: Ledger, label: str) -> str:
-    return f"example {known.examples[label]} of {label}"
+def _example(known: Ledger, label: str, size: int) -> str:
+    return f"example {min(known.examples[label], size - 1)} of {label}"
 
 
 def _group_line(
@@ -499,8 +499,7 @@ class PageTable:
         if found is None:
             with self.known.glances():
                 loops, scope = self.known.loops(named.number), named.scope
-                labels = self.known.vmaps(named.number) if self.known.examples else ()
-            examples = tuple([_example(self.known, label) for label in labels if label in self.known.examples])
+                examples = _examples(self.known, named.number)
             key = None if scope is None else scope.at, loops, examples, named.function
             found = self.groups[state] = key, _group_line(scope, loops, examples, named.function)
         return found

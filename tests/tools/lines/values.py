@@ -8,6 +8,7 @@ GOOD = (
     ("%values jit(f)(v) --retrace", ("[0.0, 0.841471, 0.9092974]",)),
     ("%values vmap(grad(f))(v)", ("3× [0.0, 1.0, 2.0]", "3× [1.0, 0.080604")),
     ("%values vmap(grad(f))(v) --example 2 --of x", ("2.0", "-1.832294", "example 2 of vmap:1")),
+    ("%values vmap(f)(v), vmap(f)(v[:2]) --example 2", ("-0.1814", "example 2 of vmap:1", "example 1 of vmap:1")),
     ("%values minijax.make_jaxpr(f)(3.0)", ("jnp.sin(x)", "0.14112")),
     ("def body(c, a): new = c * a; return new, new", ()),
     ("def roll(x): return minijax.lax.scan(body, x, v + 1.0)[0]", ()),
