@@ -173,5 +173,5 @@ def test_pictures_of_shardings_show_the_devices_of_each_shard() -> None:
         drawing((2, 2, 2), NamedSharding(mesh, P()))
     import jax
 
-    with pytest.raises(TypeError, match="For those of JAX there is jax.debug.visualize_sharding"):
+    with pytest.raises(TypeError, match="For a sharding of JAX, call jax.debug.visualize_sharding"):
         visualize_sharding((2,), jax.numpy.ones(2).sharding)

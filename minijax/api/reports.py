@@ -1,4 +1,4 @@
-"""The ``minijax`` log of ``log_compiles`` and ``explain_cache_misses``, in JAX's words, as warnings."""
+"""Warnings of the logger ``minijax``, in JAX's words, for ``log_compiles`` and ``explain_cache_misses``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minijax.core import observe
 from minijax.errors import source_line
 
 _log = logging.getLogger("minijax")
-# JAX's name of each phase; ``{}`` stands for the function.
+# JAX's name of each phase. The name of the function replaces ``{}``.
 _PHASES = {
     "trace": "tracing {} for jit",
     "lower": "jaxpr to MLIR module conversion jit({})",

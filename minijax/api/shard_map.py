@@ -49,16 +49,16 @@ def shard_map(
 ) -> Any:
     """Run ``f`` on each device of a mesh, on the device's parts of the arguments, and join the results.
 
-    Without ``f``, a decorator.
+    Without ``f``, return a decorator.
 
     Collectives of ``minijax.lax`` communicate along the mesh's axes. ``out_specs``: a ``PartitionSpec`` for each
     output, or a prefix of their tree. ``in_specs``: a tuple with a spec for each argument, or None to pass the argument
-    unchanged. By default (over explicit axes only) the specs are those in the arguments' types. ``mesh``: by default
-    the current mesh. ``axis_names``: the axes along which ``f`` runs on each device, all by default. ``check_vma``:
-    types inside ``f`` name the axes along which values vary, and outputs are checked.
+    unchanged. On a mesh with explicit axes, the default is the specs in the arguments' types. ``mesh``: by default the
+    current mesh. ``axis_names``: the axes along which ``f`` runs on each device, all by default. ``check_vma``: types
+    inside ``f`` name the axes along which values vary, and outputs are checked.
 
-    ValueError, when called: specs that do not fit, or an output that may vary along an axis that ``out_specs`` does not
-    name. TypeError: an argument is no array.
+    A call raises ValueError for specs that do not fit, and for an output that may vary along an axis that ``out_specs``
+    does not name. It raises TypeError for an argument that is no array.
     """
     if f is None:
         return functools.partial(
@@ -88,7 +88,7 @@ def _is_leaf(x: Any) -> bool:
 
 
 def _check_divided(aval: Any, spec: PartitionSpec, axes: frozenset[Any], *, whole: bool) -> None:
-    """ValueError if an argument is not sharded over ``axes`` as in ``spec``. ``whole``: also if it is replicated."""
+    """ValueError unless an argument is sharded over ``axes`` as in ``spec``. ``whole``: check replicated ones too."""
     own = spec_of(aval)
     for word in ("unreduced", "reduced"):
         if getattr(spec, word) != getattr(aval, word):
@@ -128,7 +128,7 @@ def bind_over(
 ) -> list[Any]:
     """Compute the results of ``part``, which maps one device's parts of ``leaves`` to its parts of results.
 
-    Staging ``part`` may fill ``out_specs``; ``written`` is the equation's mesh; ``name``, ``label``: for messages.
+    Staging ``part`` may fill ``out_specs``. ``written`` is the equation's mesh. Messages show ``name`` and ``label``.
     """
     inner_aval, on_each_device = _of_primitive("inner_aval"), _of_primitive("on_each_device")
     avals = zip(map(get_aval, leaves), in_specs, strict=True)
@@ -155,7 +155,7 @@ class _Now(threading.local):
 
 
 class ShardMapped:
-    """``shard_map`` of a function: tracing calls the object, an untraced call calls ``run``."""
+    """A function under ``shard_map``. Tracing calls the object itself, an untraced call calls ``run``."""
 
     def __init__(
         self, fun: Callable[..., Any], mesh: Any, in_specs: Any, out_specs: Any, axes: frozenset[Any], check_vma: bool
@@ -168,7 +168,7 @@ class ShardMapped:
         # for untransformed calls: the jitted function of each mesh, and the current call
         self.programs: dict[Any, Any] = {}
         self.now = _Now()
-        # whether arguments may pass unchanged, so they are not operands
+        # whether some argument may pass unchanged; such an argument is no operand
         self.hands_on = in_specs is not None and None in tree_leaves(in_specs, is_leaf=_is_leaf)
 
     def _with_specs(self, in_specs: Any) -> ShardMapped:
@@ -235,7 +235,7 @@ class ShardMapped:
                 f"jax.shard_map requires axis_names={set(axes)} to be a subset of mesh.axis_names={mesh.axis_names}."
                 f"{axis_hint(next(iter(unknown)), mesh)}"
             )
-        axes = axes.difference(manual_axes())  # along the other axes it already runs on each device
+        axes = axes.difference(manual_axes())  # along the manual axes, the caller already runs on each device
         if self.in_specs is None and mesh.any_explicit:
             return self._with_specs(_found_specs(args))(*args)
         self._check_specs(self.in_specs, mesh, axes, "in_specs")

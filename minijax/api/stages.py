@@ -46,7 +46,7 @@ class StagedCall:
         self.repeat: Repeat | None = None
         # places of the committed leaves -> the program partitioned over a mesh, or None
         self.over: dict[tuple[Any, ...], Any] = {}
-        # calls with concrete arguments: the classes of the leaves, and the places of the committed leaves
+        # the calls with concrete arguments so far: the classes of all leaves, and the places of the committed leaves
         self.met: set[tuple[tuple[type, ...], tuple[Any, ...]]] = set()
 
     @property

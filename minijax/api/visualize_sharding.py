@@ -17,11 +17,11 @@ _NARROWEST = 9
 
 
 def grid(shape: Sequence[int], sharding: Sharding) -> list[list[str]]:
-    """The devices of each part, row by row: ``CPU 0,1``. ValueError for three dimensions or an uneven sharding."""
+    """The devices of each part, row by row: ``CPU 0,1``. ValueError for over two dimensions or an uneven sharding."""
     if len(shape) > 2:
         raise ValueError(
-            f"visualize_sharding only supports shapes with 1 or 2 dimensions, got {tuple(shape)}. %shards lists the "
-            "parts of others."
+            f"visualize_sharding only supports shapes with 1 or 2 dimensions, got {tuple(shape)}. For "
+            "other arrays, %shards lists the parts."
         )
     sharding.shard_shape(shape)
     tiles = sharding.tiles(len(shape))
@@ -46,7 +46,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def drawing(shape: Sequence[int], sharding: Sharding, width: int = WIDTH) -> list[str]:
-    """Draw each part as a box; return the lines. Raises as ``grid``."""
+    """Draw each part as a box; return the lines. Raises the errors of ``grid``."""
     cells = grid(shape, sharding)
     wide = max(_NARROWEST, *[len(cell) + 2 for row in cells for cell in row])
     if wide * len(cells[0]) + len(cells[0]) + 1 > width:
@@ -80,17 +80,17 @@ def visualize_sharding(
     """Print the devices of each part of an array of ``shape``, in ``max_width`` columns, without colours."""
     if not isinstance(sharding, Sharding):
         raise TypeError(
-            f"visualize_sharding needs a sharding of minijax, and got {sharding!r}. For those of JAX there is "
-            "jax.debug.visualize_sharding, and %shards at the prompt."
+            f"visualize_sharding needs a sharding of minijax, and got {sharding!r}. For a sharding of "
+            "JAX, call jax.debug.visualize_sharding, or type %shards at the prompt."
         )
     sys.stdout.write("\n".join(drawing(shape, sharding, max_width)) + "\n")
 
 
 def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
-    """Print the devices of each part of ``arr``. TypeError for a tracer, ValueError for three dimensions."""
+    """Print the devices of each part of ``arr``. TypeError for a tracer, ValueError for over two dimensions."""
     if isinstance(arr, Tracer):
         raise TypeError(
-            f"visualize_array_sharding needs an array, and got the tracer {arr}: while a program is traced, nobody "
-            "knows where its values will lie. Call it on the result, or see %hlo --partitioned."
+            f"visualize_array_sharding needs an array, and got the tracer {arr}: a traced value is on no device "
+            "yet. Call it on the result, or see %hlo --partitioned."
         )
     visualize_sharding(np.shape(arr), arr.sharding, **kwargs)

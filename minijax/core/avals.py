@@ -63,7 +63,7 @@ class ShapedArray(Immutable):
     size: int
     zero: Any  # the symbolic ``Zero`` of this type, made at first use
     mlir: str | None  # 'tensor<8xf32>', made at first use
-    unmapped: dict[int, ShapedArray] | None  # an axis -> the type of a part along it: see ``part``
+    unmapped: dict[int, ShapedArray] | None  # an axis -> the type without this axis: see ``part``
     # The mesh axes along which devices may hold different values. Types of ``core.varying`` have some.
     vma: frozenset[Any] = frozenset()
     # ``unreduced``: the mesh axes over which values must still be summed. ``reduced``: the same for cotangents.
@@ -135,7 +135,7 @@ class ShapedArray(Immutable):
         )
 
     def part(self, axis: int) -> ShapedArray:
-        """The type without ``axis``, kept with this one, since vmaps need it at every call."""
+        """The type without ``axis``. It is cached in this type, since vmaps need it at every call."""
         kept = self.unmapped
         if kept is None:
             kept = self.unmapped = {}
@@ -200,7 +200,7 @@ def sharding_of_type(aval: ShapedArray, *others: ShapedArray) -> Any:
 
 
 def cotangent_type(aval: Any) -> Any:
-    """The cotangent type of ``aval``, with its dtype: reduced axes become unreduced and vice versa."""
+    """The type ``aval`` with unreduced and reduced axes exchanged, as in the type of cotangents."""
     return aval if type(aval) is ShapedArray or not (aval.unreduced or aval.reduced) else aval.to_cotangent_aval()
 
 
@@ -230,7 +230,7 @@ def over_mesh_of(scalar: Any, *examples: Any) -> Any:
 
 
 def sharded_as(x: Any, example: Any) -> Any:
-    """``x``, resharded like the tracer ``example`` of the same shape. ``x`` itself if that type names no mesh."""
+    """``x``, resharded like the tracer ``example`` of the same shape. ``x`` itself if ``example`` is over no mesh."""
     return _reshard.resharded_like(x, example) if sharded_types_made else x
 
 

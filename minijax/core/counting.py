@@ -19,7 +19,7 @@ from minijax.core.trace import Trace, Tracer
 
 
 class Binds(NamedTuple):
-    """Counts of the operations that rules bind. A level is (level, whether on tangents, operations, tracers made)."""
+    """Counts of the operations that rules bind. ``levels``: tuples (level, on tangents?, operations, tracers made)."""
 
     operations: int
     levels: tuple[tuple[int, bool, int, int], ...]
@@ -92,7 +92,7 @@ class Tally:
 def _with_inline(program: Any, args: Sequence[Any]) -> Any:
     """The key of a run: the program, and a bit for each operand that is neither an ``Array`` nor a tracer.
 
-    KeyError for NumPy's booleans, of which there are only two objects.
+    KeyError if an operand is a boolean of NumPy, because there are only two such objects.
     """
     inline, bit = 0, 1
     for x in args:

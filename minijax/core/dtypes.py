@@ -140,7 +140,7 @@ def is_inexact(dtype: np.dtype) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def is_valid(dtype: np.dtype) -> bool:
-    """Whether arrays can have this type: native byte order, boolean, number, key or ``float0``."""
+    """Whether arrays can have this type: booleans, numbers in native byte order, keys or ``float0``."""
     return dtype == float0 or is_key(dtype) or (dtype.isnative and _name(dtype) in _upper_bounds(True, False))
 
 
@@ -211,7 +211,7 @@ def default_float_dtype(x64: bool = False) -> np.dtype:
 
 
 def canonicalize_dtype(dtype: Any, x64: bool = False) -> np.dtype:
-    """``dtype`` (anything ``np.dtype`` accepts) with 64-bit types halved unless ``x64``. TypeError for no dtype."""
+    """``dtype`` (anything that ``np.dtype`` accepts, else TypeError) with 64-bit types halved unless ``x64``."""
     if isinstance(dtype, np.dtype) and (x64 or dtype.itemsize < 8):
         return dtype
     try:
@@ -241,7 +241,7 @@ def canonicalize_explicit_dtype(
 
 
 def check_user_dtype(dtype: Any, fun_name: str = "", x64: bool = False, stacklevel: int = 4) -> np.dtype:
-    """The canonical form of a ``dtype=`` argument. TypeError for types no array has, ValueError for None and arrays."""
+    """The canonical form of a ``dtype=`` argument. TypeError if no array can have it, ValueError for None, arrays."""
     if dtype is None:
         raise ValueError("dtype must be specified.")
     if isinstance(dtype, type) and dtype in _PYTHON_SCALARS:
@@ -262,7 +262,7 @@ def check_valid_dtype(dtype: np.dtype, x: Any) -> None:
     if is_valid(dtype):
         return
     if dtype.newbyteorder("=") != dtype and is_valid(dtype.newbyteorder("=")):
-        advice = "Its bytes are in the order of another machine: x.astype(x.dtype.newbyteorder('=')) turns them round."
+        advice = "Its bytes are in the order of another machine: x.astype(x.dtype.newbyteorder('=')) reorders them."
     else:
         advice = "Only arrays of numeric types are supported by JAX: name one, jnp.asarray(x, dtype)."
     raise TypeError(f"Value '{x}' with dtype {dtype} is not a valid JAX array type. {advice}")
@@ -527,7 +527,7 @@ def _node(dtype: Any, weak_type: bool) -> Any:
 
 
 def promote_types(a: Any, b: Any, x64: bool = False, strict: bool = False) -> np.dtype:
-    """The type to which a binary operation on types ``a`` and ``b`` converts both, not truncated to 32 bits.
+    """The type to which a binary operation on types ``a`` and ``b`` converts both. It is not truncated to 32 bits.
 
     ``int``, ``float`` and ``complex`` (the Python classes) are weak. TypePromotionError if there is no such type.
     """

@@ -137,8 +137,8 @@ def _resharded(aval: ShapedArray, wanted: NamedSharding) -> ShapedArray:
     before, after = aval.unreduced, wanted.spec.unreduced
     if before - after and after - before:
         raise ShardingTypeError(
-            f"reshard: {aval.str_short()} is unreduced along {set(before)} and would be along {set(after)}, which is "
-            "no one step. Take the sum first: sharding.reshard(x, P(...)) without unreduced axes."
+            f"reshard: {aval.str_short()} is unreduced along {set(before)} and would be along {set(after)}, which "
+            "takes two steps. Take the sum first: sharding.reshard(x, P(...)) without unreduced axes."
         )
     return type_with_sharding(aval, wanted)
 
@@ -253,7 +253,9 @@ def whole_spec(aval: ShapedArray) -> PartitionSpec:
 
 
 def combined(types: Sequence[ShapedArray], ndim: int) -> NamedSharding | None:
-    """The sharding of arrays broadcast to ``ndim`` dimensions: the first type wins. None without a mesh."""
+    """The sharding of arrays broadcast to ``ndim`` dimensions. The first type that shards a dimension decides it.
+    None without a mesh.
+    """
     parts: list[Part] = [None] * ndim
     for aval in types:
         for place, part in enumerate(spec_of(aval), ndim - aval.ndim):

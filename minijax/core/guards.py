@@ -102,7 +102,7 @@ for _direction in ("", "_host_to_device", "_device_to_device", "_device_to_host"
 
 
 def check_transfer(direction: str, aval: Any, explicit: bool = False) -> None:
-    """Apply this thread's guard to a transfer of an array of type ``aval``: JaxRuntimeError, a log entry or nothing.
+    """Apply this thread's guard to a transfer of an array of type ``aval``: raise JaxRuntimeError, log, or do nothing.
 
     ``direction``: such as ``host_to_device``; ``explicit``: made by ``device_put`` or ``device_get``.
     """

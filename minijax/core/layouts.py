@@ -61,7 +61,7 @@ class Layout:
 
 
 class Format:
-    """A layout and a sharding, or None for defaults. ValueError for a layout alone, TypeError for other objects."""
+    """A layout and a sharding; None means the default. ValueError for a layout alone, TypeError for other objects."""
 
     def __init__(self, layout: Layout | AutoLayout | None = None, sharding: Sharding | None = None) -> None:
         if isinstance(layout, Layout) and sharding is None:
@@ -88,7 +88,7 @@ class Format:
             layout.check_compatible_aval((0,) * ndim)
             if layout.major_to_minor != tuple(range(ndim)) or layout.tiling:
                 raise NotImplementedError(
-                    f"{layout} is not how arrays lie here, which is with the last axis innermost: transpose the array "
+                    f"minijax only has layouts with the last axis innermost, and got {layout}: transpose the array "
                     "instead."
                 )
         return self.sharding

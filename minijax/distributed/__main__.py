@@ -39,7 +39,7 @@ def arguments() -> argparse.ArgumentParser:
         prog="python -m minijax.distributed",
         description="Run a Python program in several processes of this computer, joined into one machine.",
         epilog="The program finds the devices of all processes: minijax.distributed.initialize() needs no arguments, "
-        "and is called on its own when a device is first needed. If one process dies, the others are ended, and the "
+        "and runs by itself when a device is first needed. If one process dies, the others are ended, and the "
         "exit code is that of the first that died.",
     )
     parser.add_argument("-n", "--processes", type=_count, required=True, metavar="N", help="how many processes")
@@ -100,7 +100,7 @@ class Member:
         ends.put(self)
 
     def finish(self) -> None:
-        """Wait until the process's output is written, but only 1 s for output of children that outlive it."""
+        """Wait until the process's output is written. If its children still keep the output open, wait only 1 s."""
         for each in self.writers:
             each.join(timeout=1.0)
 
@@ -189,7 +189,7 @@ def run(command: Sequence[str], processes: int, devices: int, grace: float) -> i
         _end(members, ends, signal.SIGTERM, grace)
         return code if code >= 0 else 128 - code
     except KeyboardInterrupt:
-        _say(f"interrupted: so are the {processes} processes")
+        _say(f"interrupted: stopping the {processes} processes")
         with contextlib.suppress(KeyboardInterrupt):  # a second Ctrl-C ends this wait; ``finally`` kills the processes
             _end(members, ends, signal.SIGINT, grace)
         return 130

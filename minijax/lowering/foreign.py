@@ -145,7 +145,7 @@ class AuthorsRule:
 
 
 def register(primitive: Primitive, rule: Rule, platform: str | None = None) -> None:
-    """Make ``rule`` the lowering of ``primitive``, on ``platform`` only if one is given.
+    """Make ``rule`` the lowering of ``primitive`` on ``platform``; by default, on all platforms without another rule.
 
     Raises:
       NotImplementedError: no such platform.
@@ -242,7 +242,7 @@ class LoweredFun:
         self.__name__ = f"lower_fun({getattr(fun, '__name__', 'fun')})"
 
     def staged(self, avals: Any, params: Params, out_avals: Any, primitive: Primitive | None) -> ClosedJaxpr:
-        """The jaxpr of the function. ValueError if its result types are not ``out_avals``; None checks nothing."""
+        """The jaxpr of the function. ValueError if its result types are not ``out_avals`` (None: any types)."""
 
         def flat(*args: Any) -> Values:
             out = self.fun(*args, **params)
@@ -260,7 +260,7 @@ class LoweredFun:
         return closed
 
     def __call__(self, ctx: LoweringRuleContext, *args: Any, **params: Any) -> list[Any]:
-        """The results of a call of the function on MLIR values; another rule makes this call."""
+        """Call the function on MLIR values, inside another rule; return the results."""
         closed = self.staged(ctx.avals_in, params, None, ctx.primitive)
         return called(ctx, closed, getattr(self.fun, "__name__", "fun"), args)
 

@@ -1,8 +1,8 @@
 """Lower a closed jaxpr to the text of a StableHLO module.
 
 In: a ``ClosedJaxpr``. Out: MLIR text with a public ``@main``, whose arguments are large constants and then the inputs.
-Invariant: one loop over equations, one rule for each; a subjaxpr that is called becomes a private function, written
-once.
+Invariant: one loop writes all equations, with one rule for each primitive. A subjaxpr that is called becomes a private
+function, which is written once.
 
 A rule of ours is ``rule(ctx, in_avals, out_avals, *names, **params) -> name`` (a list of names if the primitive has
 multiple results) and writes text through ``ctx``, a ``FunctionWriter``.
@@ -53,7 +53,7 @@ class ModuleWriter:
 
     def __init__(self, name: str, platform: Callable[[], str]) -> None:
         self.name = symbol(name)
-        # read only for error messages, because reading it starts the backend
+        # called only when it is needed, because the call starts the backend
         self.platform = platform
         self.functions: list[str] = []
         self.used: set[str] = {"main"}

@@ -1,12 +1,12 @@
 """The equation that each line of a StableHLO module comes from, and the module with MLIR locations.
 
-Programs are compiled from text without locations: writing them made lowering a fifth slower (7.0 us instead of 5.7 us
-an equation). XLA notes, for each instruction, the line of our text that it comes from. A tool that needs the equations
-lowers the jaxpr a second time with a ``Places``. This gives the same text and the equation of each line, so the tool
-can read XLA's notes about the executable that ran.
+Programs are compiled from text without locations: writing locations made lowering a fifth slower (7.0 us instead of
+5.7 us an equation). XLA notes, for each instruction, the line of our text that it comes from. A tool that needs the
+equations lowers the jaxpr a second time with a ``Places``. This gives the same text and the equation of each line, so
+that the tool can read XLA's notes about the executable that ran.
 
 ``ModulePlaces.located_text`` is the module with locations named as in JAX:
-``loc("jit(f)/sin"("f"("file.py":5:8 to :18)))``. ``ModulePlaces.hlo_text`` is XLA's program with such names for notes.
+``loc("jit(f)/sin"("f"("file.py":5:8 to :18)))``. ``ModulePlaces.hlo_text`` is XLA's program with such names as notes.
 """
 
 from __future__ import annotations

@@ -57,10 +57,10 @@ def array(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """Make ``object`` an array: an array, a scalar, or nested lists of these, tracers included.
+    """Make an array of ``object``: an array, a tracer, a scalar, or nested lists of these.
 
-    Without ``dtype`` the elements are promoted to a common type; Python scalars alone stay weakly typed. Arrays are
-    copied: a staged program contains a copy. Raises TypeError for non-numeric values, ValueError for ragged lists.
+    Without ``dtype`` the elements are promoted to a common type. If all are Python scalars, the result is weakly typed.
+    Arrays are copied: a staged program contains a copy. TypeError for non-numeric values, ValueError for ragged lists.
     """
     if order not in (None, "K"):
         raise NotImplementedError("Only implemented for order='K'")
@@ -230,7 +230,7 @@ def _filled(name: str, shape: Any, value: Any, dtype: Any, device: Any, out_shar
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of zeros, float32 by default (float64 with x64).
 
-    ``shape`` is an int or a tuple of ints. TypeError for a negative size, ConcretizationTypeError for a traced one.
+    ``shape`` is an int or a tuple of ints. TypeError for a negative size, ConcretizationTypeError for a traced size.
     """
     return _filled("zeros", shape, 0, dtype, device, out_sharding)
 
@@ -279,7 +279,7 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any, ou
     committed = isinstance(a, CommittedArray) and (shape is None or type(a) is not MeshArray)
     if committed and device is None and sharding is None:
         device = a.device
-    number = type(a) if isinstance(a, SCALARS) else None  # a Python number is weakly typed, an enum member not
+    number = type(a) if isinstance(a, SCALARS) else None  # a Python number is weakly typed, a member of an enum is not
     if number is int:  # only the type of ``a`` is needed; the integer may be too large to convert
         a = 0
     if not (hasattr(a, "dtype") and hasattr(a, "shape")):
@@ -339,7 +339,7 @@ def arange(
     The result has shape (max(0, ceil((stop - start) / step)),) and the promoted dtype of the arguments. With a negative
     ``step`` it counts down and ends above ``stop``. The arguments must be concrete: they decide the shape.
 
-    ConcretizationTypeError for a traced argument, ValueError for one that is no scalar, ZeroDivisionError for step 0.
+    ConcretizationTypeError for a traced argument, ValueError for one with dimensions, ZeroDivisionError for step 0.
 
     >>> jnp.arange(5, 0, -2)
     Array([5, 3, 1], dtype=int32)
@@ -401,7 +401,7 @@ def linspace(
 ) -> Any:
     """``num`` evenly spaced values from ``start`` to ``stop``, along ``axis``; ``retstep`` also returns the spacing.
 
-    ``start`` and ``stop`` are numbers or arrays that broadcast, and may be traced; ``num`` may not. The result has an
+    ``start`` and ``stop`` are numbers or arrays that broadcast. They may be traced, ``num`` may not. The result has an
     axis of size ``num`` at ``axis``. Integers give float32 (float64 with x64); ``dtype`` overrides this. Without
     ``endpoint``, ``stop`` is left out. ValueError for a negative ``num``.
 
@@ -472,7 +472,7 @@ def _spaced(
 
 def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:
     """Ones on the ``k``-th diagonal of an ``N`` by ``M`` matrix, zeros elsewhere."""
-    if type(k) is int:  # no diagonal with an index beyond the index type lies in the matrix
+    if type(k) is int:  # a diagonal with a number beyond the index type is outside the matrix
         info = dtypes.iinfo(dtypes.default_int_dtype(x64_enabled()))
         k = min(max(k, info.min), info.max)
     out = _eye(N, M, k, dtype)

@@ -140,5 +140,5 @@ def _checking(fun: Callable[..., Any], core: Any, sizes: dict[str, int], context
 
 
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> Any:
-    """Wrap ``func``, from ``nin`` scalars to ``nout``, as a ``ufunc``; ``identity``: its reduction of no elements."""
+    """Wrap ``func``, from ``nin`` scalars to ``nout``, as a ``ufunc``. A reduction of no elements is ``identity``."""
     return borrow("minijax.numpy", "ufunc")(func, nin, nout, identity=identity)

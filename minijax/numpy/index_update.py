@@ -69,12 +69,12 @@ def _updating(name: str, scatter: Callable[..., Any], doc: str) -> Callable[...,
 class IndexUpdateAt:
     """``x.at[index]``: ``x.at[index].set(y)`` returns a changed copy; ``x`` itself stays the same.
 
-    ``index`` is what ``x[index]`` accepts. ``values`` broadcast to the shape of ``x[index]``. They are converted to the
-    dtype of ``x``, with a FutureWarning if the conversion is unsafe. The result has the shape and dtype of ``x``.
-    The methods take the options of ``lax.scatter``: ``indices_are_sorted``, ``unique_indices``, ``mode`` for indices
-    out of bounds ('drop', the default, 'clip' or 'promise_in_bounds'), and ``wrap_negative_indices``;
-    ``out_sharding`` is the result's sharding over a mesh with explicit axes. Repeated indices add up, multiply up
-    and so on; ``set`` keeps one of their values. ValueError for ``values`` that do not broadcast.
+    ``index``: any index that ``x[index]`` accepts. ``values`` broadcast to the shape of ``x[index]``. They are
+    converted to the dtype of ``x``, with a FutureWarning if the conversion is unsafe. The result has the shape and
+    dtype of ``x``. The methods take the options of ``lax.scatter``: ``indices_are_sorted``, ``unique_indices``,
+    ``mode`` for indices out of bounds (by default 'drop'; or 'clip', 'promise_in_bounds'), ``wrap_negative_indices``.
+    ``out_sharding`` is the result's sharding over a mesh with explicit axes. If an index occurs several times, ``add``
+    adds all its values, and so on; ``set`` keeps one of its values. ValueError for ``values`` that do not broadcast.
 
     >>> jnp.arange(3).at[jnp.array([0, 0])].add(1)
     Array([2, 1, 2], dtype=int32)
@@ -147,7 +147,7 @@ class IndexUpdateAt:
 
 
 def _over_mesh(name: str, out_sharding: Any, run: Callable[..., Any], array: Any, index: Any, *values: Any) -> Any:
-    """Call ``run(array, index, *values)`` and give the result ``out_sharding``; inside, the compiler shards."""
+    """Call ``run(array, index, *values)``, and give the result ``out_sharding``. The compiler shards inside ``run``."""
     items = index if isinstance(index, tuple) else (index,)
     places = [i for i, item in enumerate(items) if isinstance(item, (Array, Tracer, np.ndarray))]
 
@@ -171,10 +171,10 @@ def take(
     indices_are_sorted: bool = False,
     fill_value: Any = None,
 ) -> Any:
-    """The elements of ``a`` at ``indices`` along ``axis``, or of the flattened array.
+    """The elements of ``a`` at ``indices`` along ``axis``. If ``axis`` is None, ``a`` is flattened first.
 
     ``mode`` is for indices out of bounds: 'fill' (the default) gives ``fill_value`` or nan, 'clip' the nearest element
-    (also for negative indices), 'wrap' counts around. Raises IndexError for elements of an empty axis.
+    (for negative indices the first), 'wrap' takes the index modulo the size. IndexError for elements of an empty axis.
     """
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.take is not supported.")
@@ -232,7 +232,7 @@ def take_along_axis(
     *,
     wrap_negative_indices: bool | None = None,
 ) -> Any:
-    """The elements of ``arr`` at ``indices`` along ``axis``; each place of the other axes has its own indices.
+    """The elements of ``arr`` at ``indices`` along ``axis``. Each position along the other axes has its own indices.
 
     The other axes of ``arr`` and ``indices`` broadcast. With ``mode='fill'`` (the default) an index out of bounds gives
     ``fill_value`` or nan. Raises TypeError for indices that are not integers, ValueError if ``arr`` and ``indices``
@@ -260,7 +260,8 @@ def take_along_axis(
         indices = wrap_negative(lax.convert_element_type(indices, index_dtype((size,))), size)
     varying = [d for d, n in enumerate(places) if d == axis or n != 1]
     vectors = lax.reshape(indices, (*[out_shape[d] for d in varying], 1))
-    # drop the array's axes of size 1 where the indices vary; the gather pairs the other varying axes with the indices'
+    # drop the array's axes of size 1 where the indices vary; the gather pairs each other varying axis with the same one
+    # of the indices
     dropped = [d for d in varying if d != axis and shape[d] == 1]
     kept = [d for d in range(len(shape)) if d not in dropped]
     together = [d for d in varying if d != axis and d not in dropped]

@@ -96,7 +96,7 @@ def _slice_part(whole: slice, part: Any, position: int) -> int | None:
 
 
 def parse(items: tuple[Any, ...], shape: tuple[int, ...]) -> Parsed:
-    """Parse an index of an array of ``shape``: masks become integer arrays, omitted axes slices.
+    """Parse an index of an array of ``shape``: masks become integer arrays, and omitted axes become slices.
 
     IndexError or TypeError for an invalid index, NonConcreteBooleanIndexError for a traced mask.
     """
@@ -451,7 +451,7 @@ def update_index(
 ) -> Any:
     """Combine ``values`` into ``x[index]`` by ``scatter``, a function with ``lax.scatter``'s arguments.
 
-    ``values`` take ``x``'s type (FutureWarning if lossy). Updates out of bounds are dropped by default.
+    ``values`` are converted to ``x``'s type (FutureWarning if lossy). Updates out of bounds are dropped by default.
     """
     aval = x.aval
     _check_cast(values, aval.dtype)
@@ -506,7 +506,7 @@ class _NotStatic(Exception):
 
 
 def rewrite_index(x: Any, index: Index, **options: Any) -> Any:
-    """``x[index]``, with ``gather_index``'s options. IndexError for too many indices, TypeError for an invalid one."""
+    """``x[index]``, with ``gather_index``'s options. IndexError for too many indices, TypeError for invalid ones."""
     items = index_items(index)
     try:
         return _static_index(x, list(items))

@@ -138,7 +138,7 @@ def _atleast(name: str, ndim: int, args: tuple[Any, ...]) -> Any:
 
 @inner_jit
 def atleast_1d(*arys: Any) -> Any:
-    """The arrays, scalars as arrays of one element."""
+    """The arrays. Scalars become arrays of one element."""
     return _atleast("atleast_1d", 1, arys)
 
 
@@ -223,7 +223,7 @@ def flipud(m: Any) -> Any:
 
 
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
-    """Shift the elements of ``a`` by ``shift`` along ``axis``, rounded towards zero; they wrap around at the end."""
+    """Shift the elements of ``a`` by ``shift``, rounded towards zero, along ``axis``. They wrap around at the end."""
     a = ensure("roll", a)
     if axis is None:
         return lax.reshape(roll(lax.reshape(a, (a.aval.size,)), shift, 0), a.aval.shape)
@@ -315,7 +315,7 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
 
 
 def vstack(tup: Any, dtype: Any = None) -> Any:
-    """Join the arrays along the first axis; vectors are rows."""
+    """Join the arrays along the first axis. Vectors count as rows."""
     return concatenate([atleast_2d(a) for a in _arrays("vstack", tup)], 0, dtype)
 
 
@@ -363,7 +363,7 @@ def tile(A: Any, reps: Any) -> Any:
 
 
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
-    """``filt`` without its leading (``'f'``) and trailing (``'b'``) slices of zeros along ``axis`` (default: each).
+    """``filt`` without leading (``'f'``) and trailing (``'b'``) slices of zeros along ``axis`` (default: every axis).
 
     Raises ConcretizationTypeError for a value that is unknown during tracing.
     """

@@ -49,7 +49,7 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
 
     The result has the remaining axes of ``a``, then those of ``b``; its dtype is the promoted dtype, or
     ``preferred_element_type``. A product with a scalar is elementwise. ``out_sharding`` is the result's sharding over a
-    mesh with explicit axes. TypeError if the sizes differ, and for lists.
+    mesh with explicit axes. TypeError for lists, and if the sizes of the two axes differ.
 
     >>> jnp.dot(jnp.ones((2, 3)), jnp.ones((4, 3, 5))).shape
     (2, 4, 5)
@@ -121,7 +121,9 @@ def matmul(
 
 
 class _BatchPlan:
-    """Plan a ``matmul`` as one ``dot_general``: squeeze batch axes of size 1; axes of one operand are free axes."""
+    """Plan a ``matmul`` as one ``dot_general``. Batch axes of size 1 are squeezed; batch axes that only one operand has
+    become free axes.
+    """
 
     def __init__(self, a: Any, b: Any) -> None:
         self.left_is_matrix, self.right_is_matrix = a.ndim > 1, b.ndim > 1
@@ -185,7 +187,9 @@ def tensordot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """The sum of products over ``axes``: n means the last n axes of ``a`` and the first n of ``b``; or a pair of lists.
+    """The sum of products over ``axes``: an int n means the last n axes of ``a`` and the first n of ``b``.
+
+    ``axes`` may also be a pair: the axes of ``a``, and those of ``b``.
 
     ``out_sharding`` is for a mesh with explicit axes. TypeError for other ``axes``, or for sizes that do not fit.
     """
@@ -382,7 +386,7 @@ def _path(inputs: Sequence[str], output: str, sizes: dict[str, int], optimize: A
 
 
 def _planned(subscripts: str, shapes: Sequence[tuple[int, ...]], optimize: Any) -> tuple[Any, Any]:
-    """The contraction order found by opt_einsum, JAX's planner, and its description."""
+    """The contraction order that opt_einsum (the planner that JAX uses) finds, and opt_einsum's description of it."""
     # imported here: few programs have products of three operands, and the import takes 15 ms
     import opt_einsum
 

@@ -139,7 +139,7 @@ def index_tuple(x: Any) -> tuple[int, ...]:
 
 
 def typed_scalar(value: Any, dtype: np.dtype, weak_type: bool = False) -> LiteralArray:
-    """A constant scalar of ``dtype``, which programs contain as a literal. An integer out of range is taken modulo."""
+    """A constant scalar of ``dtype``, which programs contain as a literal. An integer out of range wraps around."""
     if is_key(dtype):
         raise ValueError(f"Cannot convert_element_type from {dtype_name(get_aval(value).dtype)} to {dtype_name(dtype)}")
     found = np.asarray(value)
@@ -168,7 +168,7 @@ def evaluating() -> bool:
 
 
 def convert(x: Any, dtype: np.dtype, weak_type: bool = False, fold: bool = True) -> Any:
-    """Convert ``x`` to ``dtype`` and ``weak_type``. Arrays of this type need no equation, with ``fold`` scalars too."""
+    """Convert ``x`` to ``dtype`` and ``weak_type``. Arrays of this type, and scalars if ``fold``, need no equation."""
     if not isinstance(x, Tracer):
         constant = fold or evaluating()
         if not isinstance(x, Array):

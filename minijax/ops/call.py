@@ -135,7 +135,7 @@ class Compiled:
         return to_buffer(uncommitted(x))
 
     def _taken(self, args: Values) -> Values:
-        """The entries of ``things`` that belong to used inputs; ``things`` has one entry for each input."""
+        """The entries of ``args`` that belong to used inputs; ``args`` has one entry for each input."""
         return args if self.kept is None else [args[i] for i in self.kept]
 
     def __call__(self, *args: Any) -> list[Array]:
@@ -218,7 +218,7 @@ def default_place() -> Any:
     return None if place == first else place
 
 
-# From now on each call checks where its arguments are.
+# Once ``default_device`` is set, each call checks where its arguments are.
 while_on("default_device", pjrt.note_committed, lambda: None)
 
 
@@ -245,7 +245,7 @@ class OnDevice(Compiled):
         return self._results(outs)
 
     def _here(self, x: Any) -> Any:
-        """The buffer of ``x`` on this device. If ``x`` is there, return its own buffer: donation deletes ``x``."""
+        """The buffer of ``x`` on this device. If ``x`` is there, it is ``x``'s own buffer: donation deletes ``x``."""
         buffer = to_buffer(x)
         if pjrt.buffer_device(buffer) == self.device:
             return buffer
@@ -284,7 +284,7 @@ def to_buffer(x: Any) -> Any:
 
 
 def kept_inputs(closed: ClosedJaxpr) -> list[int] | None:
-    """The positions of the inputs that outputs or effects need; None if all are."""
+    """The positions of the inputs that outputs or effects need; None if they need all inputs."""
     used = dce_closed(closed, [True] * len(closed.out_avals))[1]
     return None if all(used) else [i for i, u in enumerate(used) if u]
 
@@ -424,7 +424,7 @@ def _left_a_mesh(closed: ClosedJaxpr, key: Any) -> str:
     return "arguments: over a mesh became on one device" if over_a_mesh else ""
 
 
-# The name, in the reason of a cache miss, of a program that a transformation made: no user call was staged to it.
+# What the reason of a cache miss calls a program that a transformation made; no user call was staged to it.
 _MADE_BY = {"jvp": "derivative", "vmap": "batched form", "transpose": "transpose", "partial_eval": "known part"}
 
 
@@ -486,7 +486,7 @@ def _names_one(sharding: Any) -> bool:
 
 
 def _named(params: Params, key: str, count: int) -> Values:
-    """The shardings of ``count`` operands or results of a call, as far as the user gave them."""
+    """The shardings of ``count`` operands or results of a call: ``UNSPECIFIED`` unless the user gave them."""
     return params.get(key) or (UNSPECIFIED,) * count
 
 

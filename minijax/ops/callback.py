@@ -44,7 +44,7 @@ _scan = HigherModule("scan")
 
 
 class FlatCallback:
-    """A function of trees, called with their leaves. ``static``: leaves that are not arrays. Equal if staged twice."""
+    """A function of trees, called with their leaves. ``static``: leaves that are not arrays. Equal if its parts are."""
 
     __slots__ = ("callback_func", "in_tree", "static")
 
@@ -76,7 +76,7 @@ class FlatCallback:
 
 
 def call_host(function: Rule, result_avals: Avals, values: Values) -> Any:
-    """Call ``function`` on arrays, check its results and return them as NumPy arrays. Nothing in it is staged."""
+    """Call ``function`` on arrays, check its results and return them as NumPy arrays. Its operations are not staged."""
     outs = under(EvalTrace, "callback", lambda main: function(*values), dynamic=True)
     if len(outs) != len(result_avals):
         raise RuntimeError(
@@ -100,7 +100,7 @@ def call_host(function: Rule, result_avals: Avals, values: Values) -> Any:
 def _evaluated(name: str, function: Rule, result_avals: Avals, args: Values) -> list[Any]:
     values = [as_array(check_alive(x)) for x in args]
     for x in values:
-        x._value()  # an invalid array raises here: it is no error of the function
+        x._value()  # an invalid array raises here, so that the error does not blame the function
     try:
         outs = call_host(function, result_avals, values)
     except Exception as error:
@@ -247,7 +247,8 @@ def _one_by_one(p: Primitive, axis: AxisData, args: Values, dims: Dims, params: 
 
 
 def _declare_debug(name: str, function_of: Rule) -> Primitive:
-    """A primitive without results that calls ``function_of(**params)``. ``ordered`` or ``effect`` keeps its order."""
+    """A primitive without results that calls ``function_of(**params)``. The parameter ``ordered`` or ``effect``
+    says whether calls keep their order."""
     p = Primitive(name, multiple_results=True)
     p.effectful = True
     p.keeps_signatures = False
@@ -340,7 +341,7 @@ def _print_options(options: Params) -> Iterator[None]:
 
 
 def write_line(text: str) -> None:
-    """The file that debug prints write to: the current standard output."""
+    """Print a line, as debug prints do: to the current standard output."""
     sys.stdout.write(f"{text}\n")
 
 

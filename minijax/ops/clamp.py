@@ -41,7 +41,7 @@ def _clamp_numpy(low: Any, x: Any, high: Any) -> Any:
 
 
 def _where(mask: Any, g: Any, x: Any) -> Any:
-    """The tangent ``g`` of ``x``, which is a bound or the operand, where ``mask`` holds; zero elsewhere."""
+    """``g`` where ``mask`` holds, else zero. ``g`` is the tangent of ``x``, one of the bounds or the operand."""
     aval = get_aval(x)
     return select(mask, maybe_broadcast(aval.shape, g, sharding_of_type(aval)), zeros(aval))
 
@@ -108,6 +108,6 @@ clamp_p = declare(
 def clamp(min: Any, x: Any, max: Any) -> Any:
     """``x`` limited to between ``min`` and ``max``, which are scalars or have ``x``'s shape; all have one dtype.
 
-    Raises TypeError otherwise.
+    TypeError if shapes or dtypes do not fit.
     """
     return clamp_p.bind(min, x, max)

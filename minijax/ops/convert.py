@@ -139,7 +139,7 @@ def is_number(x: Any) -> bool:
 
 
 def convert_stage(trace: Any, x: Any, *, new_dtype: np.dtype, weak_type: bool, sharding: Any) -> Any:
-    """Stage no equation for a value that has the type already, as in JAX: traced again, a jaxpr may convert one."""
+    """Stage no equation for a value that has the type already, as in JAX. A jaxpr that is traced again may have one."""
     aval = getattr(x, "aval", None)
     if sharding is None and aval is not None and aval.dtype == new_dtype and aval.weak_type == weak_type:
         return x
@@ -185,7 +185,7 @@ def convert(operand: Any, new_dtype: np.dtype | None = None, weak_type: bool = F
 
 
 def alike(x: Any, y: Any) -> tuple[Any, Any]:
-    """``x`` and ``y``, of one dtype; both strongly typed if one of them is, as operators do it."""
+    """``x`` and ``y``, which have one dtype. If one of them is strongly typed, both become so, as with operators."""
     avals = get_aval(x), get_aval(y)
     if avals[0].weak_type == avals[1].weak_type:
         return x, y
@@ -291,7 +291,7 @@ reduce_precision_p = declare(
 
 
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
-    """``operand``, of the same dtype, rounded to a float with this number of exponent bits and mantissa bits."""
+    """``operand`` rounded to this number of exponent bits and mantissa bits. The dtype stays the same."""
     return reduce_precision_p.bind(
         operand, exponent_bits=operator.index(exponent_bits), mantissa_bits=operator.index(mantissa_bits)
     )

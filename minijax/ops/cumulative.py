@@ -163,7 +163,7 @@ def _cumulative_lower(combine: Rule, identity: Rule) -> Rule:
 
 
 def _one_op(op: str, direction: str = "") -> Rule:
-    """The single operation of a window's region. Complex numbers: the extremum in ``direction``, 'GT' or 'LT'."""
+    """The single operation of a window's region. For complex numbers: the extremum in ``direction``, 'GT' or 'LT'."""
 
     def combine(inner: Any, a: str, b: str, dtype: np.dtype) -> str:
         scalar = ShapedArray((), dtype)
@@ -282,8 +282,8 @@ def _log_of_zero(dtype: np.dtype) -> Any:
     """The identity of log-sum-exp, -inf."""
     if dtypes.is_integer(dtype):
         raise OverflowError(
-            f"cannot convert float infinity to integer: cumlogsumexp begins with -inf, which {dtype_name(dtype)} has "
-            "not. Convert the operand to a float first."
+            f"cannot convert float infinity to integer: cumlogsumexp begins with -inf, which {dtype_name(dtype)} "
+            "cannot hold. Convert the operand to a float first."
         )
     return dtypes.min_value(dtype)
 

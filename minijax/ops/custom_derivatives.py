@@ -63,7 +63,7 @@ class Closed(NamedTuple):
     side: Any
 
     def evaluate(self, *values: Any) -> list[Any]:
-        """The results for ``values``. The first of these are the closed-over values."""
+        """The results for ``values``, which begin with the closed-over values."""
         return eval_closed(self.jaxpr, *values)
 
 
@@ -181,7 +181,7 @@ class Mapped(NamedTuple):
 
 
 class Batched(Function):
-    """``inner``, batched. In function form it runs under the vmap ``mapped``: it may close over its tracers."""
+    """``inner``, batched. In function form it runs under the vmap ``mapped``, whose tracers it may close over."""
 
     def __init__(self, inner: Function, axis: AxisData, in_dims: Dims, out: OutDims, mapped: Mapped | None) -> None:
         self.inner = inner
@@ -307,7 +307,7 @@ def sum_to_axis(x: Any, dim: int | None, to: int | None, axis: AxisData) -> Any:
     return match_axis(x, dim, axis.size, to, axis.division)
 
 
-# a vmap can be on the stack of one thread at a time: threads that call one pullback take turns
+# a vmap is on the stack of only one thread at a time: threads that call the same pullback take turns
 _turn = threading.RLock()
 
 
@@ -442,7 +442,7 @@ def closed_over_message(name: str, kind: str) -> str:
 
 # ------------------------------------------------------------------------------------------------ the equation form
 def stage_call(trace: Any, fun: Function, args: Values, kind: str) -> tuple[list[Any], ClosedJaxpr]:
-    """Stage ``fun`` at ``args``. Return its closed-over values, the equation's first operands, and its jaxpr."""
+    """Stage ``fun`` at ``args``. Return its closed-over values, the first operands of the equation, and its jaxpr."""
     closed = fun.close(None, [get_aval(x) for x in args])
     check_closed_over(closed.consts, trace.level + HALF_LEVEL, fun.about.subject, kind)
     return closed.consts, closed.jaxpr
@@ -464,7 +464,7 @@ def function_name(program: ClosedJaxpr | Jaxpr) -> str:
 
 
 def zero_flags(tangents: Values, symbolic_zeros: bool) -> tuple[bool, ...]:
-    """Flags of the (co)tangents that a rule gets as symbolic zeros. Those of integers always are, of type float0."""
+    """Flags of the (co)tangents that a rule gets as symbolic zeros. Zeros of type float0 always stay symbolic."""
     return tuple(type(t) is Zero and (symbolic_zeros or t.aval.dtype == dtypes.float0) for t in tangents)
 
 

@@ -103,7 +103,7 @@ def _arithmetic_numpy(ufunc: np.ufunc, of_many: Rule | None = None) -> Rule:
 
 
 def _extremum_numpy(ufunc: np.ufunc, identity: Rule, negative: bool) -> Rule:
-    """Maxima and minima. No elements give the identity. ``negative``: whether -0 wins over 0."""
+    """Maxima and minima; the identity if there are no elements. ``negative``: whether -0 wins over 0."""
 
     @by_type
     def reduce_numpy(x: Any, axes: Axes) -> Rule:
@@ -180,7 +180,7 @@ def _reduce_lower(op: str, identity: Rule) -> Rule:
 def _reducer(
     primitive: Primitive, accepts: str | None, numpy: Rule, op: str, identity: Rule, **rules: Any
 ) -> Primitive:
-    """A reduction with the parameter ``axes``. ``op``: its StableHLO operation. ``rules``: those of its derivatives."""
+    """A reduction with the parameter ``axes``. ``op``: its StableHLO operation. ``rules``: its derivative rules."""
     return declare(
         primitive,
         abstract=_reduce_abstract(primitive.name, accepts),
@@ -316,7 +316,7 @@ def _arg_numpy(find: Rule) -> Rule:
 
 
 def _arg_lower(better: str, identity: Rule) -> Rule:
-    """Reduce pairs (value, index) to the better value, where nan is best; of equal values to the lower index."""
+    """Reduce pairs (value, index) to the one with the better value, or of equal values the lower index. nan is best."""
 
     def arg_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: Axes, index_dtype: np.dtype) -> str:
         (aval,), (out,) = avals, out_avals

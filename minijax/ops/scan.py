@@ -186,7 +186,8 @@ def scan_impl(*args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
 
 
 def _scan_jvp_jaxpr(closed: ClosedJaxpr, nonzero: Flags, num_consts: int, num_carry: int) -> Any:
-    """The body's jvp, with tangents after primals of their kind; nonzero flags of inputs (by kind) and of results."""
+    """The body's jvp, whose tangents follow the primals of their kind. Also the nonzero flags of its inputs (by kind)
+    and of its results."""
     key = ("scan_jvp", tuple(nonzero), num_consts, num_carry)
     if key not in closed.memo:
         given = ScanParts.of(nonzero, num_consts, num_carry)
@@ -323,7 +324,7 @@ class _Split:
 
 
 def _parts(split: Rule, closed: ClosedJaxpr, flags: Flags, num_consts: int, num_carry: int) -> Any:
-    """Split a body repeatedly until the carry's flags stay the same. Return both parts, and the flags of its inputs."""
+    """Split a body repeatedly until the carry's flags stay the same. Return both parts, and the body's input flags."""
     given = ScanParts.of(flags, num_consts, num_carry)
     not_ys = [False] * (len(closed.out_avals) - num_carry)
 
@@ -337,7 +338,7 @@ def _parts(split: Rule, closed: ClosedJaxpr, flags: Flags, num_consts: int, num_
 
 def _partial_eval_body(closed: ClosedJaxpr, unknown_in: Flags, num_consts: int, num_carry: int) -> _Split:
     """The two loops of a scan with unknown operands."""
-    # as in JAX, a split loop forgets the derivative rules of functions in its body, one of which has been applied
+    # as in JAX, a split loop drops the custom derivative rules in its body, since one of them has been applied
     closed = ClosedJaxpr(without_custom_rules(closed.jaxpr), closed.consts)
     parts, unknown = _parts(partial_eval_jaxpr, closed, unknown_in, num_consts, num_carry)
     taken = ScanParts.of(parts.known.jaxpr.invars, unknown.consts.count(False), unknown.carry.count(False))
@@ -347,7 +348,7 @@ def _partial_eval_body(closed: ClosedJaxpr, unknown_in: Flags, num_consts: int, 
 def _linearize_body(closed: ClosedJaxpr, nonzero: Flags, num_consts: int, num_carry: int) -> _Split:
     """The two loops of a scan whose operands have tangents."""
     parts, nonzero_in = _parts(linearize_jaxpr, closed, nonzero, num_consts, num_carry)
-    # as in JAX, the known loop forgets the derivative rules of functions, as after partial evaluation
+    # as in JAX, the known loop drops the custom derivative rules, as after partial evaluation
     known = ClosedJaxpr(without_custom_rules(parts.known.jaxpr), parts.known.consts)
     taken = ScanParts.of(known.jaxpr.invars, num_consts, num_carry)
     return _Split(parts._replace(known=known), taken, nonzero_in)

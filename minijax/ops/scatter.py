@@ -79,7 +79,7 @@ class ScatterDimensionNumbers(NamedTuple):
     Attributes:
       update_window_dims: the dimensions of the updates that run over a slice.
       inserted_window_dims: the dimensions of the operand, with slice size 1, that the updates lack.
-      scatter_dims_to_operand_dims: for each element of an index vector, the operand's dimension where it is the start.
+      scatter_dims_to_operand_dims: for each element of an index vector, the operand's dimension whose start it gives.
       operand_batching_dims: dimensions of the operand that are indexed together with ...
       scatter_indices_batching_dims: ... these dimensions of the indices.
     """
@@ -342,7 +342,7 @@ def _factor_derivative(
 
 
 def _extremum_jvp(primitive: Primitive) -> Rule:
-    """The updates and the old value that equal the extremum share its tangent in equal parts."""
+    """Among the updates and the old value, those that equal the extremum share its tangent in equal parts."""
 
     def scatter_extremum_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
         operand, indices, updates = primals

@@ -102,7 +102,7 @@ def shape_of(x: Any) -> Shape:
 
 
 def meant_sharding(sharding: Any, function: str) -> Any:
-    """Resolve ``sharding``, the argument ``out_sharding`` of ``function``; ``core.explicit`` does it."""
+    """Resolve ``sharding``, the argument ``out_sharding`` of ``function``: see ``core.explicit``."""
     return lazy.public("minijax.core.explicit", "meant_sharding")(sharding, function)
 
 

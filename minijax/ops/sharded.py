@@ -90,7 +90,7 @@ class PlacedArray(Array):
 
 
 def there(x: Any) -> Any:
-    """A ``CommittedArray`` as an uncommitted one on its device; anything else unchanged."""
+    """Return a ``CommittedArray`` as an uncommitted array on its device, and anything else unchanged."""
     if type(x) is not CommittedArray:
         return x  # unchanged too: an array over a mesh stays committed
     return PlacedArray(x._buffer, x.aval, x.device)
@@ -130,8 +130,8 @@ def over_mesh(x: Array, sharding: Any) -> MeshArray:
     spec = getattr(sharding, "spec", None)
     if spec is not None and spec.unreduced:
         raise NotImplementedError(
-            f"An array cannot be put where it is the sum of what devices hold, as {sharding} says. Put it there whole, "
-            "then sharding.reshard it."
+            f"An array cannot be placed with unreduced axes, as in {sharding}. Place it without them, then call "
+            "sharding.reshard."
         )
     if type(x) is MeshArray:
         if x.device.is_equivalent_to(sharding, x.aval.ndim):
@@ -190,7 +190,7 @@ def is_fully_addressable(x: Array) -> bool:
 
 
 def is_fully_replicated(x: Array) -> bool:
-    """Whether each device of ``x`` has all of it."""
+    """Whether each device of ``x`` has the whole array."""
     return type(x) is not MeshArray or x.device.is_fully_replicated
 
 

@@ -1,4 +1,4 @@
-"""Primitives that take arrays apart and put them together: slice, pad, concatenate, split, stack, unstack."""
+"""Primitives that cut arrays or join them: slice, pad, concatenate, split, stack, unstack."""
 
 from __future__ import annotations
 
@@ -399,7 +399,7 @@ concatenate_p = declare(
 
 
 def concatenate(operands: Values, dimension: int) -> Any:
-    """Join ``operands`` along ``dimension``. They have one dtype and differ in no other size; otherwise TypeError."""
+    """Join ``operands`` along ``dimension``. TypeError unless their dtypes and all other sizes are equal."""
     if not len(operands):
         raise ValueError("concatenate requires a non-empty sequences of arrays")
     if len(operands) == 1 and is_array(operands[0]):

@@ -288,7 +288,7 @@ _known: dict[tuple[Any, ...], PyTreeDef] = {}
 class _Plan:
     """How to flatten a tuple, list or dict whose children have the given types (and keys).
 
-    ``runs``: the flatten function of each child, None for a leaf. ``getter`` sorts a dict's values; None if sorted.
+    ``runs``: the flatten function of each child, None for a leaf. ``getter`` sorts a dict's values, if needed.
     ``treedef``: the definition if all children are leaves. ``last``: the latest run's child definitions and result.
     """
 

@@ -186,7 +186,7 @@ def explain_prefix_mismatch(
 ) -> str | None:
     """Explain why ``prefix``, called ``name``, is no prefix of ``full``, a tree or a structure.
 
-    Return None if it is one.
+    Return None if it is a prefix.
     """
     return _explain((), prefix, _example(full), name, is_leaf)
 

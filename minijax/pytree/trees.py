@@ -45,9 +45,11 @@ __all__ = [
 
 
 def tree_map(f: Callable[..., Any], tree: Tree, *rest: Tree, is_leaf: IsLeaf | None = None) -> Tree:
-    """Apply ``f`` to each leaf and the subtrees of ``rest`` there; ValueError unless ``tree`` is a prefix of each.
+    """Apply ``f`` to each leaf of ``tree`` and the subtrees of ``rest`` at its place.
 
-    The result has the structure of ``tree``. None is a node without leaves, so ``f`` does not see it.
+    ValueError unless ``tree`` is a prefix of each tree in ``rest``.
+
+    The result has the structure of ``tree``. None is a node without leaves, so ``f`` does not get it.
 
     >>> tree_map(lambda x, y: x + y, {"a": 1, "b": None}, {"a": 2, "b": None})
     {'a': 3, 'b': None}

@@ -70,8 +70,8 @@ def _placed(x: float, _sign: float, _x64: bool) -> Array:
 def known_dtype(name: str, dtype: Any, kind: str) -> np.dtype:
     """Check the ``dtype`` of samples, or return the default for ``kind``: 'integer', 'float' or 'float or complex'.
 
-    ValueError if ``kind`` is 'float' or 'float or complex', and ``dtype`` is of another kind. ``stacklevel`` makes
-    the warning about disabled 64-bit types point to the user's line, above the caller and ``sampler``.
+    ValueError if ``kind`` is 'float' or 'float or complex', and ``dtype`` is of another kind. The warning about
+    disabled 64-bit types points to the user's line, above the caller and ``sampler``.
     """
     if dtype is None:
         return (dtypes.default_int_dtype if kind == "integer" else dtypes.default_float_dtype)(x64_enabled())

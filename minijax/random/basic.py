@@ -77,8 +77,8 @@ def randint(key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: Any
     """Uniform random integers in [minval, maxval); the limits broadcast to ``shape``.
 
     Returns an array of ``shape``. Where ``maxval`` is not above ``minval``, the result is ``minval``. ``dtype`` is an
-    integer type, by default the default one (int32; int64 with x64). TypeError for another, OverflowError for a Python
-    integer outside of the default type's range.
+    integer type, by default int32 (int64 with x64). TypeError for another dtype, OverflowError for a Python integer
+    outside of the default type's range.
 
     >>> random.randint(random.key(0), (4,), 0, 10)
     Array([9, 0, 2, 3], dtype=int32)
@@ -167,7 +167,7 @@ def _bernoulli(key: Any, p: Any, shape: tuple[int, ...], mode: str) -> Any:
 
 @sampler
 def normal(key: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
-    """Standard normal numbers, with mean 0 and variance 1 (complex ones too). ValueError for another type.
+    """Standard normal numbers, real or complex, with mean 0 and variance 1. ValueError for any other ``dtype``.
 
     Returns an array of ``shape``, float32 by default (float64 with x64). For mean m and standard deviation s write
     ``m + s * normal(key, shape)``.

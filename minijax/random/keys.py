@@ -102,7 +102,7 @@ def _implementation(spec: Any) -> PRNGImpl:
 
 
 def _chosen(name: str, impl: Any, dtype: Any) -> PRNGImpl:
-    """The implementation for the arguments ``impl`` and ``dtype`` of function ``name``. TypeError if both are given."""
+    """The implementation for the arguments ``impl`` and ``dtype`` of function ``name``. ValueError for both at once."""
     if impl is not None and dtype is not None:
         raise ValueError(f"Cannot specify both `impl` and `dtype` arguments to jax.random.{name}")
     return _implementation(dtype if impl is None else impl)
@@ -169,7 +169,7 @@ def _seeded(name: str, seed: Any, impl: PRNGImpl) -> Any:
 
 
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
-    """Make a key from an integer for the implementation ``impl`` (or ``dtype``). TypeError for another ``seed``.
+    """Make a key from an integer for the implementation ``impl`` (or ``dtype``). TypeError if ``seed`` is no integer.
 
     ``seed`` is an integer scalar and may be traced. The result has shape () and a key dtype, ``key<fry>`` for the
     default 'threefry2x32'. ValueError for an unknown ``impl``.
@@ -210,7 +210,7 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Any:
 
 
 def fold_in(key: Any, data: Any) -> Any:
-    """Make a new key from one and the 32-bit unsigned integer ``data``.
+    """Make a new key from ``key`` and the 32-bit unsigned integer ``data``.
 
     ``data`` is a scalar that may be traced, such as the step of a loop. Equal keys and data give equal results. The
     result has the type of ``key``. OverflowError for a negative or larger Python integer, TypeError for an array.

@@ -336,5 +336,5 @@ def test_ctrl_c_ends_all_processes() -> None:
     finally:
         command.kill()
     assert command.returncode == 130
-    assert "interrupted: so are the 2 processes" in err
+    assert "interrupted: stopping the 2 processes" in err
     assert "] KeyboardInterrupt" in err

@@ -91,7 +91,7 @@ def jnp_chain(ns: Any, n: int) -> Function:
 
 
 def lax_chain(ns: Any, n: int) -> Function:
-    """The same chain with ``lax`` functions. They convert no arguments, so little is added to the bare primitives."""
+    """The same chain with ``lax`` functions. They convert no arguments, so they cost little more than primitives."""
     sin, mul, factor = ns.lax.sin, ns.lax.mul, array(ns, FACTOR)
 
     def chain(x: Any) -> Any:
@@ -160,7 +160,7 @@ def lowered_to_text(ns: Any, f: Function) -> Function:
 
 
 def op_counts(text: Any) -> dict[str, int]:
-    """The numbers of arithmetic operations in a module. Lowering times of two libraries compare if these agree."""
+    """The numbers of arithmetic operations in a module. Lowering times are comparable if these numbers agree."""
     text = text if isinstance(text, str) else text.as_text()
     return dict(Counter(re.findall(r"stablehlo\.(sine|cosine|multiply)\b", text)))
 
@@ -269,7 +269,7 @@ def while_step(ns: Any) -> tuple[Function, tuple[Any, ...]]:
 
 
 def recurrent_network(ns: Any) -> tuple[Function, tuple[Any, ...]]:
-    """A scan of ``CELLS`` steps of a recurrent network with ``HIDDEN`` units; XLA takes longer than the call itself."""
+    """A scan of ``CELLS`` steps of a recurrent network with ``HIDDEN`` units. XLA's part takes most of the time."""
     tanh, scan = ns.numpy.tanh, ns.lax.scan
 
     def network(weight: Any, state: Any, inputs: Any) -> Any:

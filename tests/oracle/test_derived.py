@@ -22,7 +22,7 @@ POINT = collections.namedtuple("point", "x y")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("expression", lines_of(Path(__file__).parent / "derived.txt"))
 def test_call(expression: str, mode: str) -> None:
-    """Check that two trees have the same arrays."""
+    """The expression gives the same arrays, or the same text, in both libraries."""
 
     def answer(ns: Any) -> Any:
         names = {"ns": ns, "jnp": ns.numpy, "lax": ns.lax, "np": np, "point": POINT, "collections": collections}

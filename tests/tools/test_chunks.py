@@ -162,7 +162,7 @@ def test_hostile_files_are_refused():
     assert storage.to_json(same) == storage.to_json(recording_of("gradient"))
     refused("its version is 3", lambda p, d: d.update(version=3))
     refused("its directory has no signs", lambda p, d: d.pop("signs"))
-    refused("as many records as moments tell of", lambda p, d: d.update(nodes=d["nodes"] - 1))
+    refused("the number of records does not match", lambda p, d: d.update(nodes=d["nodes"] - 1))
     refused("not say where its records are", lambda p, d: d["chunks"].append(7))
     refused("part of it is larger", lambda p, d: d.update(signs=[0, 10, 10**12]))
     refused("unpacks to more", lambda p, d: p.__setitem__(0, b" " * (2 * chunks.MOST_JSON)))

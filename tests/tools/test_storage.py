@@ -193,7 +193,7 @@ def test_fields_of_later_minor_versions_are_ignored():
         ({"axes": (("i", 3),)}, "as many values as devices"),
         ({"axes": ()}, "no devices"),
         ({"pieces": (DeviceTextRecord(),)}, "as many pieces as devices"),
-        ({"meeting": Meeting("psum", "psum", "all", "", ("i",), ((0, 2),))}, "devices meet that there are not"),
+        ({"meeting": Meeting("psum", "psum", "all", "", ("i",), ((0, 2),))}, "devices that do not exist"),
     ],
 )
 def test_values_per_device_are_saved_and_checked(change, expected):

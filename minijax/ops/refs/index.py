@@ -190,7 +190,7 @@ def write(x: Any, index: Index, operands: Values, value: Any) -> Any:
     if block is not None:
         part = expand_dims(value, block.fixed)
         return dynamic_update_slice(x, part, block.starts, allow_negative_indices=block.traced)
-    # the index is marked as unique, as in JAX: the cotangent of each value is read at its place
+    # the index is marked as unique, as in JAX, so that the cotangent of each value is read at its place
     return _scattered(scatter, x, index, operands, value, unique_indices=True)
 
 
@@ -237,7 +237,7 @@ def batched_index(
     ndim: int, index: Index, operands: Values, ref_dim: int | None, operand_dims: Dims, size: int
 ) -> BatchedIndex:
     """The index of the physical reference with batch axis ``ref_dim``, which has rank ``ndim`` without it. Batched
-    integers have their axis in front already. NotImplementedError for slices with batched starts."""
+    integers have their batch axis in front. NotImplementedError for slices with batched starts."""
     if index is None:  # all of a reference with its batch axis in front
         return BatchedIndex(None, [], list(range(ndim + 1)))
     entries: list[Slice | None] = list(index)

@@ -4,7 +4,8 @@ The operands are a reference (a ``Ref``, or its tracer), the value to write, and
 (``ops.refs.index``). The primitives are effectful: their equations are never dropped, and keep their order. They are
 never lowered or partially evaluated: ``ops.refs.discharge`` rewrites the program without references before that.
 
-The tangent of a reference is a ``RefTangent``. So the linear program has only arrays, as reverse mode needs.
+The tangent of a reference is a ``RefTangent``, which holds an array. So the linear program has only arrays, as reverse
+mode needs.
 """
 
 from __future__ import annotations

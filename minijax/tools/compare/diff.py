@@ -25,7 +25,9 @@ MOST_EQUATIONS = 300
 
 
 class _Row(Frozen):
-    """A line of a printed jaxpr. ``key`` pairs it with one of the other jaxpr. ``eqn`` begins in it, if not None."""
+    """A line of a printed jaxpr. ``key`` pairs it with a line of the other jaxpr. ``eqn``: the equation that begins
+    in the line, or None.
+    """
 
     segments: Line
     key: tuple[Any, ...]
@@ -178,7 +180,7 @@ def _common(left: Sequence[_Row], right: Sequence[_Row]) -> dict[int, int]:
 
 
 def _first(row: _Row, right: Sequence[_Row], places: Sequence[int], begin: int, names: Renaming) -> int | None:
-    """The first of ``places``, from ``begin`` on, whose row equals ``row``; if none does, the first of all, or None."""
+    """The first of ``places`` from ``begin`` on whose row equals ``row``. Else the first from ``begin`` on, or None."""
     open_places = [j for j in places if j >= begin]
     for j in open_places:
         if names.alike(row.segments, right[j].segments, learn=False):
@@ -221,7 +223,7 @@ def texts_side_by_side(
     titles: tuple[Line, Line],
     keys: tuple[Sequence[str], Sequence[str]] | None = None,
 ) -> Columns:
-    """Two texts as a block, with lines paired in their longest common runs. ``keys`` replace them in comparisons."""
+    """Two texts as a block, with lines paired in their longest common runs. ``keys``: what to compare instead."""
     left, right = (ours, theirs) if keys is None else keys
     out: list[Pair] = []
     for tag, i, to_i, j, to_j in difflib.SequenceMatcher(None, left, right, False).get_opcodes():

@@ -40,7 +40,7 @@ def _escaped(text: str) -> str:
 # The colours of text, paper and edges. SVG attributes use the light ones, for viewers that remove the style sheet.
 _LIGHT, _DARK = ("#1f2328", "#ffffff", "#5a6370"), ("#e6e6e6", "#1e1e1e", "#a0a8b0")
 _INK, _PAPER, _EDGE = _LIGHT
-# Stands for the id of the arrow head until the end. Each drawing on a page needs a different id: a browser uses the
+# Placeholder for the id of the arrow head. Each drawing on a page needs a different id: a browser uses the
 # first element with an id, even a hidden one.
 _HEAD = "mjg-arrow"
 

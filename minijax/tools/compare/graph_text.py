@@ -2,7 +2,7 @@
 
 Each value that a later line reads has a lane (a vertical line) on the left. A node's line joins the lanes of its
 operands, and its equation stands on the right. ``┼`` joins a lane that continues; ``│`` only crosses the line. The
-width of the page limits the number of lanes; values beyond it appear only in the equations.
+width of the page limits the number of lanes. Values without a lane appear only in the equations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NODES = {"input": "○", "const": "○", "equation": "●", "call": "◉", "outp
 
 
 def drawing(graph: Graph, depth: int) -> tuple[Block, ...]:
-    """``graph`` as blocks, and below it the inner graphs under their titles, which are ``depth`` levels deep."""
+    """``graph`` as blocks, and below it ``depth`` levels of inner graphs, each under its title."""
     blocks: list[Block] = [Fitted(lambda width: (Text(tuple(lines(graph, width)), hanging=2 * most_lanes(width)),))]
     if graph.left_out:
         total = graph.left_out + sum(node.kind in ("equation", "call") for node in graph.nodes)

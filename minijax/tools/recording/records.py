@@ -137,7 +137,7 @@ class CacheRecord(Frozen):
 class PhaseRecord(Frozen):
     """A phase ('trace', 'lower', 'compile', 'run', ...) took ``seconds``, without the recorder's own work.
 
-    ``own`` excludes inner phases, as a compilation during differentiation. Outside of the tree, the phases of a
+    ``own`` excludes inner phases, such as a compilation during differentiation. Outside of the tree, the phases of a
     function between two cache misses are one record: ``times`` phases with their total time.
     """
 
@@ -228,13 +228,13 @@ class LinearEquation(Frozen):
 
 
 class BackwardRecord(Frozen):
-    """The backward pass of a linear program, from the event after ``begun`` to ``ended``. ``name`` is the function's.
+    """The backward pass of a linear program, from the event after ``begun`` to ``ended``.
 
-    Variables have indices from 0: first the constants (``constants`` is their number), then the inputs (``inputs``),
-    then the results of the equations in order. ``primals`` has the number of the forward value for each tangent
-    variable, 0 if unknown; for a constant it is the number of the residual. ``places`` and ``expressions`` have the
-    line of each equation and its part of the line. ``seeds`` are the initial cotangents in the order of the outputs,
-    ``begins`` their sums by variable.
+    ``name`` is the name of the function. Variables have indices from 0: first the constants (``constants`` is their
+    number), then the inputs (``inputs``), then the results of the equations in order. ``primals`` has the number of
+    the forward value for each tangent variable, 0 if unknown; for a constant it is the number of the residual.
+    ``places`` and ``expressions`` have the line of each equation and its part of the line. ``seeds`` are the initial
+    cotangents in the order of the outputs, ``begins`` their sums by variable.
 
     ``program`` is a copy as in ``JaxprRecord``. A file has ``equations`` and ``variables`` instead, and ``residuals``,
     short texts of the constants.
@@ -263,9 +263,9 @@ class BindRecord(Frozen):
 
     ``args`` and ``out`` are previews; ``types`` are the results' types and ``in_types`` the arguments'; ``operands``
     and ``results`` are the numbers of the tracers and arrays among them (0 for other values). ``forced`` is the
-    reason for this interpreter, and ``forced_by`` the index of the argument that caused it (-1: none, everything is
-    staged). ``nonfinite`` marks a result with a NaN or an infinity. ``cached`` is the function whose trace came from a
-    cache, so its Python did not run here.
+    reason for this interpreter, and ``forced_by`` the index of the argument that caused it (-1: no argument did, since
+    everything is staged). ``nonfinite`` marks a result with a NaN or an infinity. ``cached`` is the function whose
+    trace came from a cache, so its Python did not run here.
     """
 
     at: int
@@ -441,7 +441,7 @@ class Recording(Frozen):
         return bool(self.scopes or self.jaxprs_made or self.phases or self.caches or self.executions)
 
     def walk(self) -> Iterator[tuple[int, Node]]:
-        """Every node of the tree with its depth, in the order of events; it works at any depth."""
+        """Yield every node of the tree with its depth, in the order of events. No recursion: trees may be deep."""
         todo: list[tuple[int, Node]] = [(0, node) for node in reversed(self.tree)]
         while todo:
             depth, node = todo.pop()

@@ -38,7 +38,7 @@ MOST_TEXT = 1_000_000
 # Maximum characters kept of an operation's expression.
 MOST_EXPRESSION = 120
 _RUNS_MAGICS = ("get_ipython().run_line_magic(", "get_ipython().run_cell_magic(")
-# file -> the lines that the user typed, if a front end runs other code: Python instead of a magic.
+# file -> the lines that the user typed, if a front end ran other code in their place (Python for a magic).
 as_typed: dict[str, list[str]] = {}
 
 
@@ -65,7 +65,7 @@ class Sources:
         # id of a rule -> a weak reference (since ids are reused), the result of ``rule``, and whether the rule calls
         # only engine code, as far as that can be seen
         self.described: dict[int, tuple[weakref.ref[Any], tuple[str, str, int], bool]] = {}
-        # that flag, for the rule described last
+        # whether the rule described last calls only engine code
         self.engines = False
         # whether an imported program is being evaluated: then the equations' own expressions are used
         self.asking = False

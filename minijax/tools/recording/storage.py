@@ -36,7 +36,7 @@ _XZ = b"\xfd7zXZ\x00"
 
 
 def save(recording: Recording, path: str | os.PathLike[str]) -> None:
-    """Write ``recording`` to a file and replace an existing one. OSError as usual.
+    """Write ``recording`` to a file and replace an existing one. OSError if the file cannot be written.
 
     The file is either written completely or left unchanged; only its owner can read a new one. The format is chunks,
     unless the name ends in .json or .xz.
@@ -75,7 +75,7 @@ def _uncompressed(data: bytes) -> bytes:
 
 
 def load(path: str | os.PathLike[str]) -> Recording:
-    """Load a recording. OSError as usual; ValueError with the file's name if its content is invalid or too big."""
+    """Load a recording. OSError if the file cannot be read, ValueError with its name if it is invalid or too big."""
     with Path(path).expanduser().open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         # a device or pipe may be endless, and has no size

@@ -123,7 +123,7 @@ def made_of(row: Any, names: dict[str, Any], reader: Reader, given: Mapping[str,
     kind = KINDS.get(row[0]) if type(row) is list and row and type(row[0]) is str else None
     order = None if kind is None else names.get(kind.__name__)
     if kind is None or type(order) is not list or len(order) != len(row) - 1:
-        raise ValueError("its kind, or the fields of that, are not known")
+        raise ValueError("its kind or the fields of this kind are not known")
     said = {name: value for name, value in zip(order, row[1:], strict=True) if type(name) is str}
     found = dict(given)
     for name, each in TYPES.fields(kind):
@@ -155,7 +155,7 @@ def _check_devices(shown: device_records.DevicesRecord) -> None:
     met = shown.meeting
     groups = () if met is None else met.groups
     if met is not None and sorted([each for group in groups for each in group]) != list(range(shown.count)):
-        raise ValueError("devices meet that there are not, or some meet nobody")
+        raise ValueError("a collective has devices that do not exist, or lacks some")
     of_groups = len(groups[0]) if groups else 0
     if any(len(group) != of_groups for group in groups) or len(shown.pieces) not in (0, shown.count * of_groups):
         raise ValueError("there are not as many pieces as devices that meet")

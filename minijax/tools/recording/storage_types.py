@@ -37,7 +37,7 @@ class Reader:
         self.docs = docs
         # records that already have a place in the tree: reuse would let a small file make a tree of any size
         self.placed: set[int] = set()
-        # interned strings: a recording has few different ones
+        # interned strings: a recording repeats a few strings
         self.strings: dict[str, str] = {}
 
     def several(self, value: Any, one: Read) -> Any:

@@ -393,7 +393,7 @@ class Summary(observe.Observer):
         key = phase, name, self.last_miss.get(name, -1)
         total = self.phases.get(key)
         if total is None and len(self.phases) >= MOST_NAMES + 5 * len(self.misses):
-            self.cut["phases told by function"] += 1
+            self.cut["phases by function"] += 1
             key = phase, OTHERS, -1
             total = self.phases.get(key)
         if total is None:

@@ -103,7 +103,7 @@ class Timeline(Sequence[Moment]):
         numbers = np.cumsum(~left, dtype=np.int32) - 2  # the beginning has no record
         numbers[left] = numbers[others[left]]
         if len(nodes) != len(known) - 2 - np.count_nonzero(left):
-            raise ValueError("there are not as many records as moments tell of")
+            raise ValueError("the number of records does not match the moments")
         self._depths, self._others, self._numbers = integers(depths), integers(others), integers(numbers)
         self._parents = integers(_parents(depths, np.flatnonzero(entered)))
         self._loose: tuple[Any, Any] | None = None
@@ -185,7 +185,7 @@ class Timeline(Sequence[Moment]):
         return self._ats
 
     def begun(self, at: int) -> Iterator[Node]:
-        """The last record that begins by event ``at``, after the records around it, outermost first."""
+        """Yield the records around the last record that begins by event ``at``, outermost first, then that record."""
         number = int(np.searchsorted(self.ats(), at, side="right")) - 1
         around = [self.start(number)] if number >= 0 else []
         while around and self._parents[around[-1]] >= 0:

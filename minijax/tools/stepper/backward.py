@@ -37,8 +37,8 @@ _PATH = re.compile(r"[^\W\d]\w*(\.\w+|\[[^][]*\])*")
 # Maximum number of steps of a drawn backward pass. It is lower for loaded files, which list their equations on demand.
 MOST_STEPS = 20_000
 MOST_STEPS_LOADED = 4_000
-# Maximum number of equations shown around the current one, then of characters: of an equation with letters, of one
-# with names, and of a name.
+# Maximum number of equations shown around the current one. Maximum number of characters of an equation with letters,
+# of an equation with names, and of a name.
 MOST_ROWS = 120
 MOST_EQUATION = 22
 MOST_WORDED = 36

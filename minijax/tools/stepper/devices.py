@@ -48,7 +48,7 @@ MOST_ROWS = 16
 MOST_COLUMNS = 4
 # Maximum number of device numbers in a row.
 MOST_NUMBERS = 4
-NOWHERE = line(("muted", "no program that every device of a mesh runs is at work here"))
+NOWHERE = line(("muted", "no program of a device mesh runs here"))
 
 
 def has_devices(recording: Recording) -> bool:
@@ -230,7 +230,7 @@ class _Table:
         return [whole, *[cell(each, self.room) for each in found[1:]]]
 
     def _rows(self, met: Sequence[str]) -> tuple[list[tuple[int, ...]], int, int]:
-        """The devices of each row, those of a collective together; and the numbers of rows hidden before and after."""
+        """The devices of each row, a collective's devices together; the numbers of rows hidden before and after."""
         ids = np.arange(math.prod(self.sizes)).reshape(self.sizes)
         places = range(len(self.names))
         alike = [self.names[i] not in self.varied for i in places]

@@ -1,7 +1,7 @@
-"""What a pane shows at a moment without a subject: the last subject, or else the next, with a heading that says so.
+"""At a moment that has nothing for a pane, it shows its last content, else its next, under a heading with that word.
 
 Between the user's operations the engine works: no user line runs and no equation is recorded. The pane then keeps
-its last subject.
+its last content.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def moment_of(cursor: Cursor, at: int) -> int:
 
 
 def _given(recording: Recording, number: int) -> int:
-    """The value behind a tracer without an operation: the value that it holds or, for an input of a program, the
+    """The value behind a tracer that no operation made: the value that it holds or, for an input of a program, the
     operand of the call that ran the program. 0 if there is none."""
     life: LifeRecord | None = naming_of(recording).life(number)
     if life is not None and life.tracer.holds and life.tracer.holds[0]:
@@ -119,7 +119,7 @@ def _computed_inside(recording: Recording, run: RunRecord) -> Iterator[int]:
 
 
 def uses(cursor: Cursor, numbers: Iterable[int]) -> list[OriginChoice]:
-    """The operations with one of the values as an operand: the user's or, if there are none, those of rules."""
+    """The operations with one of the values as an operand. Operations inside of such an operation do not count."""
     known = _users(cursor.recording)
     found: list[tuple[BindRecord, int]] = []
     for number in dict.fromkeys(numbers):
@@ -158,7 +158,7 @@ def results(cursor: Cursor, number: int = 0) -> list[int]:
 
 
 def selected_birth(cursor: Cursor, number: int) -> list[OriginChoice]:
-    """The birth of a value. If that is the current moment, the sources of the value."""
+    """The birth of a value. If the value is born at the current moment, the sources of the value."""
     found = birth(cursor, number)
     if found.position == cursor.position:
         return sources(cursor) if cursor.moment.kind == LEAVE else []

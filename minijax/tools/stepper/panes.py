@@ -396,7 +396,7 @@ def event_lines(node: CacheRecord | ErrorRecord) -> Iterator[Line]:
     """The event of a cache or of an error."""
     yield record_line(node)
     if isinstance(node, CacheRecord) and node.hit:
-        yield line(("muted", "Python did not run again: --retrace (key R) records it traced anew"))
+        yield line(("muted", "Python did not run again: --retrace (key R) records a new trace"))
     elif isinstance(node, CacheRecord) and node.advice:
         yield line(("muted", node.advice))
 
@@ -485,7 +485,7 @@ def status(cursor: Cursor) -> Document:
     first = (position, ("", "  "), *moment_line(cursor.moment, naming_of(cursor.recording), cursor.cut))
     last_error = cursor.recording.errors[-1] if cursor.recording.errors else None
     if last_error is not None and last_error.where == CALL and _says_all(cursor.moment, last_error):
-        # the whole message is shown, because its end may hold two shapes, for example
+        # show the whole message: its end may hold the important part, such as two shapes that differ
         return document(Text((first,)))
     second: list[Segment] = []
     totals: dict[str, float] = {}

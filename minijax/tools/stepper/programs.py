@@ -25,8 +25,8 @@ _HELD = 24
 
 
 class Selection(Frozen):
-    """Selected equations by number, inner ones included. ``pane``: the chosen pane's index in
-    ``LinkedPrograms.panes``; ``index``: that of its chosen line. -1 if none is chosen.
+    """Selected equations by number, inner ones included. ``pane``: the index of the chosen pane in
+    ``LinkedPrograms.panes``. ``index``: the index of the chosen line in this pane. -1 if none is chosen.
     """
 
     equations: frozenset[int] = frozenset()
@@ -64,7 +64,8 @@ def at_line(programs: LinkedPrograms, pane: int, index: int) -> Selection:
 def pane_index(programs: LinkedPrograms, name: str, selection: Selection, place: str = "") -> int:
     """The index in ``programs.panes`` of the stepper's pane ``name``; -1 if there is no such program.
 
-    Of several Python files, choose that of the selected line, else the one with the most selected lines or ``place``.
+    Of several Python files, choose the file of the selected line, else the one with the most selected lines; if several
+    have the same number, the file of ``place``.
     """
     languages = {"jaxpr": "jaxpr", "stablehlo": "stablehlo", "optimized": "hlo"}
     known = list(enumerate(programs.panes))

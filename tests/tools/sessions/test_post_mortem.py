@@ -1,4 +1,4 @@
-"""After an error or Ctrl-C, %step alone opens at the line that raised, the recording stays, %debug has the frame."""
+"""After an error or Ctrl-C, %step without arguments opens at the line that raised, and %debug shows the frames."""
 
 import signal
 
