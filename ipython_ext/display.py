@@ -126,7 +126,7 @@ def page() -> int:
 def bundle(shell: Any, doc: Document, rest: str = _PRINTED) -> dict[str, str]:
     """``doc`` for any front end: always plain text, and HTML outside of terminals.
 
-    Documents too long for a notebook are cut; ``rest`` says how to see all of it.
+    A document too long for a notebook is cut; ``rest`` says how to see all of it.
     """
     rename = renamer(shell)
     if in_terminal(shell):

@@ -196,7 +196,7 @@ class Extension:
         """The text below an exception: how to step to it."""
         session = self.magics.session
         if error is session.recorded_error:
-            return "" if session.unfinished is None else RECORDED  # if it is None, the magic has shown its recording
+            return "" if session.unfinished is None else RECORDED  # None: the magic has shown its recording
         if not passed_engine(error):
             return ""
         return replay_text(isinstance(error, KeyboardInterrupt))

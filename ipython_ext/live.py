@@ -19,7 +19,7 @@ from minijax.tools.session.result import Step
 # The MIME type of a widget view.
 MIME = "application/vnd.jupyter.widget-view+json"
 
-_GONE = "the kernel has let this recording go, many were stepped through since: run the cell again"
+_GONE = "the kernel has dropped this recording to save memory: run the cell again"
 
 
 class LiveStepper(anywidget.AnyWidget):  # type: ignore[misc]
@@ -44,8 +44,8 @@ class LiveStepper(anywidget.AnyWidget):  # type: ignore[misc]
 
     @property
     def bundle(self) -> dict[str, Any]:
-        """The output with the widget; empty without a kernel. The static version is a separate output, since JupyterLab
-        shows an error for a view without a model, even if the bundle has other formats.
+        """The output with the widget; a page without a kernel shows nothing for it. The static version is a separate
+        output, since JupyterLab shows an error for a view without a model, even if the bundle has other formats.
         """
         view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
         return {"text/plain": "", "text/html": '<div class="minijax"></div>', MIME: view}

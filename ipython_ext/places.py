@@ -22,7 +22,8 @@ _FILE = re.compile(
     r"|(?<![\w/.~+-])(?:[\w/.~+-]*/ipykernel_\d+/)?\d+\.py)"
     r"(?::(\d+)(?::\d+)?)?"
 )
-# A session's file names for the lines of magics; they end with ``origin``. IPython puts the word "File" before them.
+# A session's file names for the lines of magics; they end with the text that ``origin`` returns. IPython puts the word
+# "File" before them.
 _MAGIC = re.compile(
     r"(?:File ((?:\x1b\[[\d;]*m)*))?(?:<|&lt;|\\u003c)minijax-cell-\d+-of-(\d+)-at-(\d+)(?:>|&gt;|\\u003e)"
     r"(?::(\d+)(?::\d+)?)?"
@@ -33,7 +34,7 @@ _ESCAPES = {"&lt;": "<", "&gt;": ">", "\\u003c": "<", "\\u003e": ">"}
 
 
 def renamer(shell: Any) -> Callable[[str], str]:
-    """A function that replaces cell files by the names of IPython's tracebacks, in plain text, HTML or JSON."""
+    """A function that replaces cell files in text, HTML or JSON by the cell names that IPython's tracebacks show."""
     folder = os.path.dirname(shell.compile.get_code_name("", "", 0))
 
     def rename(match: re.Match[str]) -> str:
@@ -102,7 +103,7 @@ def shows_itself(shell: Any) -> bool:
 
 
 def _timed(cell: FrameType) -> bool:
-    """Whether ``%%time`` executes this code, which is not the last line; ``%%time`` returns that line's value."""
+    """Whether ``%%time`` executes this code: the cell's lines before the last one, whose value ``%%time`` returns."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame is not cell:
         if frame.f_code.co_filename == "<timed exec>":

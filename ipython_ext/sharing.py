@@ -36,7 +36,7 @@ class Sharing:
         parent = request(self.shell)
         self._cell = getattr(info, "cell_id", None)
         if self._cell is None:
-            # without an id, its text identifies a cell, except in a batch run, which runs each cell once
+            # a cell without an id is identified by its text, except in a batch run, which runs each cell once
             self._cell = object() if is_batch(parent) else info.raw_cell
         gone = {self._cell, *(parent.get("metadata", {}).get("deletedCells") or ())}
         self._holders = {kind: cell for kind, cell in self._holders.items() if cell not in gone}
@@ -46,7 +46,7 @@ class Sharing:
         self._steppers = [each for each in self._steppers if each[0] not in gone]
 
     def opened(self, widget: Any) -> None:
-        """Register a live stepper. Beyond ``MOST_STEPPERS``, the oldest one drops its recording (arrays)."""
+        """Register a live stepper. Beyond ``MOST_STEPPERS``, the oldest one drops its recording, which holds arrays."""
         self._steppers.append((self._cell, widget))
         if len(self._steppers) > MOST_STEPPERS:
             self._steppers.pop(0)[1].let_go()

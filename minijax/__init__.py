@@ -7,7 +7,7 @@ if (
     _as_module := sys.argv[:1] == ["-m"]
     and "".join(sys.orig_argv[-len(sys.argv) :][:1]).removeprefix("-m") in ("minijax", "minijax.repl")
 ) and not sys.flags.safe_path:
-    # ``python -m minijax`` has put the current folder first: a numpy.py there would hide NumPy (repl/user_folder.py)
+    # ``python -m minijax`` puts the current folder first: a numpy.py there would hide NumPy (see repl/user_folder.py)
     del sys.path[0]
 
 import gc
@@ -23,7 +23,7 @@ if gc.isenabled():
     _is_prompt = _as_module or _script in ("minijax-repl", "minijax-repl.exe", "minijax-repl-script.py")
     try:
         if _is_prompt and "OPENBLAS_THREAD_TIMEOUT" not in os.environ:
-            # An idle thread of NumPy's BLAS spins before it sleeps: at first for an eighth of the start-up time of a
+            # An idle thread of NumPy's BLAS spins before it sleeps, by default for an eighth of the start-up time of a
             # prompt. 2 to the power of 20 cycles is enough. Child processes must not inherit the setting.
             os.environ["OPENBLAS_THREAD_TIMEOUT"] = "20"
             try:

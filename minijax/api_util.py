@@ -34,7 +34,7 @@ debug_info, DebugInfo = borrow(__name__, "debug_info"), borrow("minijax.extend.c
 
 @transformation_with_aux
 def flatten_fun(in_tree: PyTreeDef, *args: Any) -> Any:
-    """Return a flat function for one called with ``(args, kwargs)``, and a function that returns its result's tree."""
+    """Turn a function of ``*args, **kwargs`` into one of their leaves; also return a function for its result's tree."""
     args, kwargs = tree_unflatten(in_tree, args)
     out = yield args, kwargs
     yield tree_flatten(out)
@@ -57,7 +57,7 @@ def _with_others(dynamic: tuple[int, ...], others: tuple[Any, ...], *given: Any,
 def argnums_partial(
     f: Any, dyn_argnums: int | Sequence[int], args: Sequence[Any], require_static_args_hashable: bool = True
 ) -> tuple[Any, tuple[Any, ...]]:
-    """``f`` as a function of the arguments at ``dyn_argnums``, and these. ValueError if a static one has no hash."""
+    """``f`` as a function of the arguments at ``dyn_argnums``; and these. ValueError if another one has no hash."""
     dynamic = (dyn_argnums,) if isinstance(dyn_argnums, int) else tuple(dyn_argnums)
     dynamic = tuple(i % len(args) for i in dynamic)
     others = tuple(x for i, x in enumerate(args) if i not in dynamic)
@@ -87,7 +87,7 @@ def flatten_axes(
 def donation_vector(
     donate_argnums: Sequence[int], donate_argnames: Sequence[str], in_tree: PyTreeDef, kws: bool = True
 ) -> tuple[bool, ...]:
-    """For each leaf of a call ``(args, kwargs)``, or without ``kws`` of ``args``, whether it is donated."""
+    """For each leaf of ``(args, kwargs)``, or of ``args`` if not ``kws``: whether it is donated."""
     call = tree_unflatten(in_tree, range(in_tree.num_leaves))
     args, kwargs = call if kws else (call, {})
     flags: list[bool] = []

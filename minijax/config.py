@@ -51,7 +51,7 @@ class ConfigValues(NamedTuple):
     persistent_cache_min_entry_size_bytes: int | None = 0
 
 
-# A staged program may depend on the first settings. Others only change what is shown, forbidden or logged.
+# A staged program may depend on the first 11 settings. The other settings change what is shown, forbidden or logged.
 _TRACED = 11
 _TRACE_FIELDS = ConfigValues._fields[:_TRACED]
 
@@ -176,7 +176,7 @@ def jit_disabled() -> bool:
 
 
 def matmul_precision() -> str | None:
-    """The default precision of matrix products and convolutions in this thread. None stands for the platform's."""
+    """The default precision of matrix products and convolutions in this thread. None means the platform's default."""
     return (_thread_values() if _override_count else _values).default_matmul_precision
 
 
@@ -341,7 +341,7 @@ _seconds = _reads_number(float, "a number of seconds is needed, such as 0.5")
 
 
 class _Override(contextlib.ContextDecorator):
-    """What a call of a :class:`Setting` returns: a context manager or decorator, for the entering thread. Reentrant."""
+    """A context manager or decorator that sets a :class:`Setting` in the thread that enters it. Reentrant."""
 
     __slots__ = ("name", "new_value", "saved")
     _ABSENT = object()
@@ -560,9 +560,9 @@ class _Together(contextlib.ContextDecorator):
 
 
 def transfer_guard(new_val: str) -> _Together:
-    """Context manager: what this thread does when an array moves between the host and devices, in any direction.
+    """Context manager: sets what this thread does when an array moves between host and devices, in any direction.
 
-    'allow', 'log' or 'disallow' implicit transfers; 'log_explicit' and 'disallow_explicit' include ``device_put`` and
+    'allow', 'log' and 'disallow' are for implicit transfers. The words in '_explicit' include ``device_put`` and
     ``device_get``. Source: https://docs.jax.dev/en/latest/transfer_guard.html
     """
     directions = (transfer_guard_host_to_device, transfer_guard_device_to_device, transfer_guard_device_to_host)
@@ -610,7 +610,7 @@ class Config:
         return _find(name).value
 
     def meant(self, name: str, word: str) -> Any:
-        """The value of the setting ``name`` that the text ``word`` stands for. ValueError for an invalid text."""
+        """The value of the setting ``name`` for the text ``word``. ValueError for an invalid text."""
         return _find(name).read(word)
 
     def takes(self, name: str) -> tuple[str, ...]:

@@ -171,7 +171,7 @@ def raw_user_frame() -> SourceInfo | None:
 
 
 def user_frame(skip: int = 1) -> FrameType | None:
-    """The innermost frame outside minijax, after ``skip`` frames, or None. A frame keeps its variables alive."""
+    """The innermost user frame, or None; ``skip`` frames are passed over. A frame keeps its variables alive."""
     frame: FrameType | None = sys._getframe(skip)
     while frame is not None and not _is_user[frame.f_code.co_filename]:
         frame = frame.f_back
@@ -379,8 +379,8 @@ def escaped_tracer_error(
 ) -> UnexpectedTracerError:
     """The error for the use of a dead tracer or, with ``to_thread``, of a tracer of another thread.
 
-    ``transform``: as ``'jit'``; ``function``: as ``'f at file.py:3'``; ``born``: a ``source_info`` or text for the
-    place where the tracer was created; ``detail``: one more line of the message.
+    ``transform``: for example ``'jit'``; ``function``: for example ``'f at file.py:3'``; ``born``: a ``source_info`` or
+    text for the place where the tracer was created; ``detail``: one more line of the message.
     """
     by = transform or "minijax"
     what = (

@@ -44,7 +44,7 @@ def _reshape(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _cut(array: Any, axis: int, avals: Sequence[ShapedArray]) -> Iterator[Any]:
-    """Split ``array`` along ``axis``, which runs over all elements of arrays of these types, into their blocks."""
+    """Split ``array`` along ``axis`` into a block for each type. The axis has an entry per element of such arrays."""
     if len(avals) == 1 and type(array) is Array and _evaluating():  # one block
         yield _reshape(array, (*array.shape[:axis], *avals[0].shape, *array.shape[axis + 1 :]))
         return
@@ -111,8 +111,9 @@ def jacfwd(
 ) -> Callable[..., Any]:
     """The Jacobian of ``fun`` in the arguments ``argnums``, column by column (forward mode): for tall Jacobians.
 
-    For output leaves of shape ``s`` and input leaves of shape ``t`` the blocks have shape ``s + t``; the output's tree
-    is outside. Returns ``(jacobian, aux)`` with ``has_aux``. TypeError for integer inputs.
+    For output leaves of shape ``s`` and input leaves of shape ``t`` the blocks have shape ``s + t``. The result is a
+    tree like the output, whose leaves are trees like the input. Returns ``(jacobian, aux)`` with ``has_aux``. TypeError
+    for integer inputs.
     """
     check_callable(fun)
 

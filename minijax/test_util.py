@@ -30,7 +30,7 @@ __all__ = [
     "rule_matrix",
 ]
 
-# The step of finite differences, and by dtype the largest error of a derivative per element. JAX uses the same values.
+# The step of finite differences; then, for each dtype, the largest error of a derivative's element. As in JAX.
 EPS = 1e-4
 GRADIENT_TOLERANCE = {
     "bfloat16": 1e-1,
@@ -119,8 +119,8 @@ def check_jvp(
 ) -> None:
     """Compare ``f_jvp``, such as ``partial(jvp, f)``, with finite differences in one random direction.
 
-    ``atol``, ``rtol``: per element, or dicts by dtype. AssertionError, beginning with ``err_msg``, if values or types
-    differ.
+    ``atol``, ``rtol``: tolerances per element, or dicts by dtype. AssertionError if values or types differ; its message
+    begins with ``err_msg``.
     """
     args = tuple(args)
     rng = np.random.default_rng(0)
@@ -174,8 +174,8 @@ def check_grads(
 ) -> None:
     """Compare the derivatives of ``f`` at ``args`` with finite differences, up to ``order``.
 
-    ``modes``: a selection from 'fwd' (jvp), 'rev' (vjp) and 'lin' (linearize). ``atol``, ``rtol``: per element, or
-    dicts by dtype. ``eps``: the step. AssertionError, which names the mode and the order, for a wrong derivative.
+    ``modes``: a selection from 'fwd' (jvp), 'rev' (vjp) and 'lin' (linearize). ``atol``, ``rtol``: tolerances per
+    element, or dicts by dtype. ``eps``: the step. AssertionError for a wrong derivative; it names the mode and order.
     """
     unknown = set(modes) - {"fwd", "rev", "lin"}
     if unknown:

@@ -72,7 +72,7 @@ class _Concat(Doc):
 
 
 class _Rows(_Concat):
-    """Items with separators between. If ``left_out`` is not 0, the last child says that so many items are missing."""
+    """Items with separators between them. If ``left_out`` is not 0, the last child says how many items are missing."""
 
     __slots__ = ("left_out",)
 
@@ -151,7 +151,7 @@ def join(separator: Doc, docs: Iterable[Doc]) -> Doc:
 
 
 def rows(separator: Doc, docs: Iterable[Doc], left_out: int = 0) -> Doc:
-    """The documents ``docs`` with ``separator`` between. ``left_out``: the number of missing equations, shown last."""
+    """``docs`` with ``separator`` between them. If ``left_out`` equations are missing, the last row says so."""
     pieces: list[Doc] = []
     for doc in docs:
         pieces += [doc, separator]
@@ -257,7 +257,7 @@ def _with_notes(doc: Doc, width: int) -> Iterator[tuple[str, str]]:
             notes.append([])
         lines[-1].append((role, piece))
     lengths = [sum(len(piece.lstrip("\n")) for _, piece in line) for line in lines]
-    column = max(lengths)  # as in JAX, of all lines, with or without notes
+    column = max(lengths)  # as in JAX, the longest of all lines, with or without notes
     for line, length, noted in zip(lines, lengths, notes, strict=True):
         yield from line
         if noted:

@@ -110,7 +110,7 @@ class _PrettyPrinted:
 
 
 class Jaxpr(_PrettyPrinted):
-    """An open program: ``constvars`` stand for values that a ``ClosedJaxpr`` carries along."""
+    """An open program. A ``ClosedJaxpr`` holds the values of its ``constvars``."""
 
     __slots__ = ("constvars", "invars", "outvars", "eqns", "debug_name", "__weakref__")
 
@@ -213,7 +213,7 @@ def all_eqns(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
 
 
 def inlined(jaxpr: Jaxpr, atoms: Sequence[Any]) -> tuple[list[JaxprEqn], list[Any]]:
-    """The equations of ``jaxpr`` (without constvars) on ``atoms`` with fresh variables; and its outputs' atoms."""
+    """The equations of ``jaxpr`` on ``atoms``, with fresh variables; and the outputs. ``jaxpr`` has no constvars."""
     env: dict[Var, Any] = dict(zip(jaxpr.invars, atoms, strict=True))
 
     def read(v: Any) -> Any:

@@ -4,7 +4,7 @@ Printing the result gives the same text again. The result can be evaluated, tran
 Parts that the text does not contain are added:
 
 * hidden parameters follow from the types, by the primitive's rule in ``pretty.parse_rules``;
-* constants are given as ``consts``; otherwise stand-ins raise an error when they are used in a computation;
+* the values of constants are ``consts``; by default constants are stand-ins, and computing with them is an error;
 * functions among the parameters are stand-ins that raise an error when they are called (``pretty.Unread``);
 * weak types of results follow from the operands; arguments and literals are assumed to be strong.
 """
@@ -149,7 +149,7 @@ def page_consts(closed: ClosedJaxpr) -> list[Any]:
 
 
 def _primitives_by_name() -> dict[str, Primitive]:
-    """All defined primitives by name. If several have one name: minijax's own, else the one defined last."""
+    """All defined primitives by name. If several have one name, minijax's own is used, else the one defined last."""
     load_all()
     known: dict[str, Primitive] = {}
     for primitive in abstract_rules:
@@ -185,10 +185,10 @@ class _Parser:
         # jaxprs that share a variable print it under one name, so they get the same variable here
         self.variables: dict[str, list[Var]] = {}
         self.avals: dict[str, ShapedArray] = {}
-        # position of a shared jaxpr in the text -> the jaxpr, and its end; then the names of those that are being read
+        # position of a shared jaxpr in the text -> (jaxpr, end); ``reading``: the names of jaxprs that are being read
         self.bindings: dict[int, tuple[ClosedJaxpr, int]] = {}
         self.reading: list[str] = []
-        # the jaxprs that are parameters; and all jaxprs, with their position and the names of their constvars
+        # ``closed``: jaxprs that are parameters; ``opened``: all jaxprs, with position and the names of their constvars
         self.closed: list[ClosedJaxpr] = []
         self.opened: list[tuple[int, Jaxpr, list[str]]] = []
 
@@ -375,7 +375,7 @@ class _Parser:
         return aval
 
     def atom(self, scope: _Scope) -> Any:
-        """A variable or literal that is read."""
+        """The variable or literal at the scanner."""
         scan = self.scan
         at = scan.at
         if found := scan.peek(_LITERAL):
@@ -465,7 +465,7 @@ class _Parser:
         return primitive
 
     def operands(self, scope: _Scope, start: int) -> list[Any]:
-        """Atoms up to ';' or the next equation, whose line begins in the same column as this one, at ``start``."""
+        """Atoms up to ';' or the next equation, whose line begins in the same column as this equation, at ``start``."""
         scan = self.scan
         scan.skip()
         atoms = []

@@ -72,7 +72,7 @@ def _of_devices(abstract: AbstractMesh) -> AbstractMesh:
 
 
 def mesh_on_page(text: str) -> AbstractMesh | None:
-    """The first mesh printed in ``text``, or the mesh that is set if it has the same axes; None if there is none."""
+    """The mesh that is set, if ``text`` has no mesh, or its first mesh has the same axes; else its first mesh."""
     found = _MESH.search(text)
     now = context.mesh
     if found is None:
@@ -84,7 +84,7 @@ def mesh_on_page(text: str) -> AbstractMesh | None:
 
 
 def typed(scan: Scanner, plain: ShapedArray, axes: Sequence[str], along: str, at: int) -> ShapedArray:
-    """The type ``plain`` with mesh ``axes`` per dimension ('x', '(x,y)' or ''), and ``along``, the axes in braces."""
+    """``plain`` with mesh axes. ``axes`` is a text per dimension ('x', '(x,y)' or ''), ``along`` the text in braces."""
     spec = [_names(each) for each in axes]
     summed_axes = {kind: _names(names) for kind, names in _ALONG.findall(along)}
     unreduced, reduced = frozenset(summed_axes.get("U", ())), frozenset(summed_axes.get("R", ()))

@@ -59,7 +59,7 @@ def holds_dtype(key: str) -> bool:
 
 
 def as_dtype_param(value: Any) -> Any:
-    """The dtype that the text of a parameter names, if it names one, else ``value``."""
+    """``value`` as a dtype if it is the text of a dtype, else ``value`` itself."""
     if isinstance(value, str):
         try:
             return dtypes.from_short_name(value)
@@ -71,7 +71,7 @@ def as_dtype_param(value: Any) -> Any:
 
 
 def read_value(scan: Scanner, read_jaxpr: Callable[[], Any]) -> Any:
-    """The value at the scanner, which moves past it; else ``NotAValue``. ``read_jaxpr`` reads a jaxpr inside."""
+    """Read a value and move past it. ``NotAValue`` if there is none. ``read_jaxpr`` reads a jaxpr inside the value."""
     if scan.peek(_LAMBDA):
         return read_jaxpr()
     if found := scan.take(COMPLEX) or scan.take(NUMBER):
@@ -96,7 +96,7 @@ def read_value(scan: Scanner, read_jaxpr: Callable[[], Any]) -> Any:
 
 
 def _items(scan: Scanner, closing: str, read_jaxpr: Callable[[], Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Values up to ``closing``, separated by commas; those with names separately."""
+    """The values up to ``closing``, separated by commas: a list of those without a name, a dictionary of the others."""
     items: list[Any] = []
     named: dict[str, Any] = {}
     while not scan.take_text(closing):

@@ -62,7 +62,7 @@ def hide(*names: str, trivial: Sequence[str] = ()) -> Callable[[JaxprEqn, Printe
 
 
 class Unread:
-    """A parameter that cannot be read back from its text: equal to others of the same text, unusable otherwise."""
+    """A parameter that cannot be read back from its text. It equals others with that text; other uses are errors."""
 
     __slots__ = ("text", "__weakref__")
 
@@ -93,7 +93,7 @@ class Unread:
 
 
 def unread_functions(**names: str) -> ParseRule:
-    """A rule for ``parse_rules``. ``names``: the printed name of a param -> its own name. It is read as ``Unread``."""
+    """A rule for ``parse_rules``: reads functions as ``Unread``. ``names``: printed name -> name of the parameter."""
 
     def rule(params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]) -> dict[str, Any]:
         params = {"num_consts": 0, **params}
@@ -121,7 +121,7 @@ def opened(param: str) -> ParseRule:
 
 
 def jit_params(eqn: JaxprEqn, printer: Printer) -> Params:
-    """The rule for ``jit``: the name first; inner variables are named like the outer variables they stand for."""
+    """The rule for ``jit``: the name first; inner variables get the names of the outer variables passed for them."""
     params = dict(eqn.params)
     params.pop("inline", None)
     for key in _JIT_TRIVIAL:
@@ -169,10 +169,10 @@ def jaxpr_document(
     Args:
       style: 'jax', or 'tutorial' (long type names, constants among the arguments, fresh names in each subjaxpr).
       source_info: end each equation with a comment that gives its place in the user's program.
-      name_stack: end it also with the named scopes and transformations, ``[jvp(f)/g]``.
-      max_eqns: print at most this many equations of each jaxpr, then the number left out.
-      print_shapes: in style 'jax', whether variables have their types.
-      names: in style 'jax', distinct names of variables; the others are named by letters.
+      name_stack: end each equation also with its named scopes and transformations, ``[jvp(f)/g]``.
+      max_eqns: print at most this many equations of each jaxpr, then say how many are left out.
+      print_shapes: in style 'jax', whether variables print with their types.
+      names: in style 'jax', distinct names for some variables; letters name the others.
     """
     if style == "jax":
         return Printer(_open(jaxpr), source_info, max_eqns, name_stack, print_shapes, names).document()
@@ -267,7 +267,7 @@ class Printer:
         return name
 
     def suggest_names(self, inner: Sequence[Any], outer: Sequence[Any]) -> None:
-        """Name the variables of ``inner`` that have no name like those of ``outer``, one to one."""
+        """Give each unnamed variable of ``inner`` the name of the variable of ``outer`` at the same position."""
         if len(inner) != len(outer):
             return
         used = set()
@@ -285,7 +285,7 @@ class Printer:
         return doc
 
     def atom(self, atom: Any) -> Doc:
-        """A variable or literal that is read; literals have their type."""
+        """An operand or output: a variable's name, or a literal with its type."""
         if type(atom) is Literal:
             return pp.text(_literal_text(atom), "literal") + self.type(atom.aval)
         name = self.name(atom)
@@ -331,7 +331,7 @@ class Printer:
         if own is not None:
             return own(eqn, self)
         rule = pp_rules.get(eqn.primitive)
-        # The rule comes first: the rule of ``jit`` suggests names for the results.
+        # Call the rule first: the rule of ``jit`` suggests names for the results.
         params = sorted(eqn.params.items()) if rule is None else list(rule(eqn, self))
         pieces: list[Doc] = []
         if eqn.outvars:

@@ -131,7 +131,7 @@ def test_rerunning_a_cell_closes_its_stepper_and_old_steppers_are_freed(person):
     eldest = {"model_id": output["data"]["text/plain"].strip("'")}
     assert person.ask(eldest, kind="page")["kind"] == "page"
     latest = view_of(person.run("%step f(3.0)", "n"))
-    assert "has let this recording go" in person.ask(eldest, kind="page")["said"]
+    assert "has dropped this recording" in person.ask(eldest, kind="page")["said"]
     assert person.ask(latest, kind="page")["kind"] == "page"
 
 

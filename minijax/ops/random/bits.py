@@ -40,7 +40,7 @@ from minijax.ops.slicing import concatenate, index_in_dim, stack
 
 class PRNG(NamedTuple):
     """Functions on arrays of words: ``seed(seeds)``, ``split(words, shape)`` and ``fold_in(words, data)`` return words,
-    ``bits(words, width, shape)`` unsigned integers. New dimensions come after the operands' dimensions."""
+    ``bits(words, width, shape)`` returns unsigned integers. New dimensions come after the operands' dimensions."""
 
     seed: Rule
     split: Rule
@@ -205,7 +205,7 @@ def _bits_program(keys: Any, *, bit_width: int, shape: Shape) -> Program:
 
 
 def _split_few(keys: Any, *, shape: Shape) -> Rule | None:
-    """A fast way to split one Threefry key into a few keys, as half of all random calls do; otherwise None."""
+    """A fast function that splits one Threefry key into a few keys, as half of all random calls do; else None."""
     count = math.prod(shape)
     if keys.shape or keys.dtype is not THREEFRY.dtype or count > FEW:
         return None

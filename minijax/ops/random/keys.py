@@ -1,6 +1,6 @@
 """Keys and their raw words: ``random_wrap`` and ``random_unwrap``; and comparisons of keys.
 
-``core.keys`` describes how keys are stored. Besides the primitives here, those that only rearrange arrays take keys.
+``core.keys`` describes how keys are stored. Primitives that only rearrange arrays take keys too.
 """
 
 from __future__ import annotations

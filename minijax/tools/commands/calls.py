@@ -51,7 +51,7 @@ def open_call(before: str) -> OpenCall | None:
 
 
 def _open(before: str) -> tuple[list[int], int | None]:
-    """The positions of the open brackets in ``before``, and that of its unfinished string or comment, or None."""
+    """The positions of the open brackets in ``before``; the position of its unfinished string or comment, or None."""
     stack: list[int] = []
     i = 0
     while i < len(before):
@@ -163,7 +163,7 @@ def signature_parts(call: OpenCall, found: list[inspect.Parameter]) -> list[tupl
 
 
 def fitting(parts: list[tuple[str, bool]], columns: int) -> list[tuple[str, bool]]:
-    """The ``parts`` of a signature that fit on one line, with the one at the cursor. … marks omitted parts."""
+    """The ``parts`` of a signature that fit on one line, including the one at the cursor. … marks omitted parts."""
     if sum(len(piece) for piece, _ in parts) <= columns or not parts:
         return parts
     at = next((i for i, (_, current) in enumerate(parts) if current), 0)

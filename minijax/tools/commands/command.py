@@ -17,8 +17,8 @@ class Command(Frozen):
     """A row of the table.
 
     ``run(session, args)`` returns a ``Result``, prints nothing, and raises ``UsageError`` for invalid arguments.
-    ``line`` and ``cell`` say whether the forms ``%name`` and ``%%name`` exist. ``prompt`` marks commands for minijax's
-    own prompt only: IPython has its own.
+    ``line`` and ``cell`` say whether the forms ``%name`` and ``%%name`` exist. ``prompt`` marks commands that only
+    minijax's own prompt has; IPython has its own versions.
     """
 
     name: str

@@ -43,7 +43,7 @@ def _target(session: Session, command: str, args: Arguments) -> Target:
 
 
 def _staged(target: Target) -> ClosedJaxpr | Exception:
-    """The program's jaxpr, or the error if the program cannot be staged: it may still run."""
+    """The program's jaxpr, or the error if it cannot be staged. Such a program may still run."""
     __tracebackhide__ = True
     try:
         return targets.stage(target)
@@ -89,7 +89,7 @@ def run_time(session: Session, args: Arguments) -> Result:
 
 
 def _step(side: Side, found: Figures) -> tuple[StepTime | None, str]:
-    """How the time of a compiled call is spent, and ''. If this is unknown, None and the reason."""
+    """``(how a compiled call spends its time, '')``, or ``(None, reason)`` if this is unknown."""
     from minijax.tools.compare import measure
     from minijax.tools.metal import step_time
 

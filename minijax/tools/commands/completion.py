@@ -118,7 +118,7 @@ def python_completions(session: Session, before: str) -> list[Completion]:
 
 
 def signature(session: Session, before: str, columns: int = 100_000) -> list[tuple[str, bool]]:
-    """The parts of the signature of the call at the cursor, each with whether it is at the cursor. [] without a call.
+    """``(part, whether the cursor is in it)`` for each part of the signature of the call at the cursor; [] if none.
 
     A signature of more than ``columns`` characters has … in place of some parts.
     """

@@ -50,7 +50,7 @@ def tour_words(before: list[str]) -> Iterable[str]:
     return () if before else (*(str(number + 1) for number in range(len(PARTS))), *moves)
 
 
-# command -> a function from the words before the cursor to the possible next words. Without any, Python is completed.
+# command -> a function from the words before the cursor to the possible next words. Other commands complete Python.
 WORDS: dict[str, Callable[[list[str]], Iterable[str]]] = {
     "gallery": lambda before: () if before else tuple(PAGES),
     "help": lambda before: () if before else tuple(COMMANDS),

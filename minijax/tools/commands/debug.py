@@ -60,7 +60,7 @@ def _frames(error: BaseException, tb: TracebackType) -> Document:
 
 
 def _variables(frame: FrameType) -> list[tuple[str, object]]:
-    """The variables of a function's frame. For a frame of the prompt's input an empty list: they are the session's."""
+    """The variables of a function's frame; [] for a frame of the prompt's input, whose variables are the session's."""
     if frame.f_code.co_name == "<module>":
         return []
     return list(frame.f_locals.items())

@@ -147,7 +147,7 @@ def _made(session: Session, target: targets.Target, called: str, everything: boo
 def _of_jax_function(fun: Any, called: str) -> Document:
     """The recorded cache misses of a function that JAX jitted."""
     entries = jax_misses.of(fun)
-    message = f"whether JAX would trace this call of {called}: it tells when the call is made; %why after that says why"
+    message = f"whether JAX would trace this call of {called} is unknown: call it, then %why gives JAX's reason"
     unknown = Row("unknown", (line(("muted", message)),))
     if not entries:
         return document(unknown, text(f"JAX has not traced {called} while it was watched", role="muted"))
@@ -255,8 +255,8 @@ def _leak_rows(leak: Leak) -> Iterator[Block]:
 
 
 def _searched(session: Session, command: str, text: str) -> targets.Target:
-    """What to search: the whole expression, or only its outermost call if JAX would trace the expression as one
-    program. Then JAX would replace arrays of models that are not arguments, such as Flax NNX models.
+    """The target to search: the whole expression, or only its outermost call if JAX would trace the expression as one
+    program. JAX's trace would replace the arrays of models that are not arguments, such as Flax NNX models.
     """
     __tracebackhide__ = True
     whole = _whole(session, command, text)

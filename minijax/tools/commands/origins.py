@@ -118,7 +118,7 @@ def _with_arrays(session: Session, command: str, expression: str) -> targets.Tar
 
 
 def _followed(x: Any, seen: set[int]) -> Any:
-    """Convert a number or array to a separate array, so that it can be followed. Python may use integers: they stay."""
+    """Convert a number or array to a separate array, to follow it. Integers stay, since Python code may need them."""
     if isinstance(x, (float, complex, np.ndarray, np.generic)):
         x = as_array(x)
     # a literal has no origin, and an array that is passed as two arguments needs two origins
@@ -153,9 +153,9 @@ def _held(name: str, names: list[str], recording: Recording) -> str:
 
 
 def cached_hint(recording: Recording) -> str:
-    """A hint for an unknown name, or '' if no trace came from a cache: such a trace has no names."""
+    """A hint for an unknown name: a trace that came from a cache has no names. '' if no trace came from a cache."""
     cached = any(isinstance(node, BindRecord) and node.cached for _, node in recording.walk())
-    return " A trace that came from a cache has no names: --retrace makes it anew." if cached else ""
+    return " A trace that came from a cache has no names: trace again with --retrace." if cached else ""
 
 
 # --- %find

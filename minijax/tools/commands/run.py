@@ -66,7 +66,7 @@ def _found(path: str) -> str:
 
 @contextlib.contextmanager
 def _main_module(path: str, arguments: list[str], names: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """Give the names of a new ``__main__`` module. ``sys.argv`` and ``sys.path`` are as in ``python path arguments``.
+    """A context with the names of a new ``__main__`` module; ``sys`` is as in ``python path arguments``.
 
     With ``names``, the program runs in these names instead, and the current ``__main__`` module stays.
     """

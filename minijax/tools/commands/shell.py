@@ -195,7 +195,7 @@ def run_edit(session: Session, args: Arguments) -> Result:
 
 
 def _to_edit(session: Session, what: str) -> str:
-    """The last input, the input with the number ``what``, or the source of the user's function of that name."""
+    """The last input, the input with the number ``what``, or the source of the user's function called ``what``."""
     # the last input is this %edit line itself
     last = len(session.inputs) - 2
     if not what:

@@ -107,7 +107,7 @@ class Indent(Frozen):
 
 class Pair(Frozen):
     """The left and right lines in a row of ``Columns``. ``mark`` is ' ' (equal), '~' (changed), '-' (left only) or '+'
-    (right only). A single column shows ``among`` for ``left``: the same line with the right side's variable names.
+    (right only). A single column shows ``among`` in place of ``left``: the line with the right side's variable names.
     """
 
     mark: str
@@ -116,7 +116,7 @@ class Pair(Frozen):
     among: Line = ()
 
 
-# In a single column with the right side's names, this follows a name that means another variable on the left.
+# In a single column, variables have the right side's names. This mark ends the name of one that only the left has.
 OWN = "'"
 
 
@@ -253,7 +253,7 @@ def _broken(segments: Line, width: int, hanging: int) -> Iterator[Line]:
                 current.append((role, word))
                 column += len(word)
             continue
-        # adjacent pieces of different roles without a space stay together
+        # adjacent pieces of different roles without a space between them stay together
         together = len(word)
         after = i + 1
         while after < len(words) and not words[after][1].isspace():
@@ -369,7 +369,7 @@ def _hung(each: Line, width: int) -> Iterator[Line]:
 
 
 def _below(block: Columns, width: int) -> Iterator[Line]:
-    """Both texts in one column: an equal row once, and of other rows first the left lines, then the right ones."""
+    """Both texts in one column: equal lines once; in a run of other lines, first the left ones, then the right ones."""
     rows = block.rows(width - 2)
     for role, mark, title in (("error", "- ", block.titles[0]), ("good", "+ ", block.titles[1])):
         yield from wrapped(((role, mark), *title), width, 4)

@@ -65,7 +65,7 @@ def _spans(text: str, width: int, indent: int) -> Iterator[tuple[int, int]]:
 
 
 def _reach(text: str, start: int, room: int) -> int:
-    """The index in ``text`` up to which it fits into ``room`` columns from ``start`` on, but at least ``start + 1``."""
+    """``start`` plus as many characters of ``text`` as fit into ``room`` columns, but at least one."""
     taken, i = 0, start
     while i < len(text):
         taken += _column(text[i])

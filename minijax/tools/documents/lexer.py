@@ -61,7 +61,7 @@ _CALL = re.compile(r"[A-Za-z_][\w-]*(?=\[)")
 _LAMBDA = re.compile(r"\{\s*lambda\b")
 _PARAM = re.compile(r"([A-Za-z_]\w*)=")
 _NEXT_PARAM = re.compile(r"\s+(?:[A-Za-z_]\w*=|# )")
-# 'in' ends an equation list, and a bracket follows it. A variable can be called 'in', but no bracket follows it.
+# 'in' ends an equation list, and a bracket follows it. A variable can be called 'in' too, but no bracket follows that.
 _IN = re.compile(r"in(?=\s*\()")
 _IN_AFTER_SHARED = re.compile(r"in(?=\s*(?:let\b|\{))")
 

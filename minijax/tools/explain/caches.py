@@ -47,11 +47,11 @@ class no_recompile(contextlib.ContextDecorator):
             for batch in batches:
                 step(params, batch)        # must be cached
 
-    A first call compiles as well, so make it before the block; or ``no_recompile(allow=1)`` lets one function through
-    (its tracing and its compilation count as one). Other threads are not affected. The call that needs a trace raises
-    instead of tracing; the error's ``reason`` lists the differences one by one. Blocks nest, also with the same object;
-    the innermost block raises first. Cached calls cost the same as without it. Traces by ``make_jaxpr``, and traces
-    inside another trace, do not count.
+    A first call compiles as well: make it before the block, or use ``no_recompile(allow=1)``, which lets one function
+    through (its tracing and its compilation count as one). Other threads are not affected. The call that needs a trace
+    raises instead of tracing; the error's ``reason`` lists the differences one by one. Blocks nest, also with the same
+    object; the innermost block raises first. A cached call costs the same as outside the block. Traces by
+    ``make_jaxpr``, and traces inside another trace, do not count.
     """
 
     def __init__(self, allow: int = 0) -> None:
@@ -74,7 +74,7 @@ class no_recompile(contextlib.ContextDecorator):
 
     @property
     def misses(self) -> tuple[str, ...]:
-        """The calls let through so far, as texts. If blocks of the same object nest: those of the innermost block."""
+        """The calls let through so far, as texts. If blocks of one object nest, only those of the innermost block."""
         mine = self._mine()
         return tuple(self._entered[mine[-1]].misses) if mine else ()
 
@@ -87,7 +87,7 @@ class CacheAnswer(Frozen):
       reason: why it is not cached, as text.
       differences: the differences from the nearest earlier call, as tuples (kind, argument's path, before, now).
       advice: what to change.
-      earlier: the number of cached signatures that the call was compared with, the latest ones.
+      earlier: the number of cached signatures, the latest ones, with which the call was compared.
       known: the number of all cached signatures.
       stale: for a cached call, the closed-over values that changed after tracing, as text: the program uses the old
         ones.
@@ -246,7 +246,7 @@ def kept_document(entries: Sequence[miss_log.Missed], made: int, everything: boo
 
 
 def own_tracing(entries: Sequence[miss_log.Missed]) -> dict[int, float]:
-    """number -> the seconds of tracing for each entry, without those of other misses during its trace."""
+    """number of an entry -> its seconds of tracing, without the seconds of other misses during its trace."""
     own: dict[int, float] = {}
     around: list[miss_log.Missed] = []
     for each in entries:

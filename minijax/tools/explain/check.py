@@ -208,7 +208,7 @@ def _end(text: str, node: ast.expr) -> int:
 
 
 def random_values(aval: Any, seed: int) -> Any:
-    """Sample values of a type, in no order: floats between 0.15 and 0.85, integers from 1 to 6, booleans, or keys."""
+    """Unsorted sample values of a type: floats between 0.15 and 0.85, integers from 1 to 6, booleans, or keys."""
     if is_key(aval.dtype):
         words = aval.update(shape=(*aval.shape, *aval.dtype.impl.key_shape), dtype=np.dtype(np.uint32))
         return random_wrap_p.bind(random_values(words, seed), impl=aval.dtype.impl)

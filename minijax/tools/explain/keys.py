@@ -1,8 +1,8 @@
-"""Finds random keys that a program uses more than once. It runs equation by equation; keys with equal words are equal.
+"""Finds random keys that a program uses more than once, by running the program equation by equation.
 
-A primitive that makes bits or other keys from a key uses it (``split`` does, ``fold_in`` does not). A call of a
-function of ``minijax.random`` is one use. It does not matter whether a key reaches two uses by a name, an index, an
-equal seed or a loop. ``random.clone`` allows one more use.
+Keys with equal words are equal. A primitive that makes bits or other keys from a key uses it (``split`` does,
+``fold_in`` does not). A call of a function of ``minijax.random`` is one use. It does not matter whether a key reaches
+two uses by a name, an index, an equal seed or a loop. ``random.clone`` allows one more use.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class _KeyWalk(JaxprWalk):
     def runner(self, eqn: JaxprEqn) -> Callable[..., list[Any]] | None:
         if eqn.primitive.name == "jit" and eqn.params["name"] in _library_calls():
             return None
-        # a checkpoint that recomputes: the first computation counts
+        # run a recomputation by checkpoint as a whole: the uses were recorded in the first computation
         if eqn.primitive.name == "remat2" and eqn.params.get("differentiated"):
             return None
         return super().runner(eqn)

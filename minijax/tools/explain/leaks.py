@@ -1,7 +1,7 @@
 """Finds tracers that outlived their transformation: where they were created, and what keeps them alive.
 
 Nothing is recorded while programs run. ``find_leaks`` gets all tracers, ours and real JAX's, from the garbage
-collector. From each dead one it follows referrers up to a user variable. References from the prompt itself (its last
+collector. From each dead tracer it follows referrers up to a user variable. References from the prompt itself (its last
 results, the last exception) are reported separately.
 """
 
@@ -87,7 +87,7 @@ def find_leaks(namespace: dict[str, Any], ignore: Sequence[Any] = ()) -> tuple[i
     until = time.thread_time() + _LONGEST_SEARCH
     for (kind, level, function, born), same in [*groups.items()][:_MOST_SEARCHED]:
         leak = Leak(kind, level, function, born, *holders.chains(same[0]), same=len(same) - 1)
-        if not leak.chain and not leak.host and same[0] in of_jax:  # JAX keeps these itself
+        if not leak.chain and not leak.host and same[0] in of_jax:  # only JAX itself keeps these
             count -= len(same)
             continue
         (prompts if leak.only_prompt else found).append(leak)
@@ -158,7 +158,7 @@ class _Holders:
         return (), tuple(host)
 
     def root(self, holder: Any, x: Any) -> tuple[str, str] | None:
-        """Where a path begins: ('user', name) or ('host', name); ('', '') if none can; None if the search goes on."""
+        """Where a path begins: ('user', name) or ('host', name); ('', '') if none can; None if the search continues."""
         if holder is self.namespace:
             names = [name for name, value in holder.items() if value is x]
             users = [name for name in names if not _is_host_name(name)]
@@ -203,7 +203,7 @@ def _referrers(wanted: Sequence[Any]) -> list[Any]:
 
 
 def _way(held_by: Mapping[int, tuple[Any, Any]], start: Any) -> Iterator[str]:
-    """The steps from ``start`` to the tracer. An object and its ``__dict__``, or a function and its cell, are one."""
+    """The steps from ``start`` to the tracer. An object and its ``__dict__`` are one step, as are function and cell."""
     way = [start]
     while held_by[id(way[-1])][1] is not None:
         way.append(held_by[id(way[-1])][1])
@@ -277,7 +277,7 @@ def _step(holder: Any, x: Any) -> str:
 def _attribute(holder: Any, x: Any) -> str:
     own = _own_dict(holder)
     if own is not None and not isinstance(own, dict):
-        own = dict(own)  # of a class it is a read-only view
+        own = dict(own)  # the dictionary of a class is a read-only view
     name = next((name for name, each in (own or {}).items() if each is x), None)
     if name is not None:
         return f"{_name(holder)}.{name}"

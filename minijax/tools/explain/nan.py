@@ -76,7 +76,7 @@ class Search(Frozen):
     Attributes:
       nan, inf: the first equations that made a NaN or an infinity.
       read: the first equation that read a NaN which no equation made: it came from an argument or a constant. If no
-      equation made or read a NaN, the same for an infinity.
+      equation made or read a NaN, the first equation that read such an infinity.
       given: the non-finite arguments and constants of the whole function.
       bad_result: whether a result of the whole function is non-finite; None if a loop did not end after the search.
       equations, hurried: the number of equations that ran; ``hurried``: later loops and calls ran as a whole.
@@ -382,7 +382,7 @@ def number(x: Any) -> str:
 
 
 def _operand(name: str, x: Any, at: tuple[int, ...] | None = None, wrong: np.ndarray | None = None) -> Operand:
-    """Describe ``x``, with the element at the index ``at``, or else the first one that is ``wrong``: not finite."""
+    """Describe ``x``, with its element at index ``at``, or else its first element that is not finite (``wrong``)."""
     kind = get_aval(x).str_short()
     if is_key(get_aval(x).dtype):
         return Operand(name, kind, "", "", None, "", 0, 0)

@@ -31,7 +31,7 @@ ADVICE = {
     "atanh": "atanh is infinite at -1 and 1, and nan beyond: clip its argument.",
     "integer_pow": "A negative power of 0 is inf, and high powers overflow: guard its argument with jnp.where.",
 }
-# These primitives make an infinity of finite operands only by overflow.
+# These primitives make an infinity from finite operands only by overflow.
 OVERFLOWING = ("add", "sub", "mul", "dot_general", "reduce_sum", "cumsum", "convert_element_type", "square")
 OVERFLOW = "The exact result is beyond the largest number of its type: scale the operands, or use a wider type."
 INF_BY_INF = (
@@ -67,7 +67,7 @@ def search_document(search: Search, title: str, backward: bool) -> Document:
         ran = f"{plural(search.equations, 'equation')} run, {passes}"
         blocks.append(Row("", (line(("muted", ran if backward else f"{ran}; --grad looks at the derivative too")),)))
     blocks.append(Row("result", (_result_line(search),)))
-    if read is not None and not search.bad_result:  # many programs write one and discard it with where
+    if read is not None and not search.bad_result:  # many programs write a NaN or infinity and discard it with where
         what, place = _WORDS[read.what], place_text(read.source)[0]
         said = f"the {what} is written in the program; {read.primitive} at {place} reads it first"
         blocks.append(Row("", (line(("muted", said)),)))

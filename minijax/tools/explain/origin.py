@@ -105,7 +105,7 @@ class OriginLane:
                 yield OriginRow("output", (array,), (), (), line(("muted", name)))
 
     def value_name(self, number: int) -> str:
-        """The name of an array. It is the name of the outermost tracer around it."""
+        """The name of an array, which is the name of the outermost tracer around the array."""
         found = self.given.get(number) or self.cotangents.get(number) or own_name(self.naming.name(number))
         # show an unnamed array from outside as its value, for example the 1.0 at the start of a backward pass
         life = self.origins.lives.get(number)

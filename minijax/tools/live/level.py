@@ -24,7 +24,7 @@ GONE = _Gone()
 
 
 def is_tracer(x: Any) -> TypeGuard[Tracer]:
-    """Whether ``x`` is a tracer. ``isinstance`` could run user code, a ``__class__`` property."""
+    """Whether ``x`` is a tracer. ``isinstance`` could run user code: a ``__class__`` property."""
     return issubclass(type(x), Tracer)
 
 

@@ -81,7 +81,7 @@ class StepTime(Frozen):
 def timed_step(lowered: Any, call: Callable[[], Any], about: float) -> StepTime:
     """Profile ``call()``, which takes about ``about`` seconds and waits for its result.
 
-    ``lowered`` is the result of ``jit(f).lower(...)`` for the program that it runs. ProfilerBusy if a profiler is
+    ``lowered`` is the result of ``jit(f).lower(...)`` for the program that ``call`` runs. ProfilerBusy if a profiler is
     already active, ``UsageError`` if another program of the same name ran too.
     """
     text = lowered.compile().program.executable.hlo_text()
