@@ -73,7 +73,7 @@ def test_load_all_loads_every_primitive():
 
 
 def test_an_elementwise_primitive_is_listed_in_three_files():
-    """The table of primitives, NumPy's functions (if NumPy has it), and one table of the tests.
+    """The files are the table of primitives, NumPy's functions (if NumPy has it), and one table of the tests.
 
     Applies only to primitives that no other code uses: examples everywhere use sine and the like. A test of one
     function may name its primitive; a list of functions may name it once.

@@ -44,7 +44,7 @@ def test_a_tree_as_a_vector_and_back(tree):
 
 
 def named(trip):
-    """``trip``, which makes a round trip, but without the function that it may return as its last result."""
+    """``trip``, without the function that it may return as its last result."""
     return lambda x: found[0] if isinstance(found := trip(x), tuple) and callable(found[-1]) else found
 
 

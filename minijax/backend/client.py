@@ -32,7 +32,8 @@ _ASK_JAX = ("JAX_PLATFORM_NAME", "JAX_XLA_BACKEND", "PJRT_NAMES_AND_LIBRARY_PATH
 class Runtime:
     """One PJRT client: jaxlib's module ``xla``, the ``client``, all ``devices``, and those of this process.
 
-    ``from_jax``: jax made it. ``copying``, ``aliasing``: tell PJRT to read a host array during the call, or to keep it.
+    ``from_jax``: whether jax made the client. To ``put``, ``copying`` says that a host array is read during the call,
+    ``aliasing`` that its memory is used in place.
     """
 
     def __init__(self, xla: Any, xla_client: Any, client: Any, from_jax: bool) -> None:
@@ -63,7 +64,7 @@ class Runtime:
             raise ValueError(f"{device!r} is not a local device of this process. Choose one of: {known}.") from None
 
     def spread(self, devices: Sequence[Any], hlo_sharding: Callable[[int], Any]) -> Any:
-        """The sharding over ``devices`` that ``hlo_sharding`` returns for each number of dimensions."""
+        """The sharding over ``devices`` whose XLA description for ``ndim`` dimensions is ``hlo_sharding(ndim)``."""
         found = self._many(list(devices), self.xla_client.HloSharding.replicate())
         found._to_xla_hlo_sharding = functools.cache(hlo_sharding)
         return found
@@ -81,7 +82,7 @@ class Runtime:
         return options
 
     def spmd_options(self, ids: Sequence[int], free_in: Sequence[bool], free_out: Sequence[bool]) -> Any:
-        """Compile options for one program over the devices with these ids; XLA chooses shardings that are free."""
+        """Compile options for one program over devices with these ``ids``. XLA chooses the shardings that are free."""
         options = self.compile_options(np.array([ids]))
         build = options.executable_build_options
         build.num_replicas, build.num_partitions = 1, len(ids)
@@ -90,7 +91,7 @@ class Runtime:
         build.use_shardy_partitioner = True
         build.allow_spmd_sharding_propagation_to_parameters = list(free_in)
         build.allow_spmd_sharding_propagation_to_output = list(free_out)
-        # without the first XLA refuses the program, without the second it ignores the shardings in the text
+        # without use_spmd_partitioning XLA refuses the program, without shardy it ignores the shardings in the text
         assert build.use_spmd_partitioning and build.use_shardy_partitioner
         return options
 

@@ -1,8 +1,8 @@
 """The disk cache: compiled programs in the folder ``jax_compilation_cache_dir``, shared with other processes.
 
 In: a module's text, XLA's options and the devices. Out: the executable that an earlier process made, or None. An
-entry's name is the hash of all that it depends on. The file holds its own hash, and is renamed when complete, so XLA
-gets no damaged one. The folder must be trusted: this process runs its code. Source:
+entry's name is the hash of all that the executable depends on. The file contains a hash of the executable and gets its
+name when it is complete, so XLA never reads a damaged entry. The folder must be trusted: its programs run. Source:
 https://docs.jax.dev/en/latest/persistent_compilation_cache.html
 """
 
@@ -65,7 +65,7 @@ class DiskEntry:
             return None
 
     def write(self, loaded: Any, seconds: float) -> None:
-        """Store an executable that took ``seconds`` to compile, unless that is below the limit of the settings."""
+        """Store an executable, unless its compile time ``seconds`` or its size is below the limit in the settings."""
         if seconds < (config.read("persistent_cache_min_compile_time_secs") or 0.0):
             return
         temporary = f"{self.path}.{os.getpid()}.{threading.get_ident()}"
@@ -95,7 +95,7 @@ def entry(
         return None
     text = module_text.encode() if isinstance(module_text, str) else module_text
     parts = [text, options.SerializeAsString(), _software(rt), _hardware(rt, tuple(devices)), *_flags()]
-    # each part preceded by its length, so that two lists of parts never give the same bytes
+    # put the length before each part, so that two lists of parts never give the same bytes
     key = hashlib.sha256(b"".join([len(part).to_bytes(8, "little") + part for part in parts])).hexdigest()
     readable = re.sub(r"[^\w.-]", "_", name)[:64]
     return DiskEntry(rt, os.path.join(folder, f"{readable}-{key}{_SUFFIX}"), name, options, device_list)
@@ -119,7 +119,7 @@ def _hardware(rt: Runtime, devices: tuple[Any, ...]) -> bytes:
 
 
 def _instructions() -> str:
-    """The instruction sets of this processor, as Linux lists them; elsewhere its name."""
+    """The instruction sets of this processor, as Linux lists them; on other systems, the processor's name."""
     try:
         with open("/proc/cpuinfo") as file:
             for line in file:

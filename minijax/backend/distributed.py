@@ -39,7 +39,7 @@ def launched() -> bool:
 
 
 def _told(name: str, given: int | None) -> int | None:
-    """``given``, or else the number in the environment."""
+    """``given``, or if it is None the number in the environment variable ``name``; None if that has no number."""
     text = os.environ.get(name, "")
     return int(text) if given is None and text.isdecimal() else given
 
@@ -73,13 +73,14 @@ def initialize(
 ) -> None:
     """Join ``num_processes`` processes into one machine. All of them must call it, before anything runs on a device.
 
-    ``devices()`` then lists the devices of all processes. All processes call a ``pmap`` in the same order, with the
-    slices for their own devices.
+    ``devices()`` then lists the devices of all processes. All processes make the same calls of ``pmap`` in the same
+    order, each with the slices for its own devices.
 
     ``coordinator_address``: ``host:port`` of process 0, JAX_COORDINATOR_ADDRESS by default; ``num_processes``:
     JAX_NUM_PROCESSES by default; ``process_id``: from 0, JAX_PROCESS_ID by default; ``coordinator_bind_address``: where
-    process 0 listens, all interfaces by default. Timeouts are in seconds: for the other processes to join, for a
-    silent process to count as dead (XLA then ends the other processes), for the other processes to leave.
+    process 0 listens, all interfaces by default. The timeouts are in seconds. The first one limits the wait for other
+    processes to join, the last one the wait for them to leave. A process that is silent for
+    ``heartbeat_timeout_seconds`` counts as dead, and XLA ends the other processes.
 
     RuntimeError if called twice, or after something ran on a device. ValueError if an argument is missing or has a
     wrong value.
@@ -143,7 +144,7 @@ def _join() -> None:
         initialize()
 
 
-# The exit status of a launched process, unless it is success.
+# The status that a launched process passed to ``sys.exit``. None and 0 mean success.
 _exit_code: Any = None
 
 
@@ -174,7 +175,7 @@ def is_initialized() -> bool:
 
 
 def shutdown() -> None:
-    """Leave the other processes. Waits until all leave; does nothing if there are none."""
+    """Leave the other processes, and wait until they leave too. If there are none, do nothing."""
     global _by_jax
     if _by_jax:
         _by_jax = False

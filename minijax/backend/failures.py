@@ -34,7 +34,7 @@ class DeletedArgumentError(DeletedArrayError, ValueError):
 
 
 class DonatedTwiceError(ExecutionError, ValueError):
-    """A call donated an array that is also another argument. JAX: RuntimeError, or ValueError in a repeated call."""
+    """A donated array is also another argument. JAX raises RuntimeError or, in a repeated call, ValueError."""
 
 
 _GONE = (
@@ -115,7 +115,8 @@ def run_error(
 ) -> BaseException:
     """The exception for a program ``name`` that failed on ``buffers``, or could not start.
 
-    The first ``n_consts`` buffers are closed over. The others are the arguments (at positions ``kept``).
+    The first ``n_consts`` buffers are closed over. The others are arguments of the program: those at positions
+    ``kept``, or all of them if ``kept`` is None.
     """
     for position, buffer in enumerate(buffers):
         if hasattr(buffer, "aval") and buffer.is_deleted():

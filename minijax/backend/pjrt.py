@@ -1,8 +1,9 @@
 """Buffers and executables: put arrays on a device, compile StableHLO text, run it, fetch the results.
 
 A *buffer* is jaxlib's array object; its ``aval`` is a :class:`~minijax.core.avals.ShapedArray`. Nothing here checks or
-converts dtypes: callers give exactly what the program expects. Methods of jaxlib that import jax, which costs ten times
-the rest of a first call (``LoadedExecutable.execute``, ``disassemble_*``, ``unsafe_buffer_pointer``), are not used.
+converts dtypes: callers give exactly what the program expects. Importing jax takes ten times as long as the rest of a
+first call, so methods of jaxlib that import jax (``LoadedExecutable.execute``, ``disassemble_*``,
+``unsafe_buffer_pointer``) are not used.
 
 An argument of ``@main`` with ``tf.aliasing_output = 0 : i32`` or ``jax.buffer_donor = true`` is deleted by the call, or
 copied if a NumPy view of it is alive.
@@ -102,9 +103,9 @@ def note_committed() -> None:
 def put(array: Any, device: Device | None = None, *, aval: ShapedArray | None = None, owned: bool = False) -> Buffer:
     """Copy a NumPy array (or NumPy scalar) of any strides and byte order to a device, in its dtype.
 
-    ``device``: the first by default. ``aval``: the array's type, needed for random keys. ``owned``: nobody writes to
-    the array again, so a CPU may use its memory in place. Otherwise it is read before this returns. TypeError for a
-    dtype such as object or string.
+    ``device``: the first by default. ``aval``: the array's type, needed for random keys. ``owned``: whether nobody
+    writes to the array again; a CPU may then use its memory in place. Otherwise the array is read before this returns.
+    TypeError for a dtype such as object or string.
     """
     rt = _client._runtime or runtime()
     if aval is None:
@@ -142,7 +143,7 @@ def transfer(buffer: Buffer, device: Device) -> Buffer:
 
 
 def to_numpy(buffer: Buffer) -> np.ndarray:
-    """Wait for a one-device buffer. Return its value as a read-only NumPy array, on a host a view of its memory.
+    """Wait for a one-device buffer. Return its value as a read-only NumPy array; on a CPU, a view of the buffer.
 
     DeletedArrayError if it was deleted or donated, ExecutionError if the program that made it failed.
     """
@@ -154,7 +155,7 @@ def to_numpy(buffer: Buffer) -> np.ndarray:
 
 
 def _to_numpy_slowly(buffer: Buffer) -> np.ndarray:
-    """``to_numpy`` for dtypes without a buffer protocol format (bfloat16, int4), and memory that is not the host's."""
+    """``to_numpy`` for dtypes without a buffer protocol format (bfloat16, int4), and for memory not on the host."""
     rt = runtime()
     if buffer.is_deleted():
         raise deleted_error(buffer)
@@ -196,7 +197,10 @@ _DLPACK_UINT = 1
 
 
 def _through_dlpack(rt: Runtime, buffer: Buffer) -> np.ndarray | None:
-    """A view of a host buffer of bfloat16 or float8 as unsigned integers, since NumPy's DLPack refuses these."""
+    """A view of a host buffer of bfloat16 or float8; None for other buffers.
+
+    NumPy's DLPack refuses these dtypes, so the buffer is passed as unsigned integers.
+    """
     dtype = buffer.aval.dtype
     if dtype.itemsize not in (1, 2) or rt.client.platform != _client.BUILT_IN:
         return None
@@ -358,8 +362,8 @@ def _refuse_deleted(buffers: Sequence[Buffer], explain: _Explain) -> None:
             raise explain(RuntimeError("deleted argument"), buffers)
 
 
-# A front end may set this to a function that runs its argument on another thread and waits so that signals can
-# interrupt it: XLA handles no signal while it compiles.
+# A front end may set this to a function that runs its argument on another thread and waits for the result. XLA handles
+# no signal while it compiles, but a signal can interrupt that wait.
 run_elsewhere: Callable[[Callable[[], Any]], Any] | None = None
 
 
@@ -380,10 +384,11 @@ def compile(
     """Compile a StableHLO module, text or bytecode, with a public ``@main``, and load it.
 
     ``name``, ``n_consts`` (arguments closed over) and ``kept`` (positions of the others): for error messages.
-    ``out_avals``: the results' types, else read from the program, in 0.1 ms. ``device``: the first by default; or
-    ``partitioning`` over several, a ``spmd.Partitioning``. ``host_callbacks``: the functions that custom calls name by
-    index. ``flags``: XLA's options, such as ``("xla_dump_to", folder)``. ``within``: a context manager around XLA's
-    work. ``from_disk``: use the disk cache, if the user set one and there are no callbacks or flags.
+    ``out_avals``: the results' types; by default they are read from the program, in 0.1 ms. ``device``: the first by
+    default. ``partitioning``: in place of ``device``, a ``spmd.Partitioning`` over several devices. ``host_callbacks``:
+    the functions that custom calls name by index. ``flags``: XLA's options, such as ``("xla_dump_to", folder)``.
+    ``within``: a context manager around XLA's work. ``from_disk``: use the disk cache, if the user set one and there
+    are no callbacks or flags.
 
     CompileError if XLA refuses it, DeviceOutOfMemoryError if it needs too much memory.
     """
@@ -483,7 +488,7 @@ _register_lock = threading.Lock()
 
 
 def _register_custom_calls(rt: Runtime, module_text: str | bytes) -> None:
-    """Load LAPACK (0.1 s) if the module calls it, and register it with XLA unless jax has: XLA would crash."""
+    """Load LAPACK (0.1 s) if the module calls it, since XLA would crash without it. Register it unless jax did."""
     global _registered
     if _registered or rt.client.platform != _client.BUILT_IN:
         return

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from minijax.backend.client import runtime
 
-# The end of work that several threads share is an event of its own, with the work's number: the thread that ends it
-# may have run other work since the start.
+# Several threads may share work. Its end is then an event of its own, with the work's number, since the thread that
+# ends the work may have run other work after the start.
 _END = "end: "
 # Marks a call on the profiler's clock.
 _CALL = "minijax call"
@@ -63,7 +63,10 @@ def profiled(module: str, run: Callable[[], Any]) -> list[InstructionRun]:
 
 
 def traced_calls(module: str, call: Callable[[], Any], count: int) -> list[TracedCall]:
-    """Instructions of ``module`` and host events of each of several ``call()``s. ProfilerBusy if one is running."""
+    """Run ``call()`` ``count`` times. For each, return the runs of instructions of ``module`` and the host's events.
+
+    ProfilerBusy if a profiler is running.
+    """
     mark = importlib.import_module("jaxlib._profiler").TraceMe
 
     def run() -> None:
@@ -127,7 +130,7 @@ def _events(run: Callable[[], Any]) -> list[list[Any]]:
     try:
         run()
     finally:
-        # only stopping tells that another profiler was running
+        # only stopping the session reveals that another profiler was running
         written, busy = _stopped(session)
     if busy:
         raise ProfilerBusy(busy)

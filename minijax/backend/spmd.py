@@ -167,7 +167,7 @@ class Partitioning:
 
     ``mesh``: the mesh whose axes describe XLA's choices, or None. ``ins``, ``outs``: shardings; None means that XLA
     chooses. ``first``: sharding and rank of the first argument; a result with equal tiles gets this sharding.
-    ``named``: results whose spec names all dimensions.
+    ``named``: for each result, whether its spec has an entry for each dimension if the result is replicated.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Partitioning:
 
     @property
     def free(self) -> tuple[list[bool], list[bool]]:
-        """The arguments and results whose sharding XLA chooses."""
+        """For each argument, and for each result, whether XLA chooses its sharding."""
         return [each is None for each in self.ins], [each is None or _partly_free(each) for each in self.outs]
 
     @property
@@ -236,7 +236,7 @@ def _partly_free(sharding: Sharding) -> bool:
 
 
 def _tiles(rt: Runtime, op: Any, count: int, ndim: int | None) -> np.ndarray:
-    """``Sharding.tiles`` for XLA's sharding ``op``. ``ndim``: the number of dimensions, None for that in ``op``."""
+    """``Sharding.tiles`` for XLA's sharding ``op``. ``ndim``: the number of dimensions; None: as many as ``op`` has."""
     hlo = None if op is None else rt.xla_client.HloSharding.from_proto(op)
     if hlo is None or count == 1 or hlo.is_replicated():
         return np.arange(count).reshape((1,) * (ndim or 0) + (-1,))

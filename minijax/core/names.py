@@ -69,7 +69,8 @@ errors.set_name_source(current_names)
 class named_scope(contextlib.ContextDecorator):
     """Context manager and decorator: equations recorded inside have ``name`` in their name stack.
 
-    ``format_jaxpr(jaxpr, name_stack=True)`` shows it. Inner jaxprs begin a new one. TypeError if not a string.
+    ``format_jaxpr(jaxpr, name_stack=True)`` shows the stack. An inner jaxpr begins a new stack. TypeError if ``name``
+    is not a string.
     """
 
     def __init__(self, name: str) -> None:
@@ -101,7 +102,10 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
 
 
 def transposed(source: Any, what: str, named: bool = True) -> Any:
-    """The source of equations that transpose an equation of primitive ``what``; ``named``: add ``transpose``."""
+    """The source of the equations that transpose an equation of primitive ``what`` with this ``source``.
+
+    ``named``: whether to add ``transpose`` to the name stack.
+    """
     if source is None:
         return None
     names = source[2] if len(source) > 2 else ()

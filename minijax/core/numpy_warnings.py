@@ -8,7 +8,7 @@ from typing import Any
 
 
 class _Evaluating:
-    """Matches the names of modules that compute. In place of a regular expression, which would have to be compiled."""
+    """Matches the names of modules that compute. A regular expression would have to be compiled."""
 
     _packages = "minijax.interpreters.", "minijax.ops.", "minijax.core.", "minijax.numpy."
 
@@ -18,7 +18,8 @@ class _Evaluating:
 
 # NumPy attributes its warning to the caller of the ufunc, which is this package. Entering NumPy's error state instead
 # takes a tenth of a small operation. Code that resets the warnings (pytest, for every test) removes this filter, so
-# each operation checks that it is first: a fiftieth of a small operation. The user's own NumPy code still warns.
+# each operation checks that the filter is first. That takes a fiftieth of a small operation. NumPy code of the user
+# still warns.
 QUIET = "ignore", None, RuntimeWarning, _Evaluating(), 0
 
 

@@ -76,7 +76,7 @@ class Observer:
         """The innermost entered bind raised ``error``."""
 
     def counted(self, binds: Any, times: int) -> None:
-        """For observers that count: cached programs ran ``times`` times, each in place of the operations ``binds``."""
+        """For observers that count: cached programs ran ``times`` times. Each run replaced the operations ``binds``."""
 
     def rule(self, table: str, primitive: Any, rule: Callable[..., Any]) -> None:
         """The rule of ``primitive`` in the table named ``table`` is about to be applied."""
@@ -145,7 +145,7 @@ HOOKS: dict[str, Hook] = {name[3:]: hook for name, hook in list(globals().items(
 
 # All subscribed observers. Without any, the engine may take shortcuts that announce nothing.
 observers: list[tuple[Observer, dict[str, Callable[..., None]]]] = []
-# The observers that see every operation that rules bind. If there are any, rules run.
+# The observers that must see every operation that rules bind. If there are any, no cached program replaces a rule.
 followers: list[Observer] = []
 _lock = threading.Lock()
 
@@ -171,7 +171,7 @@ _threads = _PerThread()
 
 
 def unreported() -> list[Any]:
-    """This thread's tallies that must be reported before its next event."""
+    """This thread's ``counting.Tally``s that must report their counts before its next event."""
     return _threads.here.unreported
 
 
@@ -262,7 +262,7 @@ class watching:
 
 
 class unobserved:
-    """Context manager: do not observe this thread in the block. For rules that the engine prepares for itself."""
+    """Context manager: do not observe this thread in the block, in which the engine prepares rules for its own use."""
 
     def __enter__(self) -> None:
         here = _threads.here
@@ -283,7 +283,7 @@ _retracing = _Retracing()
 
 
 class retracing:
-    """Context manager: empty staging caches on this thread. Programs staged in the block are dropped after it."""
+    """Context manager: in the block, this thread finds its staging caches empty. What it stages is dropped after it."""
 
     def __enter__(self) -> None:
         self.outer, _retracing.caches = _retracing.caches, {}
@@ -293,7 +293,7 @@ class retracing:
 
 
 # The miss reason inside ``retracing``.
-RETRACED = "traced anew for the recording"
+RETRACED = "traced again for the recording"
 
 
 def staging_cache(cache: Any) -> Any:

@@ -29,8 +29,8 @@ MAX_SIGNATURES = 8192
 # Not empty while some thread checks results or has a mesh set: ``interpreters.evaluate`` fills it.
 evaluation_watched: list[str] = []
 
-# Functions that may replace an operation's operands, except plain arrays at a known signature. Empty until types name
-# mesh axes: see ``core.varying``, ``ops.meshes.reshard``.
+# Functions that may replace an operation's operands. They do not see plain arrays at a known signature. Empty until
+# types name mesh axes: see ``core.varying``, ``ops.meshes.reshard``.
 bind_hooks: list[Callable[[Primitive, tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]] = []
 # Functions that infer result types if operands' types say more than shape and dtype: the axes along which values vary
 # (``core.varying``), the sharding (``core.explicit``). Each handles its part of the type and leaves the rest to the
@@ -67,15 +67,15 @@ class Primitive:
     - ``p.def_abstract_eval(rule)``: staging and jit, ``rule(*avals, **params) -> aval``;
     - ``interpreters.mlir.register_lowering(p, rule)``: compilation;
     - ``interpreters.ad.primitive_jvps[p] = rule``: derivatives;
-    - ``interpreters.ad.primitive_transposes[p] = rule``: reverse mode, if derivatives are computed with ``p``;
+    - ``interpreters.ad.primitive_transposes[p] = rule``: reverse mode, if derivatives contain ``p``;
     - ``interpreters.batching.primitive_batchers[p] = rule``: vmap.
 
     The first use of a missing rule raises an error that says where to add it. ``minijax.test_util.check_rules`` checks
-    the rules against each other. All are JAX's (https://docs.jax.dev/en/latest/jax-primitives.html).
+    the rules against each other. The registration is as in JAX (https://docs.jax.dev/en/latest/jax-primitives.html).
     """
 
     multiple_results: bool = False
-    # False for primitives with jaxprs as parameters: a signature table would keep these and their constants alive.
+    # False for primitives with jaxprs as parameters: a signature table would keep the jaxprs and their constants alive.
     keeps_signatures: bool = True
     # True for primitives that compute with numbers, so not with random keys: see ``ops.declare``.
     refuses_keys: bool = False
@@ -228,7 +228,7 @@ def bind_at(primitive: Primitive, top: Trace, args: tuple[Any, ...], params: dic
 
 
 def name_operand(primitive: Primitive, args: Sequence[Any], error: TypeError) -> None:
-    """If ``error`` is about an operand that is not an array, name the primitive and the position in it."""
+    """Add the primitive and the operand's position to ``error``, if it is about an operand that is not an array."""
     if not hasattr(error, "refused"):
         return
     x = error.refused

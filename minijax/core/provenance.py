@@ -1,9 +1,9 @@
 """For error messages: the origin of a traced value, and a replacement for the Python code that needs the value.
 
 ``story`` gives the lines of the user's program that lead from a function's arguments to a tracer. While the function is
-staged, its equations give the lines. Without equations (``vmap`` outside ``jit``), the source of the running function
-does. ``advice`` depends on the construct that needs the value: an ``if``, a ``range``, a shape. Nothing here runs
-before an error is certain.
+staged, the lines come from its equations. Without equations (``vmap`` outside ``jit``), they come from the source of
+the running function. ``advice`` depends on the construct that needs the value: an ``if``, a ``range``, a shape. Nothing
+here runs before an error is certain.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minijax import errors
 # The largest number of lines in a story. A longer one is cut in the middle.
 MOST_LINES = 5
 _LONGEST_LINE = 70
-# Only this many equations are searched, the latest ones.
+# Only the latest equations are searched, at most this many.
 _MOST_EQUATIONS = 20_000
 # Longer files are not parsed for an error message.
 _LONGEST_SOURCE = 1_000_000
@@ -132,7 +132,7 @@ def shortened(steps: list[Step]) -> list[Step]:
 
 
 def _steps(eqns: Sequence[Any], var: Any) -> Iterator[Step]:
-    """The lines of the equations that ``var`` depends on. If they are many, only a shortest path to an input."""
+    """The lines of the equations that ``var`` depends on; if too many, those on a shortest path to an input."""
     behind = slice_of(eqns, var)
     lines = list(_by_line(behind))
     return iter(lines if len(lines) <= MOST_LINES else _by_line(_shortest(behind, var)))
@@ -154,7 +154,7 @@ def _shortest(eqns: Sequence[Any], var: Any) -> list[Any]:
     """The equations on a shortest path to ``var`` from a variable that none of ``eqns`` defines."""
     made = {id(v): eqn for eqn in eqns for v in eqn.outvars}
     seen = set()
-    # variables, the nearest first, and the equations from each to ``var``: (equation, the rest)
+    # variables, the nearest to ``var`` first, each with its path to ``var``: (first equation, the rest of the path)
     ways: deque[tuple[Any, Any]] = deque([(var, None)])
     while True:
         v, way = ways.popleft()
@@ -175,7 +175,7 @@ def _shortest(eqns: Sequence[Any], var: Any) -> list[Any]:
 def _by_line(eqns: Iterable[Any]) -> Iterator[Step]:
     """Merge neighbouring equations of one line into one step that names their primitives."""
     place, names = ("", 0), [""]
-    # id of a code -> the line of each instruction (reading all takes as long as finding one)
+    # id of a code -> the line of each instruction (reading all lines takes as long as finding one)
     lines: dict[int, list[int | None]] = {}
     for eqn in eqns:
         if eqn.source is None:
@@ -347,7 +347,7 @@ def _path_to(module: ast.Module, position: tuple[int, int, int, int]) -> list[tu
 
 
 def _called(node: ast.AST, parent: ast.AST) -> Iterator[str]:
-    """The names of the constructs that ``node`` forms, or of which it is the test or an operand."""
+    """The names of the constructs that ``node`` forms, and of those whose test or operand it is."""
     if isinstance(parent, (ast.If, ast.IfExp)) and node is parent.test:
         yield "if"
     elif isinstance(parent, ast.While) and node is parent.test:

@@ -57,11 +57,11 @@ class AbstractRef(Immutable):
         return AbstractRef, (self.inner_aval,)
 
     def part(self, axis: int) -> AbstractRef:
-        """The type of a reference to the part without ``axis``."""
+        """The type of a reference to a slice of the array, without ``axis``."""
         return AbstractRef(self.inner_aval.part(axis))
 
     def stacked(self, size: int, axis: int = 0) -> AbstractRef:
-        """The type of a reference to ``size`` such values along a new ``axis``."""
+        """The type of a reference to ``size`` arrays of this type, stacked along a new ``axis``."""
         return AbstractRef(self.inner_aval.stacked(size, axis))
 
     @property
@@ -118,7 +118,7 @@ class Ref(HasAval):
 
     @property
     def held(self) -> Any:
-        """The current content. ValueError if it is frozen."""
+        """The current content. ValueError if the reference is frozen."""
         if self.frozen:
             self._refuse()
         return self._held
@@ -157,7 +157,7 @@ Index = tuple[Slice | None, ...] | None
 
 
 def is_ref(x: Any) -> bool:
-    """Whether ``x`` is a reference, or a tracer that stands for one."""
+    """Whether ``x`` is a reference or a tracer of a reference."""
     return type(getattr(x, "aval", None)) is AbstractRef
 
 

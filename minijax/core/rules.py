@@ -87,7 +87,7 @@ def _is_ours(function: Any) -> bool:
 
 
 def rename(function: Any, name: str) -> None:
-    """Set the name of a function that a factory made, also in tracebacks, and of functions of ours that it wraps."""
+    """Rename a function that a factory made, in tracebacks too, and the functions of minijax that it wraps."""
     while _is_ours(function):
         function.__name__ = function.__qualname__ = name
         function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
@@ -105,7 +105,7 @@ def depends_on_types(rule: Rule) -> Rule:
 
 
 class DerivedRule:
-    """A rule derived from another ``library``'s rule, which ``find()`` returns, or None. Views show that rule."""
+    """A rule derived from the rule of another ``library``. ``find()`` returns that rule, which views show, or None."""
 
     def __init__(self, library: str, find: Callable[[], Rule | None]) -> None:
         self.library = library

@@ -13,7 +13,7 @@ from minijax.core.avals import ShapedArray, dtype_name, sharding_of_type
 
 
 class ShapeDtypeStruct:
-    """Stands for an array of this shape, dtype and sharding: in results of ``eval_shape``, for ``jit.lower``."""
+    """Describes an array by shape, dtype and sharding, in results of ``eval_shape`` and arguments of ``jit.lower``."""
 
     __slots__ = ("shape", "dtype", "sharding", "weak_type")
 

@@ -1,6 +1,6 @@
 """Shardings as data: which dimension of an array is sharded over which axis of a mesh (``core.meshes``).
 
-In: devices, meshes and specs. Out: descriptions that can be compared and hashed, and that tell the part of each device.
+In: devices, meshes and specs. Out: descriptions, comparable and hashable, of the part of an array on each device.
 No array is sharded here. Invariant: ``tiles(ndim)`` gives the part of each device of the ``assignment``.
 """
 
@@ -51,10 +51,10 @@ class PartitionSpec:
 
     Args:
       partitions: the entries.
-      unreduced: a set of explicit axes: the array is the sum of the devices' values over them, not computed yet.
-      reduced: a set of explicit axes along which all devices have the same value, and the cotangent is unreduced.
+      unreduced: a set of explicit axes. The array is the sum of the devices' values over them, not computed yet.
+      reduced: a set of explicit axes along which devices have equal values. The cotangent is unreduced along them.
 
-    ValueError if two of these contain one axis, TypeError if ``unreduced`` or ``reduced`` is not a set.
+    ValueError if two of these contain the same axis, TypeError if ``unreduced`` or ``reduced`` is not a set.
     """
 
     UNCONSTRAINED: Any = _UNCONSTRAINED
@@ -168,14 +168,14 @@ class PartitionSpec:
 
 
 def _part(given: Any) -> Any:
-    """One dimension's entry in canonical form: a sequence of one axis is that axis, an empty one is None."""
+    """One dimension's entry in canonical form: a sequence of one axis becomes that axis, an empty one None."""
     if not isinstance(given, (list, tuple)):
         return given
     return tuple(given) if len(given) > 1 else given[0] if given else None
 
 
 class IndivisibleError(ValueError):
-    """A dimension is not a multiple of the mesh axes over which it is sharded."""
+    """A dimension is not divisible by the sizes of the mesh axes over which it is sharded."""
 
 
 class DuplicateSpecError(Exception):
@@ -238,7 +238,10 @@ class Sharding:
         return self.num_devices == 1
 
     def tiles(self, ndim: int) -> np.ndarray:
-        """Positions in ``assignment``: an axis for the parts of each dimension, then one for devices of equal parts."""
+        """An array of positions in ``assignment``.
+
+        Its axis ``d`` numbers the parts of dimension ``d``. Its last axis numbers the devices that have the same part.
+        """
         return np.arange(self.num_devices).reshape((1,) * ndim + (-1,))
 
     def check_ndim(self, ndim: int) -> None:
@@ -388,7 +391,7 @@ class NamedSharding(Sharding):
         return self.mesh.size
 
     def over(self, devices: Sequence[Any]) -> NamedSharding:
-        """The same sharding over ``devices``, as many as the ``AbstractMesh`` has; itself if its mesh has devices."""
+        """The same sharding over ``devices`` in place of the ``AbstractMesh``; ``self`` if its mesh has devices."""
         if not self.abstract:
             return self
         array = np.empty(len(devices), object)
@@ -504,7 +507,7 @@ def named_like(mesh: AbstractMesh, tiles: np.ndarray) -> Sharding:
 
 
 def check_divides(sharding: NamedSharding, shape: Sequence[int]) -> None:
-    """ValueError unless each dimension of ``shape`` is a multiple of its mesh axes."""
+    """ValueError unless each dimension of ``shape`` is divisible by the sizes of its mesh axes."""
     for axis, (size, part) in enumerate(zip(shape, sharding.spec, strict=False)):
         count = sharding.count(axes_of_part(part))
         if size % count:
@@ -528,7 +531,7 @@ def mesh_of(shardings: Sequence[Any]) -> AbstractMesh | None:
 
 
 class Placement(NamedTuple):
-    """The devices of a program, and the shardings of arguments and results. None: XLA chooses one over ``mesh``."""
+    """The devices of a program, and the shardings of its arguments and results; None: XLA chooses one over ``mesh``."""
 
     devices: tuple[Any, ...]
     mesh: AbstractMesh | None
@@ -542,7 +545,7 @@ class Placement(NamedTuple):
 
     @property
     def everywhere(self) -> Sharding:
-        """All of an array on each of the devices."""
+        """The sharding that puts the whole array on each of the devices."""
         if self.mesh is not None:
             return NamedSharding(self.mesh, PartitionSpec())
         return TiledSharding(self.devices, np.arange(len(self.devices)))
@@ -561,7 +564,7 @@ def axes_of_spec(spec: PartitionSpec) -> list[str]:
 
 
 def check_said(sharding: Any, function: str, argument: str) -> None:
-    """TypeError unless ``as_sharding`` accepts each leaf of the tree ``sharding``."""
+    """TypeError unless each leaf of the tree ``sharding`` is a spec or something that ``as_sharding`` accepts."""
     for each in tree_leaves(sharding):
         if not isinstance(each, PartitionSpec):
             as_sharding(each, function, argument)

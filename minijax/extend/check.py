@@ -279,7 +279,7 @@ class Subject:
         text = str(error) if isinstance(error, Wrong) else f"{type(error).__name__}: {error}"
         return RuleOutcome(check, interpreter, FAILED, text, tuple(small), rule, also=len(failed) - 1)
 
-    # the modes (forward, reverse) whose derivatives are differentiated again, and those that are mapped
+    # the modes (forward, reverse) whose derivatives are differentiated again, and those whose derivatives are vmapped
     second: Sequence[Callable[..., Function]]
     mapped: Sequence[Callable[..., Function]]
 
@@ -301,7 +301,7 @@ class Subject:
         yield "lower", "lower", [Case(self.check_lowering, 12)]
 
     def first_order(self, floats: list[int], pushed: list[Any]) -> Iterator[tuple[str, str, list[Case]]]:
-        """Yield the checks of types and first derivatives. ``pushed``: the sets of operands to differentiate in."""
+        """Yield the checks of types and first derivatives. ``pushed``: sets of operands that get tangents."""
         subsets = [s for n in range(1, len(floats) + 1) for s in itertools.combinations(floats, n)][:31] or [()]
         yield "abstract", "abstract", [Case(self.check_types)]
         yield "jvp", "jvp", self.cases("jvp", self.check_jvp, pushed)
@@ -316,7 +316,7 @@ class Subject:
             yield "dead code", "dce", [Case(self.check_dead_code)]
 
     def cases(self, interpreter: str, check: Callable[..., None], choices: Sequence[Any]) -> list[Case]:
-        """One case of ``check`` per choice (operands, or in_axes). It skips if the rule table gives a reason."""
+        """One case of ``check`` per choice (operands, or in_axes). It is skipped if there is a reason for no rule."""
 
         def case(chosen: Any) -> Case:
             def run(args: Values) -> None:

@@ -94,7 +94,7 @@ class RulesReport:
 
 
 class NamedFunction(Primitive):
-    """A function with custom rules, as reports show it: a name and a place. No rule table has it."""
+    """A function with custom rules, as reports show it: a name and a place. The rule tables have no rules for it."""
 
     def __init__(self, name: str, defined_at: str) -> None:
         super().__init__(name, multiple_results=True)

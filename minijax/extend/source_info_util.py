@@ -1,4 +1,4 @@
-"""Source lines of equations, for authors who make them; a ``traceback`` is one line, without frames above it."""
+"""Source lines of equations, for authors who make equations. A ``traceback`` here is one line, without its callers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def register_exclusion(path: str) -> None:
 
 @contextlib.contextmanager
 def user_context(traceback: Any, *, name_stack: Any = None) -> Iterator[None]:
-    """Record equations with the line ``traceback``, and named scopes if given; errors get a note with the line."""
+    """Equations in the block get the line ``traceback`` and the scopes ``name_stack``, errors a note with the line."""
     outer = state.source
     if traceback is not None:
         state.source = (*traceback[:2], name_stack) if name_stack is not None else traceback

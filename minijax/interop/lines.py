@@ -25,7 +25,7 @@ _NO_NAMES: NameStack = ()
 
 
 class TransformedSource(tuple[Any, ...]):
-    """The source of an equation that a JAX transformation made: a tangent, a cotangent, or a batched one."""
+    """The source of an equation that a JAX transformation made, for a tangent, a cotangent or a batch."""
 
     __slots__ = ()
 

@@ -79,7 +79,7 @@ def _holds_arrays(theirs: type) -> bool:
 
 
 def _members(theirs: type) -> dict[str, Any]:
-    """The methods, properties and operators of JAX's class that compute, its bases' included."""
+    """The methods, properties and operators of JAX's class that compute, including those of its base classes."""
     found: dict[str, Any] = {}
     for cls in reversed(theirs.__mro__):
         if cls.__module__.partition(".")[0] == "jax":

@@ -223,10 +223,10 @@ def _is_jaxs(eqn: Any) -> bool:
 
 
 class ImportedRule(Function):
-    """A derivative rule of a JAX function, the param ``param`` of ``eqn``.
+    """The derivative rule of a JAX function, which is the param ``param`` of ``eqn``.
 
     The first ``num_consts`` operands are closed over. The first ``num_own`` of these are the program's constants, which
-    JAX's call does not take. ``of_library``: the rule calls no user function.
+    JAX's call does not take. ``of_library``: whether the rule calls no user function.
     """
 
     kind: str
@@ -264,7 +264,9 @@ def import_custom_jvp(eqn: Any, site: Site) -> Equations:
 
 
 class ImportedPasses(NamedTuple):
-    """Both passes of a ``custom_vjp`` function for one choice of perturbed inputs; ``given``: which get a cotangent."""
+    """Both passes of a ``custom_vjp`` function for one choice of perturbed inputs; ``given``: whether ``backward``
+    returns a cotangent for each input.
+    """
 
     forward: ClosedJaxpr
     backward: ClosedJaxpr

@@ -60,7 +60,7 @@ def known_params(primitive: Primitive) -> frozenset[str]:
 def translated(
     primitive: Primitive, params: dict[str, Any], import_jaxpr: Callable[[Any], Any]
 ) -> dict[str, Any] | None:
-    """Convert a JAX equation's ``params`` for minijax's ``primitive``; None if it does not take one of them."""
+    """Convert a JAX equation's ``params`` for minijax's ``primitive``; None if it lacks a param."""
     if params.get("out_dtype", ...) is None:  # minijax's products have no such param
         params = {name: value for name, value in params.items() if name != "out_dtype"}
     known = known_params(primitive)

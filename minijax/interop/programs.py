@@ -31,7 +31,7 @@ _borrowing = HigherModule("borrowed_primitives")
 
 
 class Site:
-    """The import of one JAX equation: its ``invars`` and ``outvars`` here, the user's line, the enclosing program."""
+    """The import of one JAX equation: its variables in minijax, the user's line, and the enclosing program."""
 
     def __init__(self, program: Importing, invars: list[Any], outvars: list[Var], source: Any) -> None:
         self.program = program
@@ -50,7 +50,8 @@ class Site:
         return NotImplementedError(f"{what}{where}")
 
 
-# rule(eqn, site) -> equations, for primitives whose params cannot just be converted; or None: then they are converted.
+# Rules ``rule(eqn, site) -> equations`` for primitives whose params cannot just be converted. If a rule returns None,
+# the equation is imported as if it had no rule.
 ImportRule = Callable[[Any, Site], "list[JaxprEqn] | None"]
 import_rules: dict[str, ImportRule] = {}
 
@@ -119,7 +120,7 @@ def import_closed(theirs: Any, name: str = "") -> ClosedJaxpr:
 
 
 def import_eqn(eqn: Any, site: Site) -> list[JaxprEqn]:
-    """Import an equation. It gets minijax's primitive of that name if this takes the params, else a borrowed one."""
+    """Import an equation. It gets minijax's primitive of that name if that takes the params, else a borrowed one."""
     name = eqn.primitive.name
     _jax_primitives.setdefault(name, eqn.primitive)
     rule = all_import_rules().get(name)
@@ -130,7 +131,7 @@ def import_eqn(eqn: Any, site: Site) -> list[JaxprEqn]:
     effects = [str(effect) for effect in eqn.effects if type(effect).__name__ != "NamedAxisEffect"]
     if effects:
         raise site.refusal(
-            f"{name} acts on the world ({', '.join(effects)}): such a call of JAX's cannot be taken over."
+            f"{name} acts on the world ({', '.join(effects)}): minijax cannot import such a call of JAX."
         )
     ours = our_primitives().get(name)
     if name in _PARTITIONABLE and not jax_module().config.jax_threefry_partitionable:
@@ -154,7 +155,7 @@ def _opened(theirs: Any) -> ClosedJaxpr | Jaxpr:
 
 @functools.cache
 def our_primitives() -> dict[str, Primitive]:
-    """Minijax's primitives by name, without borrowed and user-defined ones: those with evaluation or lowering rules."""
+    """Minijax's own primitives with an evaluation or lowering rule, by name; none that a user defined or borrowed."""
     load_all()
     known = [p for p in abstract_rules if p in lowering_rules or p in impl_rules]
     ours = [p for p in known if not p.borrowed_from and errors.is_own_file(p.defined_at.rpartition(":")[0])]

@@ -1,7 +1,7 @@
 """Import and export of equations on mutable array references.
 
 In JAX an equation's index is a tree parameter whose leaves are operands. In minijax the index is a static parameter, in
-which placeholders stand for the operands (``ops.refs.index``). A program may make references and pass them to inner
+which placeholders mark the operands (``ops.refs.index``). A program may make references and pass them to inner
 programs. A program that closes over a JAX reference is refused.
 """
 
@@ -24,7 +24,7 @@ def _import_index(tree: Any, site: Site) -> Index:
     if not transforms:
         return None
     if len(transforms) > 1 or type(transforms[0]).__name__ != "NDIndexer":
-        raise site.refusal("a view of a view of a mutable reference (r.at[...]) cannot be taken over. Index it once.")
+        raise site.refusal("minijax cannot import a view of a view of a mutable reference (r.at[...]). Index it once.")
     return tuple(_entry(x, site) for x in transforms[0].indices)
 
 
@@ -35,7 +35,7 @@ def _entry(x: Any, site: Site) -> Slice | None:
     if x is _OPERAND:
         return None
     if x.size is _OPERAND:
-        raise site.refusal("a slice of a mutable reference whose size is traced cannot be taken over.")
+        raise site.refusal("minijax cannot import a slice of a mutable reference whose size is traced.")
     return Slice(None if x.start is _OPERAND else x.start, x.size, x.stride)
 
 

@@ -239,7 +239,7 @@ class replacing_jax:
             import optax  # runs on minijax from now on, and so does what it imports, now and later
 
     The block replaces JAX and every pure-Python package or module that imports it, directly or not. The result is
-    another copy of the package: ``sys.modules["optax"]`` and code that holds the real one do not change. The copy's
+    another copy of the package: ``sys.modules["optax"]`` and code that imported the real one do not change. The copy's
     module name is ``minijax.interop.replaced.optax``, by which its classes are pickled. The block affects import
     statements (and calls of ``importlib.import_module``) in the file or prompt that opens it, or in code that belongs
     to no module, on the same thread.

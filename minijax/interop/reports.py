@@ -30,7 +30,7 @@ class Warned(NamedTuple):
 
 
 class _Catching(threading.local):
-    """The warnings that this thread has caught so far; None if it catches none."""
+    """The warnings that this thread has caught so far; None if it is not catching warnings."""
 
     found: list[Warned] | None = None
 
@@ -71,7 +71,7 @@ def _change_filters(change: int) -> None:
 
 
 def _catch(show: Any) -> Any:
-    """A ``warnings.showwarning`` that collects; on threads that do not catch warnings it calls ``show``, Python's."""
+    """A ``warnings.showwarning`` that collects. For threads that do not catch warnings, it calls Python's, ``show``."""
 
     def showwarning(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **others: Any) -> None:
         if _catching.found is None:
@@ -103,7 +103,7 @@ def unknown_value_errors() -> tuple[type[Exception], ...]:
     return theirs.JAXTypeError, theirs.JAXIndexError
 
 
-# JAX's own sentence ends here: the place where JAX traced, a link, or text that ``from_jax`` adds follows.
+# Matches what follows JAX's own sentence: the place where JAX traced, a link, or text that ``from_jax`` adds.
 _MORE = re.compile("The error occurred while tracing|\nSee https|\nfrom_jax traced")
 _WHY = re.compile(r"because it depends on (.+?)\.\s", re.DOTALL)
 
@@ -128,7 +128,7 @@ def without_frames_of_jax(error: Exception) -> Exception:
 
 
 def failed_check(error: Exception) -> Any:
-    """The failed check (``checkify.check``) behind ``error``, at its line; None for other errors."""
+    """The failed check (``checkify.check``) behind ``error``, with only its line as traceback; otherwise None."""
     cause: Any = error.__cause__
     if not hasattr(cause, "traceback_info"):
         return None

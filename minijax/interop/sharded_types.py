@@ -1,7 +1,7 @@
 """Infer the sharding of an operation's results, and their unreduced and reduced mesh axes, with JAX.
 
 In: a minijax primitive, its operand types and parameters. Out: the result types, from ``abstract_eval`` of JAX's
-primitive with that name. ``core.explicit`` and ``core.varying`` ask once for each signature, and only where a type or
+primitive with that name. ``core.explicit`` and ``core.varying`` call this once per signature, and only where a type or
 a parameter names a mesh, so other programs do not import jax.
 """
 

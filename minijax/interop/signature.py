@@ -73,7 +73,7 @@ class JaxCall:
             effects = [effect for effect in traced.effects if type(effect).__name__ != "NamedAxisEffect"]
             if effects:
                 named = ", ".join(sorted({type(effect).__name__ for effect in effects}))
-                raise NotImplementedError(f"{self.name} acts on the world ({named}): it cannot be taken over from JAX.")
+                raise NotImplementedError(f"{self.name} acts on the world ({named}): minijax cannot import it.")
             return list(map(aval_of, traced.out_avals))
 
         return self.derived("types", types)

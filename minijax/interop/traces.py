@@ -32,7 +32,7 @@ Trace = Callable[[list[int]], Any]
 
 
 class Static:
-    """A non-array leaf in a signature: equal for equal leaves; unhashable ones compare by identity."""
+    """A leaf of a signature that is no array. Equal leaves give equal objects; unhashable ones compare by identity."""
 
     __slots__ = ("key", "x")
 
@@ -143,7 +143,7 @@ _known: dict[int, tuple[weakref.ref[Any], dict[Any, Traces]]] = {}
 
 
 def traces_of(fun: Any, use: str) -> Traces:
-    """The traces of ``fun`` for one ``use``. They die with ``fun``; without weak references there is no cache."""
+    """The traces of ``fun`` for one ``use``. They die with ``fun``. If it has no weak references, none are kept."""
     owner, part = (fun.__self__, fun.__func__) if type(fun) is types.MethodType else (fun, None)
     found = _known.get(id(owner))
     if found is None:

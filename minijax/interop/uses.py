@@ -1,7 +1,7 @@
 """Detect whether a program computes with the real JAX, by reading it: minijax cannot observe JAX.
 
-This reads the user's functions, the values that they name or close over, also in modules, objects and containers, and
-wrapped functions. A name known only at run time (``getattr(module, name)``) is not found.
+This reads the user's functions and the functions that they wrap. It also reads the values that these name or close
+over, even in modules, objects and containers. A name known only at run time (``getattr(module, name)``) is missed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minijax import errors
 from minijax.core.operands import JAX_LIBRARIES
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-# These look for JAX's arrays among their arguments, and do not compute with JAX.
+# These packages look for JAX's arrays among their arguments, and do not compute with JAX.
 NEUTRAL = ("numpy", "scipy")
 # Results of these modules' functions run on minijax.
 _CARRYING = ("minijax.interop.functions", "minijax.interop.borrowed_functions", "minijax.interop.names")
@@ -158,7 +158,7 @@ def is_of_a_statement(cls: type) -> bool:
 
 
 def _is_read(value: Any) -> bool:
-    """Whether to read the attributes of ``value``: only those of the user's modules and objects."""
+    """Whether ``value`` is a module or an object of the user, so that its attributes are read."""
     if isinstance(value, types.ModuleType):
         file = getattr(value, "__file__", None)
         own = file is not None and errors.is_user_file(file)

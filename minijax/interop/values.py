@@ -38,7 +38,7 @@ def jax_module(name: str = "") -> Any:
 
 
 def impl_of_jax(ours: PRNGImpl) -> Any:
-    """JAX's implementation of random bits for minijax's."""
+    """JAX's implementation of random bits that corresponds to minijax's ``ours``."""
     if ours.theirs is None:
         ours.theirs = jax_module("random").key_dtype(ours.name)._impl
     return ours.theirs
@@ -62,7 +62,7 @@ def dtype_of_jax(ours: Any) -> Any:
 
 
 def aval_of(theirs: Any) -> Any:
-    """Convert JAX's type (an aval, also of a reference, a ``ShapeDtypeStruct``)."""
+    """Convert JAX's type: an aval, the type of a reference, or a ``ShapeDtypeStruct``."""
     if hasattr(theirs, "inner_aval"):
         return AbstractRef(aval_of(theirs.inner_aval))
     if isinstance(theirs, ShapedArray):
@@ -195,7 +195,7 @@ def sharding_for_jax(ours: Sharding) -> Any:
         theirs = {device.id: device for device in jax_module().devices()}
         return of.SingleDeviceSharding(theirs[ours.assignment[0].id])
     if not isinstance(ours, NamedSharding):
-        raise NotImplementedError(f"{ours} is not told to JAX: put the array where a NamedSharding says first.")
+        raise NotImplementedError(f"minijax cannot convert {ours} for JAX: first give the array a NamedSharding.")
     return of.NamedSharding(mesh_for_jax(ours.mesh), spec_for_jax(ours.spec))
 
 
@@ -207,7 +207,7 @@ def spec_for_jax(ours: PartitionSpec) -> Any:
 
 
 def specs_of(avals: Sequence[Any]) -> list[Any]:
-    """``spec_of`` for each operand of one operation: if one type names a mesh, all do."""
+    """``spec_of`` for each operand of one operation: if one operand's type names a mesh, all specs do."""
     mesh = common_mesh(avals)
     return [spec_of(aval, mesh) for aval in avals]
 
@@ -230,7 +230,7 @@ def type_for_jax(aval: ShapedArray, mesh: AbstractMesh | None) -> Any:
 
 
 def _over_mesh(ours: ShapedArray, mesh: AbstractMesh | None) -> dict[str, Any]:
-    """The arguments about the mesh for JAX's type; the mesh is that of the type, or ``mesh``."""
+    """The keyword arguments that give JAX's type a mesh: the mesh that the type ``ours`` names, or else ``mesh``."""
     of, around = jax_module("sharding"), current_mesh()
     mesh = mesh_of_type(ours) or mesh
     if mesh is None and around is None:
@@ -249,8 +249,8 @@ def from_jax_value(x: Any) -> Array:
     """Convert a JAX array, NumPy array or number; the result shares memory on the host."""
     if type(x).__name__ == "Ref":
         raise NotImplementedError(
-            f"a function of JAX's that closes over a mutable array reference, {x!r}, cannot be taken over: it would be "
-            "written on JAX's side. Make the reference inside of the function."
+            f"minijax cannot import a JAX function that closes over a mutable array reference, {x!r}: JAX would write "
+            "to it. Create the reference inside the function."
         )
     dtype = getattr(x, "dtype", None)
     if dtype is not None and not isinstance(dtype, np.dtype):

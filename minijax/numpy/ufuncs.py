@@ -103,7 +103,7 @@ def named(function: Any, name: str, doc: str) -> Any:
 
 
 def alias(name: str, function: Any) -> Any:
-    """``function``, under another ``name``. It is not an inner ``jit``."""
+    """``function``, which is no inner ``jit``, under another ``name``."""
     made = FunctionType(function.__code__, function.__globals__, name, function.__defaults__, function.__closure__)
     made.__dict__.update(vars(function))
     made.__qualname__, made.__module__, made.__doc__ = name, function.__module__, function.__doc__

@@ -73,9 +73,9 @@ class StageBrowser:
         self.result = ""
         # pane -> (lines, columns) scrolled away from the position that shows the cursor
         self.scrolled: dict[str, tuple[int, int]] = {}
-        # the number of lines in a pane in the last drawing: one page
+        # the number of lines of a pane in the last drawing: PgDn moves by that many
         self.page = 10
-        # for each link that was followed, the state before
+        # for each link that was followed, the state before it
         self._followed: list[tuple[int, str, dict[str, int], tuple[Spot, ...]]] = []
         self._words = ""
         self._shown: dict[tuple[int, bool], tuple[ShownLine, ...]] = {}
@@ -185,7 +185,7 @@ class StageBrowser:
         self.message = ("", "")
 
     def take_key(self, action: Callable[[Any], None]) -> bool:
-        """False: no mode of the browser gives a key another meaning."""
+        """Return False: no mode of the browser gives a key another meaning."""
         return False
 
     def answer(self, text: str) -> None:

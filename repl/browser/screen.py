@@ -33,7 +33,7 @@ from minijax.tools.metal.views import line_mark
 
 # The least (columns, lines) for panes beside each other, and for panes above one another.
 _WIDE, _STACKED = (110, 12), (60, 14)
-# The current line stands at 1/3 of a pane's height.
+# The current line is at 1/3 of a pane's height.
 _ABOVE = 3
 # Languages in which a token can span several lines.
 _SPANNING = ("python", "jaxpr")

@@ -78,7 +78,7 @@ def test_cache_entries_of_a_function_die_with_it(name):
 
 
 def test_threads_share_a_pullback():
-    """The backward pass of a batched ``custom_vjp`` function runs under the vmap of its forward pass again."""
+    """The backward pass of a batched ``custom_vjp`` function re-enters the vmap of its forward pass."""
     _, pullback = minijax.vjp(lambda x: minijax.vmap(lambda y: doubled(y) * y)(x).sum(), X)
     (wanted,) = pullback(np.float32(1))
 

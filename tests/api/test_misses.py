@@ -318,7 +318,7 @@ def test_a_known_function_is_not_reported_as_new():
     first.clear_cache()
     first.trace(1.0)
     jit(first.__wrapped__, inline=True).trace(1.0)
-    assert watch.seen == ["traced anew for the recording"]
+    assert watch.seen == ["traced again for the recording"]
     assert "number 2 made there" in str(made(2).explain_cache_miss(1.0))
 
 

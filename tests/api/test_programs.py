@@ -163,7 +163,7 @@ FLOAT0S = np.zeros((2,), jax.dtypes.float0)
 
 
 def f0(tree):
-    """``tree`` with float0 arrays, whose class differs, replaced by texts."""
+    """``tree`` with texts in place of float0 arrays, whose class differs between the libraries."""
     return jax.tree_util.tree_map(lambda x: f"float0{x.shape}" if x.dtype == jax.dtypes.float0 else x, tree)
 
 

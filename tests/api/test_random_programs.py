@@ -107,7 +107,7 @@ def fori(ns, env, rounds, body, args):
 
 
 def scan(ns, env, how, body, args, xs):
-    """The carry, a tuple, and the bounded sum of the stacked results (a large value would have a random sine)."""
+    """The carry, a tuple, and the sum of the stacked results, bounded because the sine of a large value is inexact."""
     length, backwards, unroll, wrap = how
     n = len(args)
 

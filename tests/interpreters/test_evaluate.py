@@ -1,4 +1,4 @@
-"""Evaluation does not warn about infinities and NaNs, whatever the warning filters; the user's NumPy still does."""
+"""Evaluation does not warn about infinities and NaNs, with any warning filters. The user's NumPy code still warns."""
 
 import contextlib
 import warnings

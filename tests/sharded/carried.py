@@ -148,7 +148,7 @@ def _values(of: Any, outs: Any) -> list[Any]:
 
 
 def whole(of: Any, x: Any) -> Any:
-    """``x``, with the sums over devices done that its type says are pending."""
+    """``x`` after the sums over devices that its type calls pending."""
     return of.sharding.reshard(x, of.sharding.PartitionSpec()) if x.sharding.spec.unreduced else x
 
 

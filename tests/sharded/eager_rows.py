@@ -1,4 +1,4 @@
-"""Compare shardings of arrays that are created while a mesh is set, and their texts, with JAX's.
+"""Compare arrays that are created while a mesh is set with JAX's: their shardings and their texts.
 
 ``python -m tests.sharded.eager_rows`` prints a JSON object: "types of the axes: row" -> [ours, theirs]. A result
 comes from ``outcomes.described``.
@@ -19,7 +19,7 @@ HOST = np.arange(8, dtype=np.float32)
 
 
 def _rows(of: Any, x: Any) -> dict[str, Any]:
-    """Name -> function to run while a mesh is set. ``x`` is an array from before."""
+    """Name -> function to run while a mesh is set. ``x`` is an array that was created before."""
     jnp, lax, random, P = of.numpy, of.lax, of.random, of.sharding.PartitionSpec
 
     def sharded() -> Any:

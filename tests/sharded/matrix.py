@@ -5,10 +5,11 @@ on a mesh: (1,), (2,), (4,), (8,), (2, 2), (4, 2) or (2, 4) of the eight devices
 values and their shardings, eager and compiled; the gradient of a sum of all results; the
 collectives in the two compiled programs; the class of errors; and, except in mode ``auto``, the jaxpr's text.
 
-In mode ``auto`` arguments are sharded over a mesh whose axes the compiler may use freely; in ``explicit``, over the
-current mesh, whose axes are in the types. In ``shard_map`` the program runs on each device's shard; the results are
-stacked over all devices, and their sums are added over all. ``mapped`` has the programs of ``programs``, with their own
-specs, on the mesh (4, 2), also with forward derivatives, ``vmap`` and ``from_jax`` of JAX's function.
+In mode ``auto`` arguments are sharded over a mesh whose axes the compiler may use freely. In ``explicit`` they are
+sharded over the current mesh, whose axes are in the types. In ``shard_map`` the program runs on each device's shard;
+its result is stacked over all devices, and the sums of its leaves are added over all devices. ``mapped`` has the
+programs of ``programs``, with their own specs, on the mesh (4, 2). It also compares forward derivatives, ``vmap``, and
+``from_jax`` of JAX's function.
 """
 
 from __future__ import annotations
@@ -41,18 +42,18 @@ from tests.sharded.matrix_programs import PROGRAMS, Program
 MESHES = ((1,), (2,), (4,), (8,), (2, 2), (4, 2), (2, 4))
 MODES = ("auto", "explicit", "shard_map")
 MAPPED = "mapped"
-# The ways that a slice compares: mapped programs take these tuples in turn.
+# The ways that a slice compares for mapped programs: the program with index i uses the tuple i % 3.
 TURNS = (("eager", "gradient", "text"), ("jit", "jvp", "vmap", "text"), ("eager", "from_jax", "text"))
 COLLECTIVE = re.compile(
     r"= (\(?[a-z]\w*\[.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
 )
 # (program, mode, way) -> why this difference is accepted.
 KNOWN = {
-    ("sorted", "shard_map", "text"): "JAX takes it that what is sorted along with the keys does not vary as they do",
+    ("sorted", "shard_map", "text"): "JAX assumes that values sorted along with the keys do not vary like the keys",
     ("solve", "shard_map", "text"): "likewise",
-    ("determinant", "shard_map", "text"): "the diagonal is taken by a reshape, in JAX by a mask",
+    ("determinant", "shard_map", "text"): "minijax takes the diagonal by a reshape, JAX by a mask",
     ("determinant", "explicit", "text"): "likewise",
-    ("sorted", "explicit", "gradient"): "JAX refuses: what is sorted along in its rule is sharded by nothing",
+    ("sorted", "explicit", "gradient"): "JAX refuses: in its rule the values sorted along are unsharded",
     ("one hot", "shard_map", "text"): "iota names no sharding",
     ("sliced along", "explicit", "eager"): "JAX refuses what it does under jit; here it is done",
     ("sliced along", "auto", "eager"): "JAX brings all to every device, here the parts stay",

@@ -56,7 +56,7 @@ class Hooks(NamedTuple):
     """Operations of a model that depend on its plan.
 
     ``whole(leaf, axis)``: a parameter ready for use, gathered along ``axis`` if it is sharded. ``summed``: adds partial
-    sums over ``model``. ``largest``: the same for a maximum. ``first(n)``: the first of this device's n words.
+    sums over ``model``. ``largest``: takes maxima over ``model``. ``first(n)``: the first of this device's n words.
     ``kept(x, *spec)``: constrains the sharding of an activation. ``mean``: the mean over the batches of all devices.
     """
 

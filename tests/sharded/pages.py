@@ -78,7 +78,7 @@ def _changed(line: re.Match[str]) -> str:
 
 
 def described(value: Any) -> Any:
-    """What is compared of a variable: a tree of (type, sharding, NumPy value); None for a value of another kind."""
+    """The compared properties of a variable: a tree of (type, sharding, NumPy value); None for other values."""
     if isinstance(value, (tuple, list)):
         found = [described(each) for each in value]
         return None if None in found else found
@@ -137,7 +137,7 @@ def run(code: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def ran(path: Path, library: str) -> list[dict[str, Any]]:
-    """The results of the page's cells with the library ``name``, from a process of its own."""
+    """The results of the page's cells with this library, from a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results"
         command = [sys.executable, "-m", "tests.sharded.pages", str(path), "--only", library, "--into", str(results)]

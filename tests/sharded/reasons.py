@@ -29,7 +29,7 @@ INSTRUCTION = re.compile(rf'= \(?[a-z]\w*\[.* ({KINDS})(?:-start)?\(.*?op_name="
 Found = collections.Counter[tuple[str, frozenset[str], frozenset[bool]]]
 # The primitive whose name JAX shows -> primitives that JAX lowers through this one. Minijax shows the latter.
 BY_WAY = {"reduce": {"argmax", "argmin"}, "reduce_window_sum": {"cumsum"}, "dynamic_slice": {"scan"}}
-KNOWN = {"fft": "the transposed rule is JAX's own, whose lines are not known to be of the transpose"}
+KNOWN = {"fft": "the transpose rule is JAX's own: minijax does not know that its lines are a transpose"}
 
 
 def same(ours: Found, theirs: Found) -> bool:

@@ -171,7 +171,7 @@ def test_a_cached_trace_is_marked_and_can_be_retraced():
     assert len(traced) == 2
     assert cached_and_not(recorder.recording) == (["g"], 1)  # the second call uses the first's trace
     miss, hit = recorder.recording.caches
-    assert not miss.hit and miss.reason == "traced anew for the recording" and hit.hit
+    assert not miss.hit and miss.reason == "traced again for the recording" and hit.hit
     g(1.0)
     assert len(traced) == 2 and g._cache_size() == 1
     assert cached_and_not(watched(lambda: g(1.0), "full")) == (["g"], 0)

@@ -51,7 +51,7 @@ class CallPrimitive(AxisPrimitive):
         super().__init__(name, multiple_results=True)
 
     def bind(self, *args: Any, subfuns: Sequence[Any] = (), **params: Any) -> Any:
-        """Call the one function in ``subfuns`` with ``args``. If ``subfuns`` is empty, bind ``call_jaxpr``."""
+        """Call the one function in ``subfuns`` with ``args``; if there is none, call the parameter ``call_jaxpr``."""
         if not subfuns:
             return super().bind(*args, **params)
         (fun,) = subfuns

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MOST = 60
 # Maximum width of the displayed table in columns.
 _WIDEST = 120
-# Maximum number of rows of an array chosen by ``--of`` that are printed.
+# Maximum number of printed rows of an array that is chosen by ``--of``.
 _GRID_ROWS = 12
 
 
@@ -83,7 +83,7 @@ def _called(every: Sequence[Named], name: str, expression: str) -> Sequence[Name
 
 def choose_iterations(command: str, known: Ledger, chosen: Sequence[int], numbers: Sequence[int]) -> None:
     """Choose iterations of loops for display. With several numbers, the first is for the outermost loop; a single
-    number is for the innermost. ``chosen`` are numbers of values: the loops around these values are meant.
+    number is for the innermost. ``chosen`` are the numbers of the values inside these loops.
     """
     __tracebackhide__ = True
     if not numbers:

@@ -111,7 +111,7 @@ def collectives(programs: LinkedPrograms, closed: ClosedJaxpr, placement: Any, t
 
 
 def _inside(instructions: Collection[hlo.Instruction]) -> dict[str, str]:
-    """name of a computation -> 'loop' or 'branch', for those that run, directly or by a call, in one of these."""
+    """name of a computation -> 'loop' or 'branch', if it runs, directly or by a call, in a loop's body or a branch."""
     calls: dict[str, set[str]] = {}
     for each in instructions:
         calls.setdefault(each.computation, set()).update(each.called)

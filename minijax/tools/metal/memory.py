@@ -29,7 +29,7 @@ _KINDS = (
 
 
 class HeldValue(Frozen):
-    """A value in memory. ``name``: its instruction; ``part``: its index if that returns a tuple, as '{0}', else ''.
+    """A value in memory. ``name``: its instruction. ``part``: its index ('{0}') if that returns a tuple, else ''.
 
     ``begin`` and ``end`` are positions in the order of execution, or -1 if XLA does not give them.
     """

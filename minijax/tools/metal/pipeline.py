@@ -28,7 +28,7 @@ class Pass(Frozen):
     """A pass that changed the program, with the program's text before and after.
 
     ``pipeline`` is the innermost pipeline that contains the pass. A change between two pipelines belongs to no pass, so
-    its name is ''. ``seconds`` is the total time of all ``runs`` of the pass in pipelines of this name, though most
+    ``name`` is ''. ``seconds`` is the total time of all ``runs`` of the pass in pipelines of this name, though most
     runs may have changed nothing. Both are 0 if unknown, for example because another profiler was active.
     """
 

@@ -129,7 +129,7 @@ class Reasons:
         along = f" along {' and '.join(axes)}" if axes else ""
         numbers = self.links[at]
         if not numbers:
-            return "a result or an argument is to lie otherwise" + along
+            return "a result or an argument gets another sharding" + along
         eqns = [self.eqns[number - 1] for number in numbers]
         found = [*dict.fromkeys(self._of_equation(at, kind, axes, along, eqn) for eqn in eqns)]
         return found[0] if len(found) == 1 else "merged by XLA: " + "; ".join(found)
@@ -157,36 +157,36 @@ class Reasons:
             if name in _CONTRACTIONS:
                 return f"the summed dimension is divided{along}: each device has a part of every sum"
             if name.startswith(("reduce_", "scatter")) and name != "reduce_precision":
-                return f"what {name} reduces is divided{along}"
-            return f"each device has a part of what {name} gives, divided{along}: XLA joins them by a sum"
+                return f"an operand of {name} is divided{along}"
+            return f"each device has a part of the result of {name}{along}: XLA sums the parts"
         if kind == "reduce-scatter":
-            return f"sums over devices of which each keeps its part{along}"
+            return f"a sum over devices{along}: each device keeps its part of the sum"
         if name in _PLACING:
-            return f"{_PLACING[name]} says so: its operand lies otherwise"
+            return f"{_PLACING[name]} changes the sharding"
         side = self._side(at, eqn)
         single = eqn.primitive in elementwise_primitives and _arrays(eqn) == 1
         if side == "after" or single:
             return self._wanted(eqn, along)
         if name in _LOOPS:
-            return f"what {name} is given or carries is divided otherwise inside"
+            return f"an operand or carry of {name} has another sharding inside the loop"
         if eqn.primitive in elementwise_primitives:
-            return f"the operands of {name} are divided unlike each other, or unlike its result"
+            return f"the operands of {name} have different shardings, or its result has another one"
         if side != "before" and self._placed(eqn):
-            return f"an operand of {name}, or its result, is to lie otherwise{along}"
+            return f"an operand of {name}, or its result, needs another sharding{along}"
         if kind == "all-gather":
-            return f"all of an operand is needed on each device, and it was divided{along}"
+            return f"each device needs a whole operand, which is divided{along}"
         if kind == "all-to-all":
-            return f"{name} needs a dimension whole that is divided{along}: another one is divided instead"
-        return f"parts of the operands and of the result of {name} lie on different devices"
+            return f"{name} needs a whole dimension that is divided{along}: XLA divides another one instead"
+        return f"parts of the operands and of the result of {name} are on different devices"
 
     def _placed(self, eqn: JaxprEqn) -> str:
         """A text that says what sets the sharding of the result of ``eqn``; '' if nothing does."""
         readers, results = self.uses.of(eqn)
         for each in readers:
             if each.primitive.name in _PLACING:
-                return f"{_PLACING[each.primitive.name]}{_line(each)} wants it"
+                return f"{_PLACING[each.primitive.name]}{_line(each)} requires"
         given = any(i < len(self.outs) and self.outs[i] is not None for i in results)
-        return "the program's result is to be (out_shardings, or its type)" if given else ""
+        return "out_shardings, or the type of the program's result, requires" if given else ""
 
     def _wanted(self, eqn: JaxprEqn, along: str) -> str:
         """The reason if a result is sharded in another way than its readers need."""
@@ -194,8 +194,8 @@ class Reasons:
         if not user:
             readers, _ = self.uses.of(eqn)
             names = dict.fromkeys([each.primitive.name + _line(each) for each in readers])
-            user = f"{next(iter(names)) if len(names) == 1 else 'what uses it'} wants it"
-        return f"the result of {eqn.primitive.name} is divided otherwise{along} than {user}"
+            user = f"{next(iter(names))} requires" if len(names) == 1 else "its users require"
+        return f"the result of {eqn.primitive.name} is sharded differently{along} than {user}"
 
     def _side(self, at: int, eqn: JaxprEqn) -> str:
         """Whether the collective on line ``at`` runs 'before' or 'after' the equation's computation; '' if unclear."""
@@ -250,15 +250,15 @@ def _asked(eqn: JaxprEqn, source: Any, along: str) -> str:
     """The reason for a collective that an equation asks for."""
     name, chain = eqn.primitive.name, transposed_from(source)
     if source is None:
-        return f"{name} of the jaxpr, which no line is known to ask for"
+        return f"{name} of the jaxpr, whose source line is unknown"
     if not chain:
         user = _called(source)
         asked = user if _BY_WAY.get(user) == written(name) else written(name)
         return f"{asked} asks for it" + (f" ({name} in the jaxpr)" if name != asked else "")
     if chain[-1] == "pvary":
-        return f"transpose of pvary: what is the same{along} is used by each device, whose cotangents are summed"
+        return f"transpose of pvary: every device uses a value that is the same{along}, and their cotangents are summed"
     if chain[-1] == "shard_map":
-        return f"transpose of shard_map: of what its spec does not divide{along}, cotangents of devices are summed"
+        return f"transpose of shard_map: its spec does not divide an input{along}, so cotangents of devices are summed"
     return f"transpose of {_transposed(chain)} ({name} in the jaxpr)"
 
 

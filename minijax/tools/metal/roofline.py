@@ -71,11 +71,11 @@ class Measured(Frozen):
 
 
 class Roofline(Frozen):
-    """A measured call. ``rows`` are its instructions in the order of execution. Containers are left out.
+    """A measured call. ``rows`` are its instructions in the order of execution, without those that contain others.
 
     ``seconds`` is the shortest of ``calls`` calls without a profiler. The rows' times are means over ``traced`` more
     calls under XLA's profiler, which slows them down. ``costs`` is XLA's analysis of the whole program, in which a
-    loop's body counts once. ``loops``: the program has loops.
+    loop's body counts once. ``loops``: whether the program has loops.
     """
 
     linked: links.LinkedPrograms
@@ -127,14 +127,14 @@ def _best(call: Callable[[], Any]) -> tuple[float, int]:
 
 
 def of_one(command: str, module: str, ran: list[InstructionRun], calls: int) -> list[InstructionRun]:
-    """Of several programs of one name, the runs of the one that ran ``calls`` times; UsageError if that is unclear."""
+    """If several programs have one name, keep the runs of the one that ran ``calls`` times. Else UsageError."""
     runs: dict[int, set[int]] = {}
     for one in ran:
         runs.setdefault(one.program, set()).add(one.run)
     fitting = [program for program, of in runs.items() if len(of) == calls]
     if len(runs) > 1 and len(fitting) != 1:
-        said = f"{len(runs)} programs of the name {module} ran meanwhile, and which is the call's cannot be told"
-        raise UsageError(f"%{command}: {said}: stop what else runs, or give the function a name of its own")
+        said = f"{len(runs)} programs named {module} ran during the measurement, and which one is the call's is unclear"
+        raise UsageError(f"%{command}: {said}: stop the other programs, or rename the function")
     return ran if len(runs) < 2 else [one for one in ran if one.program == fitting[0]]
 
 
@@ -185,7 +185,7 @@ class Nesting:
             self._members.setdefault(each.computation, []).append(each)
 
     def inside(self, name: str) -> Iterator[hlo.Instruction]:
-        """All instructions inside a loop, a call or a conditional. Outer and inner ones are included."""
+        """All instructions inside a loop, a call or a conditional, at any depth."""
         for called in self._called.get(name, ()):
             for one in self._members.get(called, ()):
                 yield one

@@ -78,7 +78,7 @@ def _limit(limits: Limits, each: Measured) -> Segment:
     by_work, by_memory = each.flops / limits.flops, each.moved / limits.bytes
     reached = max(by_work, by_memory) / each.seconds
     kind = "compute" if by_work > by_memory else "memory"
-    # it is faster than the measured copy: if it moves fewer bytes than that array, they may be in the cache
+    # the instruction is faster than the measured copy: if it moves fewer bytes, its data may be in the cache
     if reached > 1.0 and kind == "memory" and each.moved <= COPIED * each.runs:
         return "good", f"cache {reached:.0%}"
     return ("good" if reached > 0.5 else "warning" if reached > 0.1 else "muted"), f"{kind} {reached:.0%}"

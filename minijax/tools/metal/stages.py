@@ -47,7 +47,7 @@ class StageLine(Frozen):
 
     ``places`` are its source lines, in order, and ``equations`` the numbers of its jaxpr equations. ``note`` says what
     an instruction without an equation is ('constant', 'copy made by XLA'), or is ``ADDED``: XLA added it for its
-    equations. ``name`` is the instruction's name. ``holds``: it contains several.
+    equations. ``name`` is the instruction's name. ``holds``: whether it is a fusion or a call, with equations inside.
     """
 
     text: str

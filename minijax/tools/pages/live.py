@@ -30,7 +30,7 @@ from minijax.tools.session.result import Step
 from minijax.tools.values.moment import at_hand
 from minijax.tools.values.table import PageTable
 
-# Maximum number of records on the page. Of a longer recording it has those around the first moment.
+# Maximum number of records on the page. Of a longer recording, the page has the records around the first moment.
 MOST_LIVE = 200_000
 # Maximum number of arguments with sliders, and maximum number of elements in an array with sliders.
 MOST_ARGUMENTS = 12

@@ -53,7 +53,7 @@ class SteppedPage:
         self.texts = Texts()
         signs = [self._sign(index) for index in self.kept]
         self.moves = "".join(signs)
-        # for each moment on the page: how many records the page has up to this moment, and with it
+        # for each moment on the page: how many records the page has up to and including this moment
         self._records = list(accumulate(sign in ("(", ".") for sign in signs))
 
     @property

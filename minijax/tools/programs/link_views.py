@@ -63,7 +63,7 @@ def places_text(equations: Sequence[Equation]) -> str:
 
 
 def mark_text(places: Iterable[Spot], main: str) -> str:
-    """Source lines as text: ``L4, 7–9 model:12``, where ``L`` stands for the file ``main``."""
+    """Source lines as text: ``L4, 7–9 model:12``. ``L`` marks lines of the file ``main``."""
     numbers: dict[str, list[int]] = {}
     for file, number in places:
         numbers.setdefault(file, []).append(number)

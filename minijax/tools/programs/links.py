@@ -236,7 +236,7 @@ class _NumberingPrinter(Printer):
     def __init__(self, root: Jaxpr) -> None:
         super().__init__(root)
         self.eqns: list[JaxprEqn] = []
-        # for each equation the numbers of those around it; in a shared jaxpr (printed once, on top) all its callers
+        # for each equation the numbers of those around it; in a shared jaxpr (printed once, on top) of all its callers
         self.inside: list[list[int]] = []
         self.of_shared: dict[Jaxpr, list[int]] = {}
         self._open: list[list[int]] = []

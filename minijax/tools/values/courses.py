@@ -450,7 +450,7 @@ class WhileRun(LoopRun):
         if isinstance(length, Unknown):
             return Unknown(f"how often it turns is not known: {length.reason}")
         if not 0 <= index < length + (part == "condition"):
-            raise IndexError(f"this while loop makes {length} turns; there is no turn {index}")
+            raise IndexError(f"this while loop runs {length} iterations; there is no iteration {index}")
         n_own, offset = (self.n_cond, 0) if part == "condition" else (self.n_body, self.n_cond)
         invars, outer = self.eqn.invars, self.frame
 

@@ -24,7 +24,7 @@ from minijax.tools.values.moment import Found, Ledger, LoopShown, Unknown, Worth
 from minijax.tools.values.summary import ValueSummary, summary
 from minijax.tools.values.table import Named, named_until
 
-PVARY = "pvary sends nothing: what all had together is from here on each device's own"
+PVARY = "pvary sends nothing: a value that all devices share becomes each device's own"
 # Number of latest values to show when no operation is running.
 MOST_LATEST = 3
 # Minimum and maximum width in characters of a value in a device table.
@@ -42,7 +42,7 @@ class DeviceColumn:
       type: its type on one device.
       along: the mesh axes along which it may differ.
       result: whether it is a result of the current operation.
-      note: how the array is divided whose part it is; '' if it is no part of an array.
+      note: for a part of an array, how that array is divided; else ''.
       numbers: its numbers in the recording; () if it has none.
     """
 

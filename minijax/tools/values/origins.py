@@ -2,7 +2,7 @@
 
 The operations on arrays, below all transformations, form a program of their own. Calls of staged programs are among
 them: ``slices`` finds the dependencies of each of their results, even if the trace came from a cache. A tracer is
-replaced by the array inside it. If it has none, it stands for a variable of a program that ran, which is used instead.
+replaced by the array inside it. If it has none, it belongs to a variable of a program that ran, which is used instead.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Origins:
     def array_of(self, number: int) -> int:
         """The array inside a tracer: the primal of a dual number, the whole batch of a batch tracer.
 
-        0 if there is none, since the tracer stands for a variable of a program."""
+        0 if there is none, because the tracer belongs to a variable of a program."""
         while number:
             life = self.lives.get(number)
             if life is None or not life.tracer.level.partition(":")[1]:
@@ -166,7 +166,7 @@ class Origins:
         return 0
 
     def variable_of(self, number: int) -> Var | None:
-        """The variable that a tracer, or the tracer inside it, stands for; None for an array."""
+        """The variable of a tracer, or of the tracer inside it; None for an array."""
         known = self.recording.kept.variables
         while number:
             if number in known and not self._is_dual(number):
@@ -287,8 +287,8 @@ def _size(step: EvaluatedStep) -> int:
 def _evaluated(recording: Recording) -> Iterator[tuple[BindRecord, BindRecord, bool]]:
     """The evaluated operations in the order in which they ended, each with the user's operation around it.
 
-    An operation that only calls others, such as a custom_jvp function, is replaced by those. A cond is listed
-    too, after them, since its index selected them.
+    An operation that only calls others, such as a custom_jvp function, is replaced by those. A cond follows the
+    operations in its branch, since its index selected them.
     """
     # (record, the user's operation around it, whether its children are done)
     todo: list[tuple[Node, BindRecord | None, bool]] = [(node, None, False) for node in reversed(recording.tree)]

@@ -182,7 +182,7 @@ class _Rewriting:
         self.reasons.update((v, r) for v, r in zip(eqn.outvars, out, strict=True) if r)
 
     def stand_in(self, variables: Sequence[Var]) -> None:
-        """Let zeros stand for the unknown results ``variables``: equations with inner programs need operands."""
+        """Use zeros for the unknown results ``variables``: equations with inner programs need operands."""
         for v in variables:
             if not is_reference(v):
                 zero = Var(v.aval)

@@ -110,7 +110,7 @@ class Frame:
         return self._shown("tangent", self.tangent_of, var)
 
     def cotangent(self, var: Any) -> Value | None:
-        """The cotangent, summed over all uses of ``atom``; None if none arrives, or if none were given."""
+        """The cotangent, summed over all uses of ``var``; None if none arrives, or if none were given."""
         return self._shown("cotangent", self.cotangent_of, var)
 
     def mapped(self, var: Any, of: str = "value") -> tuple[bool, ...]:
@@ -353,7 +353,7 @@ class Example:
         if eqn.primitive.name == "while":
             count = self.count(eqn)
             if isinstance(count, int) and not 0 <= index < count + (part == "condition"):
-                raise IndexError(f"this example makes {count} turns; there is no turn {index}")
+                raise IndexError(f"this example runs {count} iterations; there is no iteration {index}")
         found = self.frame.inside(eqn, index, part)
         if isinstance(found, Example):  # a device is itself an example
             return Example(found.frame, (*self.index, *found.index[len(self.index) :]))
@@ -403,8 +403,8 @@ def replay(
       closed: a staged program.
       args: an array or number for each input. An argument is unknown if it is a tracer, an Unknown, no longer readable,
         or not of the input's type.
-      tangents: those of the inputs; None stands for zero.
-      cotangents: those of the outputs of each example, as in ``vmap(grad(f))``; None stands for zero.
+      tangents: those of the inputs; None means zero.
+      cotangents: those of the outputs of each example, as in ``vmap(grad(f))``; None means zero.
       axes: name (or None) and size of each vmap around the program, outermost first.
       mapped: for each argument, a flag for each of these vmaps. The argument and its tangent have a leading axis for
         each flag that is set, in the order of the vmaps. Cotangents have an axis for each vmap or for none.
@@ -464,5 +464,5 @@ def _argument(x: Any, aval: Any, mapped: tuple[bool, ...], levels: Levels) -> An
     sizes = tuple(axis.size for axis, m in zip(levels.axes, mapped, strict=True) if m)
     if array.aval.shape != (*sizes, *aval.shape) or array.aval.dtype != aval.dtype:
         wanted = aval.update(shape=(*sizes, *aval.shape))
-        return Unknown(f"what was given is {array.aval.str_short()}, and the program takes {wanted.str_short()}")
+        return Unknown(f"the argument is {array.aval.str_short()}, but the program takes {wanted.str_short()}")
     return Stacked(array, mapped)

@@ -33,7 +33,7 @@ MOST_CHARACTERS = 2_000_000
 MOST_CHANGES = 5_000
 # Width in characters of a piece that has its own line.
 WIDEST_PIECE = 120
-FIRST_TURNS = "a file has what devices have in the first iterations of loops, no others"
+FIRST_TURNS = "a file has the values on devices only for the first iterations of loops"
 NO_ROOM = "what devices have from here on had no room in the file: %step of the call itself shows it"
 
 

@@ -60,7 +60,7 @@ def _sharding(name: str, value: Any) -> Sharding:
     found = sharding if isinstance(sharding, Sharding) else sharding_of_jax(sharding)
     if found is None:
         kind = type(sharding).__name__
-        raise UsageError(f"%shards: {name} lies as JAX's {kind} says: {name}.addressable_shards has its parts")
+        raise UsageError(f"%shards: minijax cannot show JAX's {kind}: {name}.addressable_shards has the parts")
     return found
 
 

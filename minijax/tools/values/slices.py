@@ -28,7 +28,7 @@ ELEMENTWISE = ("reduce", "reduce_window", "scatter", "sort")
 
 
 class WhatRan:
-    """What is known of the run of an operation: here nothing. Subclasses know more."""
+    """What is known of the run of an operation. This class knows nothing; subclasses know more."""
 
     def branches(self) -> Sequence[int] | None:
         """The branches that a cond took; None if unknown."""
@@ -237,7 +237,7 @@ def _cond(
 def _linear_solve(
     params: Mapping[str, Any], operands: int, outs: frozenset[int], known: WhatRan, focus: Focus | None
 ) -> Needed | None:
-    """The slice of the solver, which alone runs; the other functions are for derivatives."""
+    """The slice of the solver. Only the solver runs; the other functions are for derivatives."""
     lengths = params["const_lengths"]
     first = lengths.matvec + lengths.vecmat
     own = range(first, first + lengths.solve)

@@ -24,7 +24,7 @@ class ValueSummary(Frozen):
     Attributes:
       type: ``f32[8,3]``.
       shape, dtype: those of the array.
-      numbers: ``seen`` of ``size`` elements, ``low``, ``high``, ``norm``, ``nans``, ``infs``; None: see ``said``.
+      numbers: ``seen`` of ``size`` elements, ``low``, ``high``, ``norm``, ``nans``, ``infs``; None: ``said`` says why.
       mean: the mean of the finite elements seen (of absolute values if complex); None if there are none.
       spark: a picture of up to eight characters; '' if there is none.
       course: whether ``spark`` draws the values of a vector in order, as means of successive stretches. Otherwise it is
@@ -111,7 +111,7 @@ def _real(x: np.ndarray) -> np.ndarray:
 
 
 def _mean(finite: np.ndarray) -> float | None:
-    """The mean. It is divided first, since the sum may overflow."""
+    """The mean. The elements are divided before they are added, since their sum may overflow."""
     return float((finite / finite.size).sum()) if finite.size else None
 
 

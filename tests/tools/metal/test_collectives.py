@@ -155,16 +155,16 @@ TRANSPOSED = [
     ("all-to-all", "^transpose of all_to_all "),
     ("collective-permute", "^transpose of ppermute "),
 ]
-OF_PVARY = ("all-reduce", "^transpose of pvary: what is the same along y ")
+OF_PVARY = ("all-reduce", "^transpose of pvary: .* that is the same along y, ")
 # The reason of each collective in the programs above.
 REASONS = {
-    "constraint": [("all-gather", r"result of sin .* otherwise along x than with_sharding_constraint \(L\d+\) wants")],
-    "out_shardings": [("all-gather", "result of sin .* the program's result is to be")],
-    "operands": [("all-to-all", "operands of mul are divided unlike")],
+    "constraint": [("all-gather", r"result of sin .* differently along x than with_sharding_constraint \(L\d+\) req")],
+    "out_shardings": [("all-gather", "result of sin .* than out_shardings, ")],
+    "operands": [("all-to-all", "operands of mul have different shardings")],
     "batch": [("all-reduce", r"summed dimension is divided along x: .* \(transpose of dot_general\)$")],
     "asked": [*ASKED, ("all-reduce", "^psum asks for it")],
     "transposed": [*ASKED, *TRANSPOSED, OF_PVARY, ("reduce-scatter", "^transpose of all_gather ")],
-    "shared": [("all-reduce", "^transpose of shard_map: of what its spec does not divide along x and y")],
+    "shared": [("all-reduce", "^transpose of shard_map: its spec does not divide an input along x and y")],
     "kept": [("all-reduce", "^psum asks for it .*, computed again under checkpoint$")],
 }
 

@@ -270,7 +270,7 @@ def test_programs_with_the_same_name_are_distinguished():
     lowered = jitted.lower(jnp.zeros(8))
     found = roofline.measure(lowered, lambda: (other(jnp.zeros(9)), other(jnp.ones(9)), jitted(jnp.zeros(8))))
     assert found.rows and all(each.runs == 1 for each in found.rows)
-    with pytest.raises(UsageError, match="2 programs of the name .* ran meanwhile"):
+    with pytest.raises(UsageError, match="2 programs named .* ran during"):
         roofline.measure(lowered, lambda: (third(jnp.zeros(9)), jitted(jnp.zeros(8))))
 
 

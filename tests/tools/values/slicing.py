@@ -13,14 +13,14 @@ from minijax.tools.values.origins import Origins
 
 
 def recorded(found):
-    """The primitives of the operations in a slice; in place of a call or loop, those inside."""
+    """The primitives of the operations in a slice; for a call or loop, those of the operations inside it."""
     for use in found.uses:
         for each in use.innermost():
             yield each.primitive if isinstance(each, BindRecord) else each.primitive.name
 
 
 def equations(jaxpr):
-    """The primitives of a jaxpr's equations; in place of a call or loop, those inside."""
+    """The primitives of a jaxpr's equations; for a call or loop, those of the equations inside it."""
     for eqn in jaxpr.eqns:
         params = [p if isinstance(p, tuple) else (p,) for p in eqn.params.values()]
         inner = [each.jaxpr for param in params for each in param if isinstance(each, ClosedJaxpr)]

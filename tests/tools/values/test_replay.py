@@ -164,7 +164,7 @@ def test_a_value_has_batch_axes_and_a_loop_counts_per_example():
     first = frame.example(0)
     assert first.count(loop) == 1
     assert first.path == ("batch 0 of 2",)
-    with pytest.raises(IndexError, match="1 turns; there is no turn 1"):
+    with pytest.raises(IndexError, match="1 iterations; there is no iteration 1"):
         first.inside(loop, 1)
     last = frame.inside(loop, 3)
     (carry,) = last.jaxpr.invars[-1:]
@@ -251,7 +251,7 @@ def test_missing_values_have_a_reason():
         staged = minijax.make_jaxpr(looking)(1.0)
     assert len(staged.eqns) == 1
     wrong = replay(closed, [np.zeros(3, np.float32), 1.0], [1.0, None])
-    assert wrong.value(wrong.jaxpr.outvars[0]).reason == "what was given is f32[3], and the program takes f32[]"
+    assert wrong.value(wrong.jaxpr.outvars[0]).reason == "the argument is f32[3], but the program takes f32[]"
     assert float(wrong.value(wrong.jaxpr.outvars[1])) == pytest.approx(np.sin(1.0))
     assert wrong.tangent(wrong.jaxpr.outvars[1]) is None
     for total, sine in (inside[:2], inside[2:]):
@@ -320,7 +320,7 @@ def test_an_endless_loop_is_abandoned_and_can_be_inspected(monkeypatch):
     assert "not ended" in frame.value(loop.outvars[0]).reason
     inner = frame.inside(loop, 4000)
     assert int(inner.value(inner.jaxpr.invars[0])) == (1 + 3 * 4000) % 1000
-    with pytest.raises(IndexError, match="there is no turn 4096"):
+    with pytest.raises(IndexError, match="there is no iteration 4096"):
         frame.inside(loop, 4096)
 
 
