@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     import argparse
 
 _EPILOG = """\
-without a terminal: piped input is run like a session, input by input, and goes on after an error; -c and FILE
-stop at the first one; after them -i goes on with what is typed or piped, also after an error, as python -i does.
-The exit code is 1 if an input raised. Nothing in the current folder is run on its own.
+without a terminal: piped input runs like a session, input by input, and continues after an error. -c and FILE
+stop at the first error. With -i, the session then reads typed or piped input, even after an error, as in python -i.
+The exit code is 1 if an input raised. No file in the current folder runs by itself.
 
 settings: $XDG_CONFIG_HOME/minijax/config.toml (by default under ~/.config); %config lists and saves them.
-Options win over them; NO_COLOR and TERM=dumb turn colours off.
+Options take precedence; NO_COLOR and TERM=dumb turn colours off.
 """
 
 
@@ -62,19 +62,19 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("file", nargs="?", metavar="FILE", help="run this file ('-' for standard input)")
     parser.add_argument("-c", dest="codes", action="append", metavar="CODE", help="run this code")
     parser.add_argument(
-        "-i", dest="inspect", action="store_true", help="go on with a prompt, with the names of FILE or of CODE"
+        "-i", dest="inspect", action="store_true", help="then open a prompt that has the names of FILE or CODE"
     )
     parser.add_argument(
         "--as-jax",
         nargs=argparse.REMAINDER,
         metavar="FILE ...",
-        help="run this program, written for JAX, on minijax; what follows the file is its own",
+        help="run this program, written for JAX, on minijax; all arguments after FILE are passed to it",
     )
     parser.add_argument("--json", action="store_true", help="write one JSON object for every input")
     parser.add_argument("--x64", action="store_true", help="keep 64-bit types")
     parser.add_argument("--panels", metavar="NAMES", help="the panels to show: on, off, or some, such as stack,jaxpr")
     parser.add_argument("--color", choices=("auto", "always", "never"), help="colours (default: auto)")
-    parser.add_argument("--theme", choices=("auto", "light", "dark", "none"), help="the background they are for")
+    parser.add_argument("--theme", choices=("auto", "light", "dark", "none"), help="the background of the terminal")
     parser.add_argument("--vi", action="store_true", help="vi keys at the prompt (default: emacs keys)")
     parser.add_argument("--no-config", action="store_true", help="do not read the settings file")
     parser.add_argument("--version", action="store_true", help="print the versions and leave")

@@ -52,8 +52,8 @@ def restore(before: Any) -> None:
 def restored() -> Iterator[None]:
     """A context in which a signal that ends the program restores the terminal first.
 
-    It handles only signals without a handler, only on the main thread. The signal still ends the program as usual, so
-    the parent process sees which one it was.
+    The context handles only signals that have no handler, and only on the main thread. The signal still ends the
+    program as usual, so the parent process sees which signal it was.
     """
     before = attributes()
     if before is None or threading.current_thread() is not threading.main_thread():

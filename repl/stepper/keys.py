@@ -1,7 +1,7 @@
 """The keys of the stepper: one table, the source of the bindings and of the help.
 
-Keys follow pdb and pudb where these have one (s, n, u, /, . and ,). The arrows move in the tree (right: in, left: back,
-down and up: past a whole call), vi's keys scroll, and Enter follows a value to its origin.
+Keys follow pdb and pudb where these have such a key (s, n, u, /, . and ,). The arrows move in the tree (right: in,
+left: back, down and up: past a whole call), vi's keys scroll, and Enter follows a value to its origin.
 """
 
 from __future__ import annotations

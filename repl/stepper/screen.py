@@ -20,7 +20,7 @@ from minijax.tools.stepper.backward import at_cursor
 from minijax.tools.stepper.devices import devices_shown
 from minijax.tools.stepper.tree import tree_rows
 
-# The least (columns, lines) for three columns of panes, for two, and for two panes above one another.
+# The least (columns, lines) for three columns of panes, for two, and for two panes one above the other.
 THREE, TWO, STACKED = (150, 16), (110, 12), (60, 14)
 # The panes that share a place with the stack if there are three columns.
 BESIDE_STACK = ("stack", "values", "devices")
@@ -139,7 +139,7 @@ def _above(stepper: Stepper, first: str, others: tuple[str, ...], columns: int, 
 
 def _shared(stepper: Stepper, names: tuple[str, ...], columns: int, rows: int) -> list[Line]:
     """Panes that share a place: show the focused one; if none is, the one that had the focus last."""
-    # before any has had the focus: the jaxpr during a backward pass, because it shows the cotangents
+    # before any of them had the focus: the jaxpr during a backward pass, because it shows the cotangents
     first = "jaxpr" if "jaxpr" in names and at_cursor(stepper.cursor) is not None else names[0]
     if "devices" in names and devices_shown(stepper.cursor) is not None:
         first = "devices"

@@ -90,7 +90,7 @@ def test_every_line_has_the_links_that_python_computes(name, window):
         ], stage.title
         shown_held = "return [...document.querySelectorAll('.mjw-view .mjw-holds')].map((each) => each.textContent)"
         assert window.run(shown_held) == held(found, stage)
-        # click each of the user's lines in turn
+        # click the user's lines one after another
         script = (
             "const yours = document.querySelectorAll('.mjw-yours .mjw-line[role=option]');"
             "return arguments[0].map((i) => { yours[i].click(); return ['.mjw-yours', '.mjw-view'].map("
@@ -102,7 +102,7 @@ def test_every_line_has_the_links_that_python_computes(name, window):
             assert own == [k for k, each in enumerate(yours) if not set(wanted).isdisjoint(each.places)]
             marked += len(there)
     assert marked > 50 and any(held(found, stage) for stage in found.all) and window.console() == []
-    # the mark of each stage: it changed the line that was clicked last, only contains it, or does not
+    # each stage is marked for the line that was clicked last: it changed the line, only contains it, or does neither
     dots = window.run("return [...document.querySelectorAll('.mjw-stages .mjw-link')].map((e) => e.textContent[0])")
     del dots[[each.kind for each in choices(found)].index("final") + 1]  # the buffer assignment
     for stage, dot in zip(choices(found), dots, strict=True):

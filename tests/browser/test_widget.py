@@ -211,7 +211,7 @@ def test_a_page_reports_missing_iterations(window, monkeypatch):
 
 
 def over(cursor: Cursor) -> bool:
-    """Step over all operations that one row of the tree stands for, as the terminal's stepper does."""
+    """Step over all operations that share one row of the tree, as the terminal's stepper does."""
     past = past_repeated(cursor)
     return cursor.go(past) if past else cursor.over()
 

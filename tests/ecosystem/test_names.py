@@ -26,21 +26,21 @@ BY_USES, BY_NUMBER = 0.98, 0.95
 
 # Prefixes of missing names, and why they are missing.
 REASONS: dict[str, str] = {
-    "jax.experimental.colocated_python": "Python on the hosts beside accelerators, run by jaxlib's IFRT on arrays over "
-    "several devices; minijax runs programs through PJRT, and a callback runs Python",
-    "jax.experimental.hijax": "types of a user's own in jaxprs, unstable in JAX itself; here a type is an array's or a "
-    "reference's, and every interpreter's tables are written for these",
+    "jax.experimental.colocated_python": "runs Python on the hosts of accelerators through jaxlib's IFRT; minijax runs "
+    "programs through PJRT, and has callbacks to run Python",
+    "jax.experimental.hijax": "user-defined types in jaxprs, unstable in JAX itself; minijax has only types of arrays "
+    "and references, and the tables of all interpreters are written for these",
     "jax.experimental.cur_qdd": "the state of hijax's mutable types",
     "jax.experimental.array_serialization": "checkpoints written through tensorstore, without which JAX's own module "
     "cannot be imported either",
-    "jax.interpreters.ad.jvp": "since 0.10 takes trees of a class that is private to JAX; minijax.jvp is there",
-    "jax.interpreters.ad.linearize": "since 0.10 takes trees of a class that is private to JAX; minijax.linearize is",
-    "jax.interpreters.mlir._call_lowering": "private to JAX; mlir.core_call_lowering is here",
-    "jax.interpreters.mlir.emit_python_callback": "writes a callback into JAX's own module of MLIR, with its tokens; "
-    "pure_callback in a function that mlir.lower_fun lowers is what a rule's author has here",
-    "jax.config.config_with_absl": "makes flags of absl of the settings, and absl is no dependency; "
+    "jax.interpreters.ad.jvp": "since 0.10 it takes trees of a class private to JAX; use minijax.jvp",
+    "jax.interpreters.ad.linearize": "since 0.10 it takes trees of a class private to JAX; use minijax.linearize",
+    "jax.interpreters.mlir._call_lowering": "private to JAX; use mlir.core_call_lowering",
+    "jax.interpreters.mlir.emit_python_callback": "writes a callback, with its tokens, into JAX's own MLIR module; "
+    "use pure_callback in a function that mlir.lower_fun lowers",
+    "jax.config.config_with_absl": "turns the settings into flags of absl, which minijax does not depend on; "
     "config.update and the environment set them",
-    "jax.interpreters.pxla": "JAX's run time of divided programs, deprecated since 0.8",
+    "jax.interpreters.pxla": "JAX's run time for partitioned programs, deprecated since 0.8",
     "jax.nn.softplus.def_inverse_unary": "not in JAX 0.10.2: its function has no such attribute",
     "jax.scipy.special.expit.def_inverse_unary": "not in JAX 0.10.2, likewise",
     "jax.scipy.special.logit.def_inverse_unary": "not in JAX 0.10.2, likewise",

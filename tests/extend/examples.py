@@ -45,7 +45,7 @@ class Call(NamedTuple):
 
 
 def ours():
-    """The primitives that minijax itself defines, without those borrowed from JAX: tests create these on demand."""
+    """The primitives that minijax itself defines, without those borrowed from JAX, which tests create on demand."""
     known = [p for p in known_primitives() if p.defined_at.startswith(PACKAGE)]
     return [p for p in known if not isinstance(p, BorrowedPrimitive)]
 

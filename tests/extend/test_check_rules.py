@@ -82,7 +82,6 @@ def test_right_rules_pass():
     assert str(report).startswith("rules of scaled_product (defined at ")
 
 
-# fault -> (wrong rules, checks that must report it, a part of the text)
 def _wrong_sign(primals, tangents, *, scale):
     out, tangent = rule("pushed")(primals, tangents, scale=scale)
     return out, -tangent
@@ -113,6 +112,7 @@ def _crashes(*args, **params):
     raise KeyError("a slip of the author's")
 
 
+# fault -> (wrong rules, the checks that must report the fault, a part of the report)
 FAULTS = {
     "sign of the jvp": ({"pushed": _wrong_sign}, {"jvp"}, "finite differences say"),
     "factor of the transpose": ({"pulled": _wrong_product}, {"vjp", "transpose"}, "backwards is"),
@@ -137,7 +137,7 @@ def test_a_wrong_defjvp_rule_is_named():
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_planted_fault(name):
+def test_a_planted_fault_is_reported(name):
     rules, checks, text = FAULTS[name]
     report = check_rules(scaled_product(**rules), X, Y, scale=3.0)
     assert not report.ok
@@ -276,17 +276,17 @@ NO_EXAMPLE = {
 ON_PURPOSE = {
     ("new_ref", "types of what is staged"): "a function does not return a reference",
     ("stop_gradient", "jvp"): "it hides the derivative",
-    ("polygamma", "jvp"): "no derivative by the order, as in JAX; the one by x is held to differences in tests/ops",
+    ("polygamma", "jvp"): "as in JAX, it has no derivative by the order; tests/ops checks the derivative by x",
     ("polygamma", "linearize"): "likewise",
     ("polygamma", "vjp"): "likewise",
     ("reduce_precision", "vjp"): "tangents and cotangents are rounded too, as in JAX",
     ("while", "vjp"): "a loop of unknown length cannot be run backwards",
-    ("custom_linear_solve", "jvp"): "its operands depend on each other: matvec's and solve's constants are one matrix",
+    ("custom_linear_solve", "jvp"): "matvec and solve have the same matrix as constants, so operands cannot vary one by one",
     ("custom_linear_solve", "second order"): "likewise",
-    ("random_gamma", "jvp"): "it is that of the inverse distribution function at what was drawn, as in JAX",
+    ("random_gamma", "jvp"): "as in JAX, it is the derivative of the inverse distribution function at the result",
     ("random_gamma", "second order"): "likewise",
     ("custom_vjp_call", "jvp"): "it can only be differentiated backwards, as in JAX",
-    ("custom_vjp_call", "linearize"): "likewise, jvp being what it is compared with",
+    ("custom_vjp_call", "linearize"): "likewise: this check compares linearize with jvp",
 }
 
 

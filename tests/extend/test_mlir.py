@@ -56,7 +56,7 @@ def test_several_results_and_parameters():
     np.testing.assert_allclose(cosine, np.cos(X), rtol=1e-5)
 
 
-def test_called_once_per_signature():
+def test_a_rule_is_called_once_per_signature():
     calls = []
 
     def lower(ctx, x, *, power):
@@ -138,7 +138,7 @@ def sine_rule():
     lowering_rules[lax.sin_p] = kept
 
 
-def test_a_primitive_of_minijax(sine_rule):
+def test_a_primitive_of_minijax_can_get_another_rule(sine_rule):
     mlir.register_lowering(lax.sin_p, lambda ctx, x, **params: [stablehlo.negate(x)], platform="tpu")
     np.testing.assert_allclose(minijax.jit(lambda x: lax.sin(x))(X), np.sin(X), rtol=1e-5)
     mlir.register_lowering(lax.sin_p, lambda ctx, x, **params: [stablehlo.negate(x)])

@@ -1,5 +1,5 @@
 """Inputs for both ``minijax.numpy`` and ``jax.numpy``: the expressions of ``expressions.txt``, and a call of each
-elementwise function, found by its module.
+function in ``minijax.numpy.ufuncs``.
 
 ``jnp`` is either library's, ``nn`` its neural network functions, ``np`` NumPy. The other names are arrays:
 see ``operands``.

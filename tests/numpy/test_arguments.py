@@ -193,7 +193,7 @@ def evaluated(entry: str, names: dict[str, Any]) -> str:
 
 
 def differences(answers: dict[tuple[str, str], tuple[str, ...]], known: Deviations, mode: str) -> Iterator[str]:
-    """One line for each entry whose results are not JAX's, or not those in ``known`` if that has the entry."""
+    """One line for each entry with unexpected results. Those in ``known`` are expected; by default, JAX's are."""
     for (entry, kind), (theirs, *ours) in answers.items():
         wanted = known.get((entry, kind), (theirs, theirs))
         wanted = [text.replace("FLOAT", f"float{mode}").replace("INT", f"int{mode}") for text in wanted]

@@ -34,7 +34,7 @@ def second_step(page):
 
 
 def recorded(page):
-    """What ``second_step`` returns; but the recording has the page's text, and no folders of this machine."""
+    """The results of ``second_step``. The recording also has the page's text, but no folders of this machine."""
     losses, recording = second_step(page)
     whole = SourceRecord(file(page), 1, (ROOT / file(page)).read_text(encoding="utf-8"))
     named = without_folders(recording)

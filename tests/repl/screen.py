@@ -93,7 +93,7 @@ class Screen(pyte.HistoryScreen):
 
 
 def _heed_signals() -> None:
-    """Heed the signals that this process ignores, for example under ``nohup``: child processes inherit that."""
+    """Handle these signals even if this process ignores them (as under ``nohup``): children inherit the handling."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
 

@@ -20,7 +20,7 @@ ALT_ENTER, END = "\x1b\r", "\x05"
 
 
 class Typed:
-    """Type these keys; return the session and its output."""
+    """Types these keys at a prompt, and keeps the session and its output."""
 
     def __init__(self, *keys: str, columns: int = 100, vi: bool = False, earlier: tuple[str, ...] = ()) -> None:
         self.session: Session = batch.new_session({})
@@ -82,7 +82,7 @@ def test_ctrl_d_exits_only_on_an_empty_line():
     assert typed.inputs == ["2", "3"]
 
 
-def test_a_command_and_a_cell():
+def test_a_command_and_a_cell_run():
     typed = Typed("%grad sin(0.5) --check", ENTER, "%%jaxpr x=f32[3]", ENTER, "y = sin(x)", ENTER, "y", ENTER, ENTER)
     assert typed.inputs[1] == "%%jaxpr x=f32[3]\ny = sin(x)\ny\n"
     assert "agrees with finite differences" in typed.printed and "sin a" in typed.printed
@@ -126,7 +126,7 @@ def test_an_omission_names_its_key():
     assert "more (F3)" in typed.printed and "tracers made by operations" in typed.printed
 
 
-def test_keys_with_nothing_recorded():
+def test_panel_keys_before_anything_is_recorded():
     assert "the last line had no tracers" in Typed(F3).printed
     assert "nothing has been recorded yet" in Typed(F9).printed
 
@@ -144,7 +144,7 @@ def test_enter_alone_continues_the_tour_or_does_nothing():
     assert "1.2 " in typed.printed and "1.3 " not in typed.printed
 
 
-def test_questions():
+def test_question_marks_show_documentation():
     typed = Typed("def f(x):", ENTER, '"""Says what."""', ENTER, "return x", ENTER, ENTER, "f?", ENTER, "f??", ENTER)
     assert typed.printed.count("Says what.") >= 2 and "return x" in typed.printed.rpartition("Says what.")[2]
     assert "%help NAME tells more" in Typed("?", ENTER).printed

@@ -25,7 +25,7 @@ _TRACING = "jax._src.interpreters.partial_eval"
 _LOGGERS = (_TRACING, "jax._src.compiler", "jax._src.compilation_cache")
 _HEAD = "TRACING CACHE MISS at "
 _FIRST = "JAX had not seen this function before"
-_REDEFINED = "Define the function once, outside of what is run again: each new one is traced anew."
+_REDEFINED = "Define the function once, outside of code that runs repeatedly: JAX traces each new function again."
 
 
 class JaxMiss(NamedTuple):
@@ -73,8 +73,8 @@ def is_jitted(fun: Any) -> bool:
 
 
 def jitted_within(fun: Any) -> Any:
-    """The result of ``jax.jit`` that ``fun`` is, or that ``fun`` contains if a library's own jit (of Equinox, of Flax
-    NNX) made it; else None."""
+    """``fun`` if it is a result of ``jax.jit``. If a library's own jit (Equinox's, Flax NNX's) made ``fun``, the result of
+    ``jax.jit`` that ``fun`` contains. None for any other ``fun``."""
     if is_jitted(fun):
         return fun
     held = getattr(fun, "__dict__", None) if callable(fun) and not isinstance(fun, (type, FunctionType)) else None
@@ -119,7 +119,7 @@ class Watching:
             for name in _LOGGERS:
                 logging.getLogger(name).addFilter(_filter)  # adding a filter again has no effect
             option = jax.explain_cache_misses
-            # Ctrl-C can interrupt between any two of these lines: end() undoes each of them that was done. JAX's own
+            # Ctrl-C can interrupt between any two of these lines: end() undoes each line that has run. JAX's own
             # context manager does not: if an interrupt comes at its beginning, it loses the earlier value.
             self._undo = option, option.get_local()
             _filter.watching.add(self)

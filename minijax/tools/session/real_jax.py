@@ -94,7 +94,7 @@ def arrays_of(x: Any) -> tuple[Any, Callable[[Any], Any]] | None:
     rest = tree_unflatten(tree, [leaf if held else None for leaf, held in pairs])
 
     def whole(arrays: Any) -> Any:
-        # minijax converts this helper to JAX, which calls it, so it must call no function of minijax
+        # minijax converts this helper to JAX, and JAX calls it, so it may only call functions that JAX has too
         return tree_map(
             lambda given, held: held if given is None else given, arrays, rest, is_leaf=lambda leaf: leaf is None
         )

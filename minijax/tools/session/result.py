@@ -30,16 +30,14 @@ class Step(Frozen):
     Attributes:
       recording: the recording.
       position: the first moment to show.
-      retrace: records the call again, ignoring cached traces; returns the recording, and the exception that ended it or
-          None. None if there is no call.
+      retrace: records the call again, ignoring cached traces. Returns the recording, and the exception that ended the
+          call or None. ``retrace``, ``programs``, ``stages`` and ``again`` are None if there is no call.
       programs: compiles the call as ``jit`` does, and returns its programs linked line by line. Raises the errors of
-          staging, lowering and compiling. None if there is no call.
+          staging, lowering and compiling.
       stages: compiles the call as ``jit`` does, and returns its stages down to machine code (``metal.stages.Stages``).
-          None if there is no call.
       note: a remark on the recording, shown before the first step: for example that a line was run again for it.
-      given: the leaves of the call's arguments, as (the user's name for it, value).
-      again: records the call with other leaves; returns the recording, and the exception that ended it or None. None if
-          there is no call.
+      given: the leaves of the call's arguments, as (the user's name for the leaf, value).
+      again: records the call with other leaves. Returns the same pair as ``retrace``.
     """
 
     recording: Recording

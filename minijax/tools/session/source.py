@@ -28,7 +28,7 @@ INDENT = "    "
 # A block ends after these statements.
 _LAST = ("return", "raise", "break", "continue", "pass")
 _SHELL = r"(?:[A-Za-z_]\w*\s*=\s*)?!\s*[^=\s].*"
-# The prompts of Python and IPython in pasted lines: _PROMPTS matches those of any line, _PASTED those of inputs
+# The prompts of Python and IPython in pasted text: _PROMPTS matches them on any line, _PASTED only before an input.
 _PROMPTS = r"(?m)^[ \t]*(?:>>>|\.\.\.|In \[\d+\]:|[ \t]*\.\.\.:)(?:[ ]|$)"
 _PASTED = r"\s*(?:>>>|In \[\d+\]:)(?:\s|$)"
 
