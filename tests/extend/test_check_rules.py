@@ -281,7 +281,7 @@ ON_PURPOSE = {
     ("polygamma", "vjp"): "likewise",
     ("reduce_precision", "vjp"): "tangents and cotangents are rounded too, as in JAX",
     ("while", "vjp"): "a loop of unknown length cannot be run backwards",
-    ("custom_linear_solve", "jvp"): "matvec and solve have the same matrix as constants, so operands cannot vary one by one",
+    ("custom_linear_solve", "jvp"): "matvec and solve have the same matrix as constants; it cannot vary in one alone",
     ("custom_linear_solve", "second order"): "likewise",
     ("random_gamma", "jvp"): "as in JAX, it is the derivative of the inverse distribution function at the result",
     ("random_gamma", "second order"): "likewise",

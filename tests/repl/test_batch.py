@@ -100,7 +100,7 @@ def test_piped_input_continues_after_an_error_and_fails_at_the_end():
     assert "is none" in done.stderr and "ZeroDivisionError" in done.stderr
 
 
-def test_a_file(tmp_path):
+def test_a_file_runs_and_a_session_can_follow(tmp_path):
     path = tmp_path / "script.py"
     path.write_text('"""A module text."""\nimport math\n\n\ndef f(x):\n    return sin(x)\n\n\nfloat(grad(f)(0.0))\n')
     done = repl(str(path))
@@ -162,7 +162,7 @@ def objects(*arguments: str, given: str | None = None) -> tuple[list[dict[str, A
     return [json.loads(line) for line in done.stdout.splitlines()], done.returncode
 
 
-def test_a_session():
+def test_json_objects_of_a_session():
     found, code = objects(
         given="def f(x): return sin(x) * 2. - x\ngrad(f)(3.)\nprint('a\\nb'); 7\n1 / 0\n%hlp\njit(f)(3.)\n"
     )
@@ -193,7 +193,7 @@ def test_nothing_else_reaches_standard_output():
     assert [each["printed"] for each in found] == ["", "", "", "text", "é\ud800\n"]
 
 
-def test_odd_values():
+def test_json_for_a_failing_repr_nan_and_long_output():
     code = "class Bad:\n    def __repr__(self): raise ValueError('no')\n\nBad()\nfloat('nan')\nprint('x' * 2_000_000)\n"
     found, exit_code = objects(given=code)
     assert exit_code == 1

@@ -38,7 +38,7 @@ def pasted(text: str) -> str:
 
 
 class Habit(NamedTuple):
-    """Type ``steps`` in order. The text since the first has all of ``shown`` and none of ``hidden``."""
+    """Type ``steps`` in order. The text since the first step has all of ``shown`` and none of ``hidden``."""
 
     name: str
     steps: tuple[str | tuple[str, ...], ...]

@@ -1,4 +1,4 @@
-"""Interrupts that Python would drop or miss, and loading modules while the prompt is idle."""
+"""No interrupt is lost that Python alone would drop or miss, and modules load while the prompt is idle."""
 
 from __future__ import annotations
 

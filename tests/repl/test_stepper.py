@@ -83,7 +83,7 @@ def printed(
 ) -> tuple[str, BaseException | None]:
     """The output of a stepper for chunks of keys; each chunk is sent after the screen for the one before is drawn.
 
-    A chunk ``(awaited, keys)`` is sent once the text ``awaited`` has been drawn.
+    A chunk ``(awaited, keys)`` is sent when the text ``awaited`` has been drawn.
     """
     output = RecordingOutput(columns, rows)
     with create_pipe_input() as keyboard:

@@ -1,4 +1,4 @@
-"""The stepper in a real pseudo-terminal: golden screens, and a terminal that is restored when it ends."""
+"""The stepper in a real pseudo-terminal: golden screens, and a terminal that is restored when the stepper ends."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_ctrl_c_while_it_records_and_while_it_retraces(stepping):
     terminal.send("%step jit(g)(1.)\r")
     terminal.wait_for_last("tracing")
     terminal.send(CTRL_C)
-    assert "KeyboardInterrupt" in stepping.keys("", "? keys")  # what was recorded before the interrupt opens
+    assert "KeyboardInterrupt" in stepping.keys("", "? keys")  # the recording up to the interrupt opens
     assert "interrupted at <minijax-4>:1" in stepping.leave()
     terminal.enter("h = jit(g); h(1.);")
     stepping.open("%step h(1.)", "came from a cache")
@@ -152,7 +152,7 @@ def test_ctrl_c_while_it_records_and_while_it_retraces(stepping):
     assert "no bookmark" not in stepping.keys("'a", " 1/")
     assert "jit:1 sin" in stepping.keys("Psin\r", "into jit:1 sin")
     stepping.leave()
-    # the scrollback has the output of the calls, once for each trace
+    # the scrollback has the output of the calls: one line for each trace
     assert sum(each.endswith("tracing") for each in terminal.lines()) == 4
     assert "]: 4" in terminal.enter("len(n)")
 

@@ -141,7 +141,7 @@ def changed_in_files(recording):
 
 
 def without_room(recording, limit):
-    """The moments with a devices pane; those at which a file with this ``limit`` set to 4 has it; the last pane."""
+    """The moments with a devices pane; those that keep it in a file written with ``limit`` 4; the last pane."""
     with mock.patch.object(saved_devices, limit, 4):
         cursors = [Cursor(recording), Cursor(chunks.read(chunks.written(with_devices(recording))))]
     positions = range(len(cursors[0].moments))
