@@ -87,7 +87,7 @@ def in_ipython():
             html = shown.get("text/html", "")
             # a graph is shown only as a picture
             assert html.startswith('<div class="minijax ') or shown["image/svg+xml"].startswith("<?xml ")
-            # of the rest, only steppers, linked programs and stages have scripts
+            # of the other results, only steppers, linked programs and stages have scripts
             assert "<script" not in html or 'data-mjw="' in html
             assert "<script" not in shown.get("image/svg+xml", "")
             return repr(result.result)
@@ -177,7 +177,7 @@ def test_bad_arguments(mistyped, line, expected):
     assert "42" in run("6 * 7") and stack_depth() == 0
 
 
-def test_every_command_has_a_line():
+def test_every_command_has_a_good_and_a_bad_line():
     for lines in (GOOD, BAD):
         tried = {line.split()[0] for line, _ in lines}
         assert {f"%{name}" for name in COMMANDS} <= tried

@@ -127,7 +127,7 @@ def test_prints_are_not_repeated(session, capsys, command):
     assert "what it prints" not in plain(session.run_line(f"{command} f(x)").shown, 200)
 
 
-def test_figures(session):
+def test_time_reports_all_figures(session):
     outcome = session.run_line("%time f(v)")
     names = {"trace", "compile", "jit", "eager"}
     assert set(outcome.value) >= {*names, *(f"jax {name}" for name in names)}

@@ -1,4 +1,4 @@
-"""Moving through a recording, and the state at each moment."""
+"""A cursor moves through a recording and knows the state at each moment."""
 
 import functools
 

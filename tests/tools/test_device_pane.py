@@ -1,4 +1,4 @@
-"""In a ``shard_map`` over eight devices, the stepper shows JAX's values, and the devices pane."""
+"""In a ``shard_map`` over eight devices, the stepper's devices pane shows the values that JAX computes."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Documents saved as rows of JSON values, and truncated documents."""
+"""Documents saved as rows of JSON values come back equal, and cut documents count the omitted rows."""
 
 import json
 

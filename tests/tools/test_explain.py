@@ -25,7 +25,7 @@ from tests.threads import at_once
 
 
 @pytest.fixture(autouse=True)
-def _all_is_as_it_was():
+def _nothing_is_left_behind():
     yield
     assert not guards and stack_depth() == 0
 
@@ -98,13 +98,13 @@ def test_blocks_nest_and_are_reentrant():
     with block, block:
         with pytest.raises(RecompilationError):
             jit(lambda x: x)(1.0)
-        with pytest.raises(RecompilationError), no_recompile(allow=5):  # this block allows it: the outer one raises
+        with pytest.raises(RecompilationError), no_recompile(allow=5):  # the inner block allows it, the outer raises
             jit(lambda x: x)(1.0)
         assert len(guards) == 2
     jit(lambda x: x).trace(1.0)
 
 
-def test_as_a_decorator_on_several_threads():
+def test_no_recompile_as_a_decorator_on_several_threads():
     inside = threading.Barrier(2)
 
     @no_recompile()
@@ -119,7 +119,7 @@ def test_as_a_decorator_on_several_threads():
         no_recompile()(jit(lambda x: x))(1.0)
 
 
-def test_bad_allowance():
+def test_no_recompile_refuses_a_bad_allowance():
     for bad in (-1, 1.5, None):
         with pytest.raises(ValueError, match="allow must be"):
             no_recompile(bad)

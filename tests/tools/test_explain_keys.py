@@ -94,7 +94,7 @@ def summary(search):
 
 
 @pytest.mark.parametrize(("function", "raw"), [*[(each, False) for each in CASES], (twice, True), (carried, True)])
-def test_uses(function, raw):
+def test_the_uses_of_each_key(function, raw):
     key = random.PRNGKey(4) if raw else random.key(4)
     assert summary(find_reused(function, (key,), {})) == CASES[function]
 

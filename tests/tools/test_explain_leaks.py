@@ -107,7 +107,7 @@ def test_tracers_held_only_by_the_prompt_are_listed_separately(session):
     assert leaks(session, "Out.clear()") == NONE
 
 
-def test_the_last_exception(session):
+def test_the_last_exception_holds_tracers_until_the_next_one(session):
     session.run_line("def f(x):\n    y = x * 2\n    raise ValueError('no')")
     outcome = session.run_line("jit(f)(1.0)")
     assert isinstance(outcome.error, ValueError)

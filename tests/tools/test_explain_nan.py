@@ -23,7 +23,7 @@ from minijax.tools.session.session import Session
 
 
 @pytest.fixture(autouse=True)
-def _all_is_as_it_was():
+def _nothing_is_left_behind():
     yield
     assert stack_depth() == 0 and not observe.observers
 
@@ -164,7 +164,7 @@ def test_a_nan_literal_that_no_operation_made(run):
     assert text.endswith("result not finite")
     infinite = find_nonfinite(run(lambda x: jnp.sin(x) + np.float32("inf")), (XS,), {})
     assert infinite.inf is None and infinite.read is not None and infinite.read.what == "inf"
-    # a NaN that ``where`` drops is mentioned, too; if the inner program has no line, with the line of the call
+    # a NaN that ``where`` drops is mentioned too; if the inner program has no line, the line of the call is shown
     chosen = find_nonfinite(run(lambda x: jnp.where(x < -100.0, np.float32("nan"), x)), (XS,), {})
     text = " ".join(plain(search_document(chosen, "f(x)", False), 200).split())
     assert "first NaN" not in text and "result finite: the NaN did not reach it the NaN is written in the" in text

@@ -70,7 +70,7 @@ def test_the_data_of_a_session(session, tmp_path):
     assert loaded.bind_count == session.log[2].recording.bind_count
 
 
-def test_files_that_exist(session, tmp_path):
+def test_existing_files_are_overwritten_only_with_force(session, tmp_path):
     path = tmp_path / "a name with spaces.html"
     path.write_text("mine")
     path.chmod(0o640)

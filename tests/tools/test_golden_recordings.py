@@ -5,7 +5,7 @@ import json
 import pytest
 
 import minijax
-import minijax.random  # noqa: F401  # noqa: F401  # importing it changes comparison rules, which no recording must show
+import minijax.random  # noqa: F401  # importing it changes comparison rules, which no recording must show
 from minijax import make_jaxpr
 from minijax.core.trace import stack_depth
 from minijax.extend.core import parse_jaxpr

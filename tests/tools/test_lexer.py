@@ -1,4 +1,4 @@
-"""The lexer of jaxprs gives the printer's roles, that of StableHLO has its own, and neither loses a character."""
+"""The jaxpr lexer gives the printer's roles, the StableHLO lexer has its own roles, and neither loses a character."""
 
 import re
 import subprocess

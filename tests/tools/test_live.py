@@ -191,7 +191,7 @@ def evaluated(closed, x):
 
 
 def nested(session, kinds):
-    """Push each of ``kinds``, each time on the name before; pop them all; compare with nested functions."""
+    """Push each of ``kinds`` on the name of the level before; pop them all; compare with nested functions."""
     run(session, "x0 = jnp.float32(0.7); one = jnp.float32(1.0)")
     session.namespace["evaluated"] = evaluated
     for i, kind in enumerate(kinds):

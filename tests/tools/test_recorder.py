@@ -1,4 +1,4 @@
-"""What the recorder keeps alive, what it releases, and what it costs."""
+"""The recorder keeps few objects alive, has bounds beyond which it only counts, and marks cached traces."""
 
 import gc
 import threading
@@ -169,7 +169,7 @@ def test_a_cached_trace_is_marked_and_can_be_retraced():
         g(1.0)
         g(1.0)
     assert len(traced) == 2
-    assert cached_and_not(recorder.recording) == (["g"], 1)  # the second call uses the first's trace
+    assert cached_and_not(recorder.recording) == (["g"], 1)  # the second call uses the trace of the first
     miss, hit = recorder.recording.caches
     assert not miss.hit and miss.reason == "traced again for the recording" and hit.hit
     g(1.0)

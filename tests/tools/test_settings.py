@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_edited_stays_unchanged(tmp_path, content):
     assert path.read_text() == content and os.listdir(tmp_path) == ["config.toml"]
 
 
-def test_the_command(tmp_path):
+def test_the_config_command_shows_and_saves_settings(tmp_path):
     session = batch.new_session({})
     session.settings.file = str(tmp_path / "config.toml")
     assert "saved in" not in plain(session.run_line("%config theme dark").shown)

@@ -1,4 +1,4 @@
-"""When an input is complete, how files split into inputs, and ``%doc`` of a function typed at a prompt."""
+"""Complete inputs are recognised, files split into inputs, and ``%doc`` describes objects typed at a prompt."""
 
 import pytest
 
@@ -27,7 +27,7 @@ from minijax.tools.session import source
         ("%%jaxpr x=f32[3]\nx\n", "complete"),
     ],
 )
-def test_status(text, status):
+def test_which_inputs_are_complete(text, status):
     assert source.status(text) == status
 
 
@@ -104,7 +104,7 @@ PARAMS = (
         (r"f('\' --check')", {"check": False}),
     ],
 )
-def test_arguments(line, expected):
+def test_arguments_of_a_command_line(line, expected):
     found = parse("try", PARAMS, line)
     assert {name: found[name] for name in expected} == expected
 
@@ -131,7 +131,7 @@ def test_deeply_nested_input_counts_as_complete():
         ("1?", "1?"),
     ],
 )
-def test_questions(asked, command):
+def test_questions_become_commands(asked, command):
     assert source.as_command(asked) == command
     assert source.is_command(asked) == (asked != command)
 
@@ -166,7 +166,7 @@ def test_old_sources_are_dropped(monkeypatch):
 
     monkeypatch.setattr(source, "MOST_REGISTERED", 3)
     monkeypatch.setattr(source, "_registered", {})
-    for i in (0, 1, 2, 0, 3, 4):  # the second 0 stands for another session of the process, with its own input 0
+    for i in (0, 1, 2, 0, 3, 4):  # the second 0 is input 0 of another session in the process
         source.register(f"<bounded-{i}>", "x")
     assert [f"<bounded-{i}>" in linecache.cache for i in range(5)] == [True, False, False, True, True]
 

@@ -97,7 +97,7 @@ def test_equal_steps_are_one_row_that_opens_at_the_cursor():
     cursor.go(starts[2] + 3)
     shown = rows()
     assert shown[1] == " for _ in range(steps) ×2" and shown[-3] == " for _ in range(steps) ×3"
-    # at the start of a step, one row stands for it and all later ones; ``over`` skips them all
+    # at the start of a step, one row covers this step and all later ones; ``over`` skips them all
     cursor.go(starts[2])
     assert rows()[1:3] == [" for _ in range(steps) ×2", f"{MARK}for _ in range(steps) ×4"]
     stepper = Stepper(Step(cursor.recording, starts[2]))

@@ -1,4 +1,4 @@
-"""A command's target is an expression as a function with arguments, some of them static; and its staging."""
+"""A command's expression becomes a function with arguments, some of them static, which can be staged."""
 
 import ast
 
@@ -112,7 +112,7 @@ def test_bool_is_a_type_only_with_a_subscript(session):
 
 
 def test_values_that_contain_themselves_are_not_trees(session):
-    """``Out`` contains itself once it has been shown. A container that occurs twice does not contain itself."""
+    """After ``Out`` has been shown, it contains itself. A container that occurs twice does not contain itself."""
     for line in ("d = {}; d['d'] = d", "l = [[1.0]]; l.append((l,))", "Out", "twice = [v, v, [v, (v,)]] * 3"):
         assert session.run_line(line).error is None
     names = session.namespace

@@ -39,7 +39,7 @@ class Outputs(dict[int, Any]):
         bound = f"{MOST_RESULTS:,} results of {MOST_BYTES // 2**20} MB together"
         if self.dropped and type(number) is int and 0 < number < max(self._sizes):
             raise KeyError(
-                f"Out[{number}] is not kept: the prompt keeps at most {bound}, and dropped {self.dropped} earlier ones. "
+                f"Out[{number}] is not kept: the prompt keeps at most {bound}; it dropped {self.dropped} earlier ones. "
                 "Give a result that you need later a name."
             )
         raise KeyError(number)
