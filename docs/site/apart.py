@@ -1,4 +1,6 @@
-"""``python -m docs.site.apart NAME`` prints the body of a page, made in a process with the devices that it needs."""
+"""``python -m docs.site.apart NAME`` prints the body of the page NAME. It runs in a process with the devices that the
+page needs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page around its body: navigation, style, and a content policy that blocks loading and foreign scripts."""
+"""A page around its body: navigation, style, and a content policy that blocks requests and foreign scripts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Place:
     title: str
 
 
-# Marks a stepper in a page. The stepper's script goes at the end of the page, once.
+# Marks a stepper in a page. A page with steppers has their script at its end.
 STEPPER = 'class="minijax mjw '
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 

@@ -25,7 +25,7 @@ def slug(text: str) -> str:
 
 
 def code(escaped: str, up: str = "") -> str:
-    """Inline code; a command's name links to its description."""
+    """Inline code as HTML. If it begins with a command's name, it links to the command's description."""
     match = _COMMAND.match(escaped)
     shown = f"<code>{escaped}</code>"
     return f'<a href="{up}{REFERENCE}#{match[1]}">{shown}</a>' if match is not None and match[1] in COMMANDS else shown

@@ -1,4 +1,4 @@
-"""The common part of ``custom_jvp`` and ``custom_vjp``: symbolic zeros, arguments of functions, and a call.
+"""The common part of ``custom_jvp`` and ``custom_vjp``: symbolic zeros, binding of arguments, and ``CustomCall``.
 
 Source: https://docs.jax.dev/en/latest/notebooks/Custom_derivative_rules_for_Python_code.html
 """
@@ -26,7 +26,7 @@ from minijax.pytree import PyTreeDef, tree_flatten, tree_leaves, tree_map, tree_
 
 
 class SymbolicZero(HasAval):
-    """A known-zero (co)tangent for rules with ``symbolic_zeros=True``: a type without a value."""
+    """A (co)tangent that is known to be zero, for rules with ``symbolic_zeros=True``. It has a type but no value."""
 
     __slots__ = ("aval",)
 
@@ -54,12 +54,12 @@ def _real_zero(x: Any) -> Any:
 
 
 def rule_zero(aval: ShapedArray, symbolic: bool) -> Any:
-    """The zero (co)tangent of type ``aval`` for a rule: a ``SymbolicZero``, or an array of float0 for integers."""
+    """The zero (co)tangent of type ``aval`` for a rule: a ``SymbolicZero`` if ``symbolic``, else an array of float0."""
     return SymbolicZero(aval) if symbolic else np.zeros(aval.shape, dtypes.float0)
 
 
 class Parameters(NamedTuple):
-    """A function's signature; ``plain``: exactly ``n`` positional arguments and nothing else."""
+    """A function's signature. ``plain``: it has exactly ``n`` positional parameters and no others."""
 
     signature: inspect.Signature | None
     plain: bool
@@ -79,7 +79,7 @@ def _signature(fun: Callable[..., Any]) -> Parameters:
 
 
 class CustomFunction:
-    """The base of ``custom_jvp`` and ``custom_vjp``: the function, its signature, ``nondiff_argnums``."""
+    """The base of ``custom_jvp`` and ``custom_vjp``. It has the function, its signature and ``nondiff_argnums``."""
 
     kind: str
 
@@ -109,7 +109,7 @@ class CustomFunction:
         return f"<custom_{self.kind} function {self.subject}>"
 
     def _resolve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """All arguments by position, with defaults. TypeError if that is impossible."""
+        """All arguments by position, with defaults. TypeError if the arguments do not fit the signature."""
         signature, plain, n = self._signature
         if not kwargs and ((plain and len(args) == n) or signature is None):
             return args
@@ -141,7 +141,7 @@ class CustomFunction:
             raise
         out = self.fun(*args)
         if not isinstance(out, Array):
-            avals_of(tree_leaves(out))  # raises TypeError unless it is an array
+            avals_of(tree_leaves(out))  # raises TypeError unless all results are arrays
         return out
 
     def refuse(self, args: tuple[Any, ...], static: Sequence[int]) -> None:
@@ -169,7 +169,7 @@ def evaluating() -> bool:
 
 
 class CustomCall:
-    """One call of a custom function: trees and flat functions. Backward passes keep it, so it holds no operands."""
+    """One call of a custom function: its trees and flat functions. Backward passes keep it, so it holds no operands."""
 
     def __init__(
         self, custom: CustomFunction, primitive: Primitive, args: tuple[Any, ...], static: Sequence[int]
@@ -207,7 +207,7 @@ class CustomCall:
         return Written(run, about, self.primitive, of if rule else None)
 
     def function(self) -> Written:
-        """Call the function itself."""
+        """Wrap the custom function itself, not its rule."""
         return self.written(self._run_function, self.custom.fun, f"custom_{self.custom.kind}", rule=False)
 
     def _run_function(self, side: None, *leaves: Any) -> tuple[list[Any], None]:
@@ -219,7 +219,7 @@ class CustomCall:
     def check_primal(self, tree: PyTreeDef, avals: Sequence[Any], rule: str, meaning: str, short: str) -> None:
         """TypeError if a rule's primal output differs from the function's output in tree or types.
 
-        ``meaning`` and ``short`` name the two in the message.
+        ``meaning`` explains the rule's output in the message, and ``short`` names the rule.
         """
         if self.out_tree is None:
             self.out_tree = tree

@@ -57,7 +57,7 @@ class custom_jvp(CustomFunction):
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
-        """Set a ``rule(tangent, primals_out, *primals)`` (or None) per argument. TypeError with ``nondiff_argnums``."""
+        """Set a ``rule(tangent, primals_out, *primals)``, or None, per argument. TypeError with ``nondiff_argnums``."""
         if self.nondiff_argnums:
             raise TypeError("Can't use ``defjvps`` with ``nondiff_argnums``.")
 

@@ -87,7 +87,7 @@ class custom_vjp(CustomFunction):
         ``fwd(*args)`` returns ``(out, residuals)``; the residuals are any pytree of arrays. ``bwd(*nondiff_args,
         residuals, cotangents_of_out)`` returns a tuple of cotangents of the differentiable arguments, None for zero.
         With ``symbolic_zeros``, ``fwd`` gets ``CustomVJPPrimal``s and ``bwd`` gets ``SymbolicZero``s.
-        ``optimize_remat`` has no effect; NotImplementedError if both are set.
+        ``optimize_remat`` has no effect. NotImplementedError if it is set together with ``symbolic_zeros``.
         """
         check_callable(fwd)
         check_callable(bwd)
@@ -144,7 +144,7 @@ class ForwardSide(NamedTuple):
 
 class _VJPCall(CustomCall):
     def run_forward(self, perturbed: Sequence[bool] | None, *leaves: Any) -> tuple[list[Any], ForwardSide]:
-        """Run the forward pass. Return residuals and results in one list, and what the backward pass needs."""
+        """Run the forward pass. Return residuals and results in one list, and the ``ForwardSide``."""
         custom: Any = self.custom
         if perturbed is None:
             given: Sequence[Any] = leaves

@@ -23,12 +23,12 @@ _shardings = HigherModule("shardings")
 
 
 def device_put(x: Any, device: Any = None) -> Any:
-    """Commit the leaves of ``x`` to ``device``, as arrays: computations with them stay there.
+    """Convert the leaves of ``x`` to arrays on ``device`` and commit them: computations with them run there.
 
     Returns ``x``'s tree with arrays of the leaves' shapes and dtypes (64-bit ones become 32-bit unless x64 is enabled).
     ``device`` may be a device, a sharding, a ``Format``, a ``PartitionSpec`` for the current mesh, or a tree of these
-    that is a prefix of ``x``. With None, arrays stay. ValueError for a sharding that does not divide an array evenly,
-    TypeError for a leaf that is no array or number.
+    that is a prefix of ``x``. With None, arrays stay where they are. ValueError for a sharding that does not divide an
+    array evenly, TypeError for a leaf that is no array or number.
     """
 
     def put(leaf: Any, device: Any) -> Any:
@@ -147,7 +147,7 @@ def default_backend() -> str:
 
 
 def live_arrays(platform: str | None = None) -> list[Any]:
-    """List all live arrays, to find memory leaks; a slow search. RuntimeError for another ``platform``."""
+    """List all live arrays, to find memory leaks. The search is slow. RuntimeError for another ``platform``."""
     _of_platform([], platform)
-    # ``isinstance`` could run code of a proxy object, ``issubclass`` of its type does not
+    # ``isinstance`` could run code of a proxy object; ``issubclass`` on its type does not
     return [x for x in gc.get_objects() if issubclass(type(x), Array)]

@@ -1,4 +1,4 @@
-"""Compare signatures of staged functions and describe a ``Miss``: how far apart they are, where, and what to change."""
+"""Compare signatures of staged functions, and describe a ``Miss``: what differs, where, and what to change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONGEST_VALUE = 60
 class CallSignature(NamedTuple):
     """What a cache compares: the tree of ``(args, kwargs)``, leaf types, static arguments, settings and mapped axes.
 
-    A static argument is its name, type and value.
+    Each static argument is given by its name, type and value.
     """
 
     tree: Any
@@ -112,7 +112,7 @@ ADVICE = {
 }
 
 
-# The weight of each kind of difference: dtypes weigh less than shapes, and so on up to another tree of arguments.
+# The weight of each kind of difference. Another dtype weighs less than another shape; another tree weighs most.
 _WEAK_TYPE = 1
 _DTYPE = 4
 _OTHER_KIND = 2
@@ -125,7 +125,9 @@ _TREE = 1 << 20
 
 
 def nearest(new: CallSignature, known: Iterable[CallSignature]) -> CallSignature:
-    """Find the one of ``known`` nearest to ``new``: by weights, then by differences in size."""
+    """The signature in ``known`` with the least weight of differences from ``new``, then the least difference in
+    size.
+    """
     return min(known, key=lambda old: _distance(new, old))
 
 
@@ -157,7 +159,7 @@ def _type_distance(was: ShapedArray, now: ShapedArray) -> int:
 def differences(
     fun: Any, with_static: Any, old: CallSignature, new: CallSignature, reprs: bool = True
 ) -> tuple[list[Difference], str]:
-    """All differences from ``old`` to ``new``, and advice on the first; ``reprs``: call repr on static arguments."""
+    """All differences from ``old`` to ``new``, and advice on the first. ``reprs``: call repr on static arguments."""
     out: list[Difference] = []
     advice = ""
     if old.tree != new.tree:
@@ -232,7 +234,7 @@ def type_advice(where: str, was: ShapedArray, now: ShapedArray) -> str:
 
 
 def _common_dtype(was: np.dtype, now: np.dtype) -> np.dtype | None:
-    """The dtype that holds every value of the other dtype. None if neither does, or one is boolean."""
+    """The one of the two dtypes that holds every value of the other. None if neither does, or one is boolean."""
     if dtypes.is_bool(was) or dtypes.is_bool(now):
         return None
     try:
@@ -255,7 +257,7 @@ def _tree_differences(fun: Any, old: Any, new: Any) -> list[Difference]:
         if where and "types differ" in each.reason:
             out.append(Difference("tree", where, _kind_text(each.first), _kind_text(each.second)))
     seen = tuple(each.where for each in out)
-    # a container that has changed stands for the leaves in it
+    # the difference of a container covers the leaves in it
     inside = tuple(where + mark for where in seen for mark in "[.")
     was, now = leaf_names(fun, old), leaf_names(fun, new)
     for names, others, what in ((now, set(was), "it is new"), (was, set(now), "it is gone")):

@@ -110,7 +110,7 @@ def _given(given: Any, kwargs: dict[str, Any], name: str) -> Any:
 
 
 def _mesh(shardings: Any, name: str) -> Any:
-    """The mesh of ``shardings``, or the current mesh, or None. ValueError if there are two."""
+    """The current mesh; without one, the mesh in ``shardings``; else None. ValueError if two meshes differ."""
     found: Any = context.mesh
     for each in tree_leaves(shardings):
         if isinstance(each, NamedSharding):
@@ -141,7 +141,7 @@ def _retyped(mesh: AbstractMesh, names: Sequence[str], kind: AxisType) -> Abstra
 
 
 def _left(x: Any, mesh: AbstractMesh, before: AbstractMesh) -> Any:
-    """Retype ``x``, sharded over ``before``, with only the explicit axes of ``mesh``. No data moves."""
+    """Convert the type of ``x`` over ``before`` to one over ``mesh``, with its explicit axes only. No data moves."""
     if type(x) is MeshArray and not x.aval.unreduced and type(x.device) is NamedSharding and isinstance(mesh, Mesh):
         return device_put(x, NamedSharding(mesh, PartitionSpec(*x.device.spec)))
     aval, explicit = get_aval(x), frozenset(mesh.explicit_axes)

@@ -27,7 +27,7 @@ def fun_name(fun: Callable[..., Any]) -> str:
 
 
 def describe(fun: Callable[..., Any]) -> str:
-    """``f at file.py:12``, for error messages; only the name for a function of this package."""
+    """``f at file.py:12``, for error messages. A function of this package has only its name."""
     while isinstance(fun, functools.partial):
         fun = fun.func
     code = getattr(getattr(fun, "__wrapped__", fun), "__code__", None)
@@ -85,7 +85,7 @@ class FlatFun:
         self, fun: Callable[..., Any], in_tree: PyTreeDef, transform: str, has_aux: bool = False, subject: str = ""
     ) -> None:
         self.fun = fun
-        # the user's function in messages, also if ``fun`` is a wrapper
+        # what messages call the user's function, even if ``fun`` is a wrapper
         self.subject = subject or describe(fun)
         self.in_tree = in_tree
         self.transform = transform
@@ -142,7 +142,7 @@ class FlatFun:
 def named_like(
     wrapper: Callable[..., Any], fun: Callable[..., Any], static: Container[int], names: Container[str] = ()
 ) -> Any:
-    """Name ``wrapper`` after ``fun`` in messages; it lacks the parameters at ``static`` positions and ``names``."""
+    """Name ``wrapper`` after ``fun`` in messages. Its signature lacks the parameters at ``static`` and in ``names``."""
     functools.update_wrapper(wrapper, fun)
     try:
         signature = inspect.signature(fun)
@@ -205,7 +205,7 @@ def check_args(leaves: list[Any], transform: str, fun: Callable[..., Any], in_tr
 
 
 def to_value(x: Any) -> Any:
-    """Return an array, reference or tracer unchanged; convert other values to arrays (NumPy's for float0)."""
+    """Return arrays, references, tracers and NumPy's float0 arrays unchanged; convert other values to arrays."""
     if isinstance(getattr(x, "aval", None), (ShapedArray, AbstractRef)) or getattr(x, "dtype", None) == dtypes.float0:
         return x
     return as_array(x)

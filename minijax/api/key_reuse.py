@@ -1,8 +1,8 @@
 """``debug_key_reuse``: an error when a program consumes the same random keys twice.
 
 Drawing numbers and splitting consume keys; ``fold_in`` and ``clone`` do not. This module remembers consumed arrays of
-keys. It analyses each program once: the inputs that it consumes, and whether it consumes one twice. As in JAX, legacy
-keys (``PRNGKey``) are not checked.
+keys. It analyses each program once, to find the inputs that the program consumes and whether it consumes one twice. As
+in JAX, legacy keys (``PRNGKey``) are not checked.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _used: dict[int, weakref.ref[Array]] = {}
 
 
 def note_use(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> None:
-    """Check ``primitive`` before its evaluation on ``args``. KeyReuseError if it consumes keys again."""
+    """Check ``primitive`` before its evaluation on ``args``. KeyReuseError if it uses consumed keys."""
     if not debug_key_reuse.value:
         return
     for i in _positions(primitive.name, params, len(args)):

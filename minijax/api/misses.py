@@ -23,9 +23,9 @@ from minijax.ir.jaxpr import ClosedJaxpr
 
 # Maximum number of remembered definition sites. If there are more, all are dropped.
 MOST_PLACES = 1024
-# The number of latest signatures that are compared.
+# A miss compares its signature with at most this many others, the latest.
 MOST_COMPARED = 128
-# Maximum number of reasons for one function. If there are more, all are dropped.
+# Maximum number of remembered reasons why signatures left one cache. If there are more, all are dropped.
 MOST_LOST = 4096
 
 RETRACED = Miss([Difference("retraced", "", "", observe.RETRACED)], ADVICE["retraced"], 1)
@@ -38,10 +38,10 @@ _EVICTED = Difference("evicted", "", "", "it was cached, and had to make room fo
 
 
 class _Seen:
-    """Functions with the same code staged in one kind of cache: their number, and the last one."""
+    """The functions with the same code in one kind of cache: how many were staged, and the last of them."""
 
     def __init__(self, codes: tuple[CodeType, ...], last: Callable[[], Any]) -> None:
-        # weak references, because an id is unique only while its code is alive
+        # weak references show whether the codes are alive; the id of a dead code may be reused
         self.codes = [weakref.ref(code) for code in codes]
         self.count = 1
         self.last = last
@@ -151,7 +151,7 @@ def _nothing() -> None:
 # ``explain(key, reprs)`` returns the reason for a miss
 Explain = Callable[[Any, bool], Miss]
 
-# A miss, before the function is traced: the entry in ``core.miss_log``, if any, and the values that it reads.
+# A miss whose function is not yet traced: the entry in ``core.miss_log``, if any, and the values that ``fun`` reads.
 Begun = tuple[miss_log.Missed | None, closed_over.Noted]
 
 

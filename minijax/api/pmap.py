@@ -257,18 +257,18 @@ def pmap(
 ) -> PmapFunction:
     """Compile ``fun`` with XLA for several devices and run it on all of them, each on one slice of the arguments.
 
-    It is ``jit`` of a ``shard_map`` over a mesh of one axis; results lie on the devices. With several processes (see
+    It is ``jit`` of a ``shard_map`` over a mesh of one axis; results stay on the devices. With several processes (see
     ``minijax.distributed``) each process passes and gets the slices of its own devices.
 
     ``axis_name``: the name that collectives use. ``in_axes``: for each positional argument an int, None (not mapped),
     or a pytree of these that is a prefix; keyword arguments are mapped along axis 0. ``out_axes``: the same for
     outputs; None takes the first device's value. ``static_broadcasted_argnums``: hashable arguments that pass
-    unchanged. ``devices``: all by default. ``backend``, ``axis_size``: checked. ``donate_argnums``: XLA reuses their
-    memory.
+    unchanged. ``devices``: all by default. ``backend`` and ``axis_size`` are only checked. ``donate_argnums``:
+    arguments whose memory XLA reuses.
 
     ValueError, when called, for more slices than devices, axes or sizes that do not fit, an argument committed to
-    another device, another current mesh, or a call inside ``pmap`` or ``shard_map``. RuntimeError for another
-    platform. TypeError if an argument or an output is no array.
+    another device, a current mesh that is not of these devices, or a call inside ``pmap`` or ``shard_map``.
+    RuntimeError for another platform. TypeError if an argument or an output is no array.
     """
     check_callable(fun)
     check_axes(in_axes, out_axes, "pmap")

@@ -1,6 +1,6 @@
 """Mutable array references: ``new_ref`` makes one, indexing reads and writes it, ``freeze`` ends it.
 
-The first reference installs operators of tracers and checks of calls. Source:
+Creating the first reference adds operators to tracers and checks to calls. Source:
 https://docs.jax.dev/en/latest/array_refs.html
 """
 
@@ -33,7 +33,7 @@ __all__ = ["AbstractRef", "Ref", "Slice", "addupdate", "ds", "free_ref", "freeze
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Any:
     """A mutable reference to the array ``init_val``: ``r[i]``, ``r[i] = x``, ``r[i] += x``, in functions too.
 
-    It may be an argument or closed over, but not returned. TypeError unless ``init_val`` is an array;
+    A reference may be an argument or closed over, but not returned. TypeError unless ``init_val`` is an array;
     NotImplementedError for a ``memory_space`` or ``kind``.
     """
     if memory_space is not None or kind is not None:
@@ -225,7 +225,7 @@ def _indexed(ref: Any, idx: Any) -> tuple[Index, list[Any]]:
 
 
 def _all_dimensions(entries: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """Extend ``entries`` to one for each dimension."""
+    """Extend ``entries`` to one entry for each dimension."""
     places = [i for i, x in enumerate(entries) if x is Ellipsis]
     if len(places) > 1:
         raise ValueError("Only one ellipsis is supported: write : for the other dimensions.")

@@ -1,8 +1,8 @@
 """The fast path for repeated calls of a jitted function.
 
 ``api.compile`` makes the first call of each kind and records the program here. If all arguments are positional arrays,
-a later call finds it in ``flat``, by the arrays' kinds; else in ``trees``, by the leaves' kinds and jaxlib's tree
-structure. A kind is a type and a placement. On one device, NumPy values go to jaxlib's dispatch
+a later call finds the program in ``flat``, by the arrays' kinds; else in ``trees``, by the leaves' kinds and jaxlib's
+tree structure. A kind is a type and a placement. On one device, calls with NumPy values go to jaxlib's dispatch
 (``backend.fastcall``), which takes half the time.
 
 Other calls take the ordinary path, which raises the errors. All calls take it while an interpreter on the stack
@@ -33,7 +33,7 @@ MISSED: Any = object()
 
 # Beyond this many kinds of calls, all are dropped.
 MAX_KINDS = 4096
-# The number of structures remembered for leaves of the same kinds; the latest stay.
+# For leaves of the same kinds, the latest structures are remembered, at most this many.
 MAX_STRUCTURES = 16
 
 Run = Callable[[Sequence[Any]], Any]
@@ -238,7 +238,7 @@ class Known:
                 _remember(self.trees, key, [(tree, repeat.run), *others[: MAX_STRUCTURES - 1]])
 
     def _misses(self) -> Callable[..., tuple[Any, fastcall.FastPath | None, bool]]:
-        """What jaxlib's dispatch calls for new kinds. Its reference is weak: ``self`` owns the dispatch."""
+        """The function that jaxlib's dispatch calls for new kinds. The reference to ``self``, its owner, is weak."""
         known = weakref.ref(self)
 
         def miss(*args: Any, **kwargs: Any) -> tuple[Any, fastcall.FastPath | None, bool]:
@@ -266,7 +266,7 @@ def _remember(table: dict[Any, Any], key: Any, found: Any) -> None:
 
 
 def _finisher(repeat: Repeat, known: weakref.ref[Known]) -> Callable[[Sequence[Any]], Any]:
-    """Like ``value``. If the program may still read the user's NumPy arrays, wait, and leave jaxlib's dispatch."""
+    """Like ``value``. If the program may still be reading the user's NumPy arrays, wait; never dispatch again."""
     value = repeat.value
 
     # one event marks all results of a program as ready

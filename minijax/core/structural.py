@@ -1,4 +1,4 @@
-"""Symbolic zeros, and the few primitives that interpreters bind (rules: ``ops.shape``, ``ops.elementwise``)."""
+"""Symbolic zeros, and the few primitives that interpreters bind (their rules: ``ops.shape``, ``ops.elementwise``)."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ class Tracer(AnyArray):
         return provenance.advice(kind, self._trace.main.label)
 
     def __repr__(self) -> str:
-        """The text that JAX prints for it. ``format(x, "levels")`` describes it at each level."""
+        """The text that JAX prints for this tracer. ``format(x, "levels")`` describes the tracer at each level."""
         return f"{type(self).__name__}<{self.aval}>"
 
 
@@ -343,7 +343,7 @@ class take_current_trace(contextlib.ContextDecorator):
 class set_current_trace:
     """Context manager: ``trace`` processes every operation that has no tracer of a higher interpreter.
 
-    ``trace`` is on the stack, or its class is a user's. RuntimeError if it has left the stack.
+    ``trace`` is on the stack, or its class was written by a user. RuntimeError if it has left the stack.
     """
 
     def __init__(self, trace: Trace) -> None:

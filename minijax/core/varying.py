@@ -235,7 +235,7 @@ varies_along: dict[Primitive, Callable[[dict[str, Any]], Iterable[Any]]] = {}
 # primitive -> function of its operands' varying axes and its parameters, giving the varying axes of its results
 vma_rules: dict[Primitive, Callable[[frozenset[Any], dict[str, Any]], Iterable[Any]]] = {}
 
-# primitives with results that may be unreduced or reduced along axes along which no operand is
+# primitives with results that may be unreduced or reduced along an axis along which no operand is
 makes_sums: set[Primitive] = set()
 # casts a reduced value to a varying one; its rules are in ``ops.meshes.sums``
 reduced_vary_cast_p = Primitive("reduced_vary_cast_p")

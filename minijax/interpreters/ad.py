@@ -1,8 +1,9 @@
 """JAX's interface for authors of differentiation rules.
 
-``primitive_jvps[p] = rule`` with ``rule(primals, tangents, **params) -> (primal_out, tangent_out)``; a tangent may be a
-symbolic ``Zero``. ``primitive_transposes[p] = rule`` with ``rule(ct, *args, **params)``, where a linear argument is an
-``UndefinedPrimal``; it returns one cotangent per argument, None for known ones. ``primitive_linearizations[p] = rule``
+``primitive_jvps[p] = rule`` sets the jvp rule ``rule(primals, tangents, **params) -> (primal_out, tangent_out)``; a
+tangent may be a symbolic ``Zero``. ``primitive_transposes[p] = rule`` sets the transpose rule ``rule(ct, *args,
+**params)``. In it a linear argument is an ``UndefinedPrimal``; the rule returns one cotangent per argument, and None
+for known arguments. ``primitive_linearizations[p] = rule``
 replaces the jvp rule in reverse mode. The ``def...`` functions build such rules from shorter ones. A rule marked with
 ``depends_on_types`` runs once per signature, other rules at every call.
 """
@@ -65,7 +66,7 @@ def get_primitive_transpose(p: Primitive) -> Rule:
 
 
 def defjvp(primitive: Primitive, *rules: Callable[..., Any] | None) -> None:
-    """Set the jvp rule of ``primitive`` from one ``rule(g, *primals, **params)`` per operand; None: no derivative."""
+    """Set the jvp rule of ``primitive`` from one ``rule(g, *primals, **params)`` per operand; None means zero."""
 
     def without_answer(rule: Callable[..., Any]) -> Callable[..., Any]:
         return lambda g, ans, *primals, **params: rule(g, *primals, **params)

@@ -81,7 +81,7 @@ class Derived:
 
     @functools.cached_property
     def numbered(self) -> list[tuple[Primitive, dict[str, Any], list[Any], list[Any]]]:
-        """The linear equations: (primitive, parameters, operands, types of results). None: the tangent's type.
+        """The linear equations: (primitive, parameters, operands, types of results). A type None: the tangent's type.
 
         Operands are literals or numbers. Constants, residuals, tangents and earlier results are numbered together.
         """
@@ -97,7 +97,9 @@ class Derived:
 
     @functools.cached_property
     def distinct(self) -> tuple[CachedProgram | None, list[int]]:
-        """The known program, which returns each computed result once, or None; and the indices that ``run`` needs."""
+        """The known program with each computed result only once, and where ``run`` finds each result among the operands
+        and these. The program is None if nothing is computed.
+        """
         jaxpr = self.known.jaxpr
         number: dict[Any, int] = {v: i for i, v in enumerate(jaxpr.invars)}
         numbers = [number.setdefault(v, len(number)) for v in jaxpr.outvars]
@@ -184,7 +186,7 @@ def derive(
     if type(tangent_out) is Literal or tangent_out not in computed:
         return None
     made = Derived(primitive.name, known, linear, types)
-    # not with constants: if the rule itself runs, constants that it makes become residuals
+    # False if there are constants: if the rule itself runs, constants that it makes become residuals
     made.stageable = not staged.stages_values and names_all(known) and names_all(linear)
     return made
 

@@ -71,7 +71,7 @@ numpy_rules = _NumPyRules(
 # Primitives whose evaluation rule itself places the results on devices.
 commits_itself: set[Primitive] = set()
 
-# Primitives with programs that are compiled if an operand is over a mesh of devices.
+# Primitives that call programs, which are compiled if an operand is over a mesh of devices.
 compiled_over_meshes: set[Primitive] = set()
 # The primitives that name a mesh. While there are none, programs need not be searched for them.
 constraints: list[Primitive] = []
@@ -90,7 +90,7 @@ def _on(device: Any, out: Any) -> Any:
 
 
 def by_type(choose: Callable[..., Callable[..., Any]]) -> Rule:
-    """The NumPy rule ``choose(*operands, **params)(*operands)``. ``choose`` reads only types, once per signature."""
+    """The NumPy rule ``choose(*operands, **params)(*operands)``. ``choose`` reads types, once a signature."""
 
     @functools.wraps(choose)
     def rule(*values: Any, **params: Any) -> Any:
@@ -129,7 +129,7 @@ def _evaluation(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, 
     """The function of NumPy values and the output type(s) for a signature, cached in ``evaluations``."""
     out_aval = abstract_eval(primitive, avals, params)
     function = numpy_function(primitive, avals, params)
-    # floats only: where integers wrap, scalar arithmetic gives a slow, hidden warning and ufuncs give none
+    # floats only: for an integer that wraps, scalar arithmetic makes a slow, hidden warning; ufuncs make none
     if all([aval.dtype.kind == "f" and not aval.shape for aval in avals]):
         function = SCALAR_RULES.get(function, function)
     found: Any = function, out_aval
@@ -265,7 +265,7 @@ for _name in ("debug_nans", "debug_infs", "context_mesh"):
 def _has(found: Any, x: Any) -> bool:
     if not dtypes.is_inexact(get_aval(x).dtype):
         return False
-    if type(x) is MeshArray and (x.aval.unreduced or not x.device.is_fully_addressable):  # not one value
+    if type(x) is MeshArray and (x.aval.unreduced or not x.device.is_fully_addressable):  # no single value to check
         return any([_has(found, part.data) for part in _sharded.addressable_shards(x)])
     value = np.asarray(x._value() if isinstance(x, Array) else x)
     return bool(found(value).any())

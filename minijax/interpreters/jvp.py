@@ -308,7 +308,7 @@ def with_zeros(outs: Sequence[Any], nonzero: Sequence[bool]) -> tuple[list[Any],
 def jvp_jaxpr(
     closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate: bool | Sequence[bool] = False
 ) -> tuple[ClosedJaxpr, list[bool]]:
-    """The jvp of a jaxpr: (primals, nonzero tangents) -> (outputs, nonzero tangents); and which outputs have one.
+    """The jvp of a jaxpr, (primals, nonzero tangents) -> (outputs, nonzero tangents), and which outputs have a tangent.
 
     ``instantiate``: outputs that get a tangent even if it is zero. Cached in ``closed``.
     """

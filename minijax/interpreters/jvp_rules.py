@@ -1,8 +1,8 @@
 """The jvp rules, and functions that are derived from a rule once per signature.
 
 In: a jvp rule, the types of operands and tangents, the parameters. Out: the rule's jaxpr (``staged_rule``), from which
-``interpreters.derived`` starts, or a function of NumPy values (``Pushforward``). This is only for rules that depend
-on types alone: the rules in ``ops``, and rules that their author marked (``core.rules.depends_on_types``). Others run
+``interpreters.derived`` starts, or a function of NumPy values (``Pushforward``). Only rules that depend on types alone
+are derived: the rules in ``ops``, and rules that their author marked (``core.rules.depends_on_types``). Other rules run
 at every call.
 """
 
@@ -133,7 +133,7 @@ class Pushforward(NamedTuple):
 def pushforward(
     primitive: Primitive, types: Sequence[Type], tangent_types: Sequence[Type | None], params: dict[str, Any]
 ) -> Pushforward | None:
-    """The cached pushforward for physical types (a tangent type None: a zero tangent); None if there is none."""
+    """The cached pushforward for physical types (None for a zero tangent); None if there is no pushforward."""
     table = table_of(primitive, "pushforwards")
     if table is None:
         return None

@@ -30,9 +30,9 @@ linearize_rules: dict[Primitive, Rule] = {}
 class LinearizedJaxpr(NamedTuple):
     """A jaxpr's derivative in two parts.
 
-    ``known`` maps its inputs to its outputs and ``n_res`` residuals; ``linear`` maps residuals and nonzero tangents to
-    the tangents of the outputs that ``nonzero_out`` selects. Values that depend on no input
-    are constants of ``linear``, not residuals.
+    ``known`` maps its inputs to its outputs and ``n_res`` residuals. ``linear`` maps residuals and nonzero tangents to
+    the tangents of the outputs that ``nonzero_out`` selects. Values that depend on no input are constants of
+    ``linear``, not residuals.
     """
 
     known: ClosedJaxpr
@@ -44,7 +44,7 @@ class LinearizedJaxpr(NamedTuple):
 def linearize_jaxpr(
     closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate: bool | Sequence[bool] = False
 ) -> LinearizedJaxpr:
-    """The derivative of a jaxpr in its ``nonzero`` inputs, as two jaxprs. ``instantiate``: zeros to make real."""
+    """The derivative of a jaxpr in its ``nonzero`` inputs, as two jaxprs. ``instantiate``: zeros to make arrays."""
     forced = [instantiate] * len(closed.out_avals) if isinstance(instantiate, bool) else list(instantiate)
     key = ("linearize", tuple(nonzero), tuple(forced))
     found: LinearizedJaxpr | None = closed.memo.get(key)

@@ -107,7 +107,7 @@ class TangentTrace(PartialEvalTrace):
 
     @property
     def stack(self) -> Any:  # type: ignore[override]
-        """This trace is on the stack as long as the ``LinearizeTrace`` above it."""
+        """This trace is on the stack while the ``LinearizeTrace`` above it is."""
         return self.main.trace.stack
 
     @stack.setter

@@ -1,7 +1,7 @@
 """Named axes: the primitives that use the axis of an enclosing ``vmap(axis_name=)``, and how ``bind`` finds that vmap.
 
-In: a primitive's parameters. Out: the axis names that it, or a jaxpr in it, leaves free. Invariant: a primitive with a
-free name goes to the innermost vmap of that name, even if no operand is batched.
+In: a primitive's parameters. Out: the axis names that the primitive, or a jaxpr in its parameters, leaves free.
+Invariant: a primitive with a free name goes to the innermost vmap of that name, even if no operand is batched.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class PartialEvalTrace(Trace):
 
 
 def split_now(primitive: Primitive) -> Rule:
-    """The rule for ``partial_eval_rules`` of a primitive in ``partial_eval_jaxpr_rules``: bind the known part now."""
+    """The ``partial_eval_rules`` rule of a primitive in ``partial_eval_jaxpr_rules``: bind the known part now."""
 
     def rule(trace: PartialEvalTrace, *args: Any, **params: Any) -> list[Any]:
         unknown_in = [trace.is_unknown(x) for x in args]
@@ -241,7 +241,7 @@ def live_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> list[JaxprEqn]:
 
 
 def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool], keep_inputs: bool = False) -> tuple[Jaxpr, list[bool]]:
-    """``jaxpr`` reduced to the used outputs; and which inputs are used. ``keep_inputs`` keeps unused inputs."""
+    """``jaxpr`` reduced to the used outputs, and which inputs it uses. ``keep_inputs`` keeps unused inputs."""
     outs = [v for v, used in zip(jaxpr.outvars, used_outputs, strict=True) if used]
     kept, needed = dce_eqns(jaxpr.eqns, outs)
     used_in = [True if keep_inputs else v in needed for v in jaxpr.invars]
@@ -257,7 +257,7 @@ def dce_closed(closed: ClosedJaxpr, used_outputs: Sequence[bool]) -> tuple[Close
     found = closed.memo.get(key)
     if found is None:
         pruned, used_in = dce_jaxpr(closed.jaxpr, used_outputs)
-        # None stands for ``closed``, since a reference cycle would keep it alive
+        # store None instead of ``closed``: a reference cycle would keep it alive
         found = None if pruned is closed.jaxpr else ClosedJaxpr(pruned, closed.consts), used_in
         closed.memo[key] = found
     return found[0] or closed, found[1]
@@ -268,7 +268,7 @@ def dce_call(
 ) -> JaxprEqn:
     """The call ``eqn`` of the jaxpr ``param`` without unused results; ``eqn`` itself if all are used.
 
-    Tuples among the parameters ``operands`` and ``results`` have an element for each operand or result.
+    ``operands`` and ``results`` name parameters that may be tuples with an element for each operand or result.
     """
     pruned, used_in = dce_closed(eqn.params[param], used)
     if pruned is eqn.params[param]:
@@ -282,7 +282,7 @@ def dce_call(
 
 
 def dce_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> tuple[list[JaxprEqn], set[Any]]:
-    """The equations that ``outs`` need, with their subjaxprs pruned; and all variables and literals that they read."""
+    """The equations that ``outs`` need, with their subjaxprs pruned, and all variables and literals that they read."""
     needed = {v for v in outs if isinstance(v, Var)}
     # Fast path: if every result is read, no equation is unused (the last one feeds an output, and so on upwards).
     read = needed.union(*[eqn.invars for eqn in eqns])
@@ -413,7 +413,9 @@ class PartialVal(tuple[Any, Any]):
 def trace_to_jaxpr_dynamic(
     fun: Any, in_avals: Sequence[ShapedArray], *, keep_inputs: Sequence[bool] | None = None, **options: Any
 ) -> tuple[Jaxpr, list[ShapedArray], list[Any]]:
-    """Stage ``fun``, a ``WrappedFun``. Returns the jaxpr of the inputs ``keep_inputs``, result types, constants."""
+    """Stage ``fun``, a ``WrappedFun``. Returns the jaxpr of the inputs that ``keep_inputs`` selects, the result types
+    and the constants.
+    """
     closed = stage(fun.call_wrapped, in_avals, fun.__name__, label="trace_to_jaxpr_dynamic")
     jaxpr = closed.jaxpr
     if keep_inputs is not None:

@@ -40,7 +40,7 @@ AGAIN_WORTH_COMPILING = 1_000
 # Estimates of work assume this many iterations of a ``while`` inside another loop.
 ASSUMED_ROUNDS = 10
 
-# Written as Python operators: a statement costs less than a call, on scalars and on arrays.
+# These functions become Python operators: a statement costs less than a call, on scalars and on arrays.
 _OPERATORS = {
     np.add: "{} + {}",
     np.subtract: "{} - {}",
@@ -138,7 +138,7 @@ def _written(closed: ClosedJaxpr) -> tuple[_Writer, list[str], list[str]]:
 
 
 def forward_function(closed: ClosedJaxpr, instead: Any = None) -> Callable[..., Any]:
-    """``(*values) -> (first result, the others packed)``. If there are no others, ``instead`` stands for them."""
+    """``(*values) -> (first result, the others packed)``. If there are no others, ``instead`` takes their place."""
     writer, parameters, (first, *others) = _written(closed)
     return writer.function(parameters, f"{first}, {packed(others) if others else writer.name(instead)}")
 

@@ -3,7 +3,7 @@
 In: a jaxpr, which inputs are unknown, and a policy that decides for each known equation whether its results may be
 saved. Out: two jaxprs, as from ``partial_eval_jaxpr``, but the unknown one recomputes values that the policy does not
 save. Invariant: all inputs are available to the unknown side, and each saved value is the result of an equation that
-the policy allows (or that has a side effect, which happens once).
+the policy allows or that has a side effect, because a side effect must happen only once.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Split(NamedTuple):
 
 
 def allows(policy: Policy, eqn: JaxprEqn) -> bool:
-    """Whether ``policy`` saves the results of ``eqn``. NotImplementedError for ``Offloadable``, else TypeError."""
+    """Whether ``policy`` saves ``eqn``'s results. Raises NotImplementedError or TypeError for other answers."""
     answer = policy(eqn.primitive, *[v.aval for v in eqn.invars], **eqn.params)
     if isinstance(answer, bool):
         return answer
@@ -175,7 +175,7 @@ def call_recompute(primitive: Primitive, known_params: Any, staged_params: Any, 
 def _live(
     closed: ClosedJaxpr, leading: Sequence[Var], ins: Sequence[Var], outs: Sequence[Any], eqns: Sequence[JaxprEqn]
 ) -> tuple[ClosedJaxpr, list[bool], list[bool]]:
-    """The program from ``leading`` and ``ins`` to ``outs`` without dead equations; and which inputs it reads."""
+    """The program from ``leading`` and ``ins`` to ``outs`` without dead equations, and which inputs it reads."""
     jaxpr = closed.jaxpr
     whole = Jaxpr([], [*jaxpr.constvars, *leading, *ins], outs, eqns, jaxpr.debug_name)
     pruned, used = dce_jaxpr(whole, [True] * len(outs))

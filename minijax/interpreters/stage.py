@@ -269,7 +269,7 @@ def stage(
 ) -> ClosedJaxpr:
     """The jaxpr of ``fun`` (from flat values to a flat sequence of values) on inputs of ``in_avals``.
 
-    ``kind`` tells observers who stages; ``label`` and ``name`` name the transformation and the function in errors.
+    ``kind`` tells observers the jaxpr's purpose; ``label`` and ``name`` name the transformation and function in errors.
     """
     if tracing_forbidden():
         raise RuntimeError(

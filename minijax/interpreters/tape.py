@@ -79,7 +79,7 @@ class Tape:
         return place
 
     def add(self, eqns: list[JaxprEqn], place_of: dict[Var, int], out_vars: Sequence[Var]) -> list[int]:
-        """Add a rule's equations. Returns the places of the tangents ``out_vars``, new places or an operand's."""
+        """Add a rule's equations. Return the places of ``out_vars``; a tangent that is an operand's keeps its place."""
         known = dict(place_of)
         new: list[Var] = []
         first = len(self.entries)
@@ -118,13 +118,13 @@ class Tape:
             self.arrays = {key: found for key, found in self.arrays.items() if key[0] in kept}
 
     def know(self, value: Any, type_: Type, x: Any) -> None:
-        """``x`` is the array of ``value``. If ``value`` becomes a residual, the program holds ``x``."""
+        """Note that ``x`` is the array of ``value``. If ``value`` becomes a residual, the program holds ``x``."""
         self.arrays[id(value), type_] = value, x
 
     def residual(self, value: Any, type_: Type) -> Any:
         """The array of the NumPy value ``value``; all entries with that value share it."""
         assert self.bottom is not None
-        if type(value) is np.bool_:  # NumPy has only two such objects, so an id tells nothing
+        if type(value) is np.bool_:  # NumPy has only two such objects, so their ids do not tell values apart
             return self.bottom.up(value, type_)
         key = id(value), type_
         found = self.arrays.get(key)
@@ -235,7 +235,7 @@ class Tape:
         return self._needed
 
     def transpose(self, cts: Sequence[Any]) -> list[Any]:
-        """The cotangents of the inputs, given those of the outputs; either may be symbolic zeros."""
+        """The cotangents of the inputs, given the cotangents of the outputs. Any of them may be a symbolic zero."""
         if self.bottom is None and not self.by_rules and self.eqns is None:
             if not watched() and not (self.mixed and state.dynamic.level):
                 return _BackwardRun(self, None).run(cts)

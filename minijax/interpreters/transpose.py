@@ -184,7 +184,7 @@ def operand_cotangents(args: Sequence[Any], arrives: Sequence[bool], found: Iter
 def transpose_jaxpr(
     closed: ClosedJaxpr, linear: Sequence[bool], nonzero_cts: Sequence[bool], ct_avals: Sequence[Any]
 ) -> tuple[ClosedJaxpr, list[bool]]:
-    """The transpose of a jaxpr, (known inputs, nonzero cts) -> nonzero cts of linear inputs; and which are nonzero."""
+    """The transpose of a jaxpr, (known inputs, nonzero cts) -> nonzero cts of linear inputs, and which are nonzero."""
     key = ("transpose", tuple(linear), tuple(nonzero_cts), tuple(ct_avals))
     if key not in closed.memo:
         nonzero_out: list[bool] = []

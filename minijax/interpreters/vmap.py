@@ -1,6 +1,6 @@
 """Batching: one run of a function replaces many runs, side by side along a batch axis.
 
-In: values, some of which have a batch axis. Out: the same. Invariant: a tracer's ``aval`` is the logical type, without
+In and out: values, some of which have a batch axis. Invariant: a tracer's ``aval`` is the logical type, without
 the batch axis; ``val`` is the physical value, with it; a value without a batch axis is not a tracer.
 """
 

@@ -1,7 +1,7 @@
 """JAX's ``lax`` names: thin functions over the primitives, without ``minijax.numpy``'s conversions.
 
-Each module lists its names in ``__all__``. The late modules are imported one after another, the most used first, until
-one has the requested name.
+Each module lists its names in ``__all__``. A name that is not here is looked up in the modules given to ``_borrowing``,
+which are imported one after another, the most used first, until one has the name.
 """
 
 from minijax.core.borrowing import borrowing as _borrowing

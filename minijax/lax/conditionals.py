@@ -43,7 +43,7 @@ def cond(
     Args:
       pred: a boolean scalar, or a real number (true if nonzero).
       true_fun, false_fun: functions of the operands whose results have the same tree, shapes and dtypes. Both are
-        traced, but only one runs. Closed-over values are operands too, also for differentiation.
+        traced, but only one runs. Values that they close over are operands too, and are differentiated as such.
       operands, operand: pytrees of arrays; or a single pytree, by the keyword ``operand``.
 
     The older form ``cond(pred, true_operand, true_fun, false_operand, false_fun)`` works too. Under ``vmap`` with a
@@ -68,7 +68,7 @@ def cond(
     bodies = [stage_body(fun, in_tree, avals, "cond") for fun in (true_fun, false_fun)]
     _check_same_outputs("cond", ["true_fun", "false_fun"], [true_fun, false_fun], bodies)
     index = convert(pred, _INT32)
-    # true_fun is staged first, so its constants come first, but it is branch 1: False is 0
+    # true_fun is staged first, so its constants come first; but it is branch 1, because True is 1
     return _bind(index, bodies, leaves, order=[1, 0])
 
 

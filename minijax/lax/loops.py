@@ -185,7 +185,7 @@ def _more_rounds(loop_carry: Any) -> Any:
 
 
 class _Round:
-    """One step of a ``fori_loop`` as the body of another loop. It has the name of ``fun``, and refers to it weakly."""
+    """One step of a ``fori_loop`` as the body of another loop. It has a weak reference to ``fun``, and its name."""
 
     __slots__ = ("fun", "__name__", "__code__", "__weakref__")
     construct = "fori_loop"

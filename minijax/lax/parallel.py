@@ -189,7 +189,7 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
     """Inside ``shard_map``, cast ``x`` to another state along mesh axes. No data is sent.
 
     A varying value can become unreduced: a later ``psum`` takes the sum. A value shared by all devices can become
-    varying, or reduced: then its cotangent is unreduced. A reduced value can become varying.
+    varying or reduced; the cotangent of a reduced value is unreduced. A reduced value can become varying.
 
     Args:
       x: an array or pytree of arrays.
@@ -240,7 +240,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
-    """Permute ``x`` along the mapped axis: ``i`` gets ``perm[i]``'s value. ValueError if it is no permutation."""
+    """Permute ``x``: instance ``i`` gets the value of ``perm[i]``. ValueError unless ``perm`` is a permutation."""
     if set(perm) != set(range(len(perm))):
         raise ValueError(f"`perm` does not represent a permutation: {perm}")
     return ppermute(x, axis_name, list(zip(perm, range(len(perm)), strict=True)))
@@ -334,8 +334,8 @@ def all_gather(
       axis_index_groups: lists of indices along the axis; each group gathers separately.
       axis: the position of the instances in the result.
       tiled: whether ``axis`` is an axis of ``x``.
-      to: ``"varying"``; or inside ``shard_map`` ``"invarying"``, for a result typed as equal everywhere, or
-        ``"reduced"``, for such a result with an unreduced cotangent.
+      to: ``"varying"``; or, inside ``shard_map``, ``"invarying"`` (the type says that the result is equal everywhere)
+        or ``"reduced"`` (the type says the same, and the cotangent is unreduced).
 
     Raises:
       NameError: the axis name is not bound. NotImplementedError: under vmap with groups or several names; groups

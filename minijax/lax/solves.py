@@ -45,8 +45,8 @@ def custom_linear_solve(
       has_aux: both solvers and this function return ``(x, auxiliary_data)``; the latter has no derivative.
 
     Raises:
-      TypeError: a function's output has another structure than b. ValueError: it has other shapes, or lacks auxiliary
-      output. NotImplementedError: ``matvec`` is not linear.
+      TypeError: a function's output has another structure than b. ValueError: an output has other shapes than b, or
+        lacks auxiliary data. NotImplementedError: ``matvec`` is not linear.
     """
     for fun in (matvec, solve) if transpose_solve is None else (matvec, solve, transpose_solve):
         check_callable(fun)
@@ -181,7 +181,7 @@ def _root_jvp(
 
 
 def _values(what: str, parameter: str, tree: Any) -> tuple[list[Any], Any, Any]:
-    """The leaves of ``tree``, its structure, and that of a call ``f(tree)``. TypeError for a leaf that is no array."""
+    """The leaves and structure of ``tree``, and the structure of ``f(tree)``'s arguments. TypeError for a non-array."""
     for path, x in tree_flatten_with_path(tree)[0]:
         if not is_array_like(x):
             raise TypeError(

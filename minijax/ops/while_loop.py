@@ -82,7 +82,9 @@ def _check_types(what: str, found: Avals, expected: Avals) -> None:
 
 
 class Loop:
-    """Evaluates a loop on NumPy until this cost as much as compiling, which takes at most twice the best time."""
+    """Evaluates a loop in NumPy until that has cost as much as compiling, then compiles it. This takes at most twice
+    the shortest possible time.
+    """
 
     __slots__ = ("closed", "cond_nconsts", "body_nconsts", "batched", "cond", "body", "spent", "executable")
 
@@ -285,7 +287,7 @@ def while_batch(
 
 
 def while_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
-    """First a loop of the known carries, then the whole loop: residuals of a loop without known length cannot stack."""
+    """First a loop of the known carries, then the whole loop: without a known length, residuals cannot be stacked."""
     cond, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
     cond_nconsts, body_nconsts = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     given = WhileParts.of(unknown_in, cond_nconsts, body_nconsts)
@@ -307,7 +309,7 @@ def while_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
 
 
 def _known_part(closed: ClosedJaxpr, unknown_in: Flags, instantiate: Flags) -> tuple[ClosedJaxpr, list[bool]]:
-    """``closed`` from known inputs to known outputs, without residuals, and flags of its unknown outputs."""
+    """``closed`` from known inputs to known outputs, without residuals, and a flag for each output: whether unknown."""
     key = ("known part", tuple(unknown_in), tuple(instantiate))
     if key not in closed.memo:
         known, _, unknown_out, n_residuals = partial_eval_jaxpr(closed, unknown_in, instantiate)

@@ -1,4 +1,4 @@
-"""Errors about shapes inside transformations: every operand at every level, and the user's line."""
+"""The notes of shape errors inside transformations show every operand at every level, and the user's line."""
 
 import numpy as np
 import pytest

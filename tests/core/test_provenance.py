@@ -1,4 +1,4 @@
-"""Why a value must be concrete: its path from the arguments, and advice for the construct that needs the value."""
+"""Messages about values that must be concrete: the value's path from the arguments, and advice for the construct."""
 
 import re
 

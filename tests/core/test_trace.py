@@ -108,7 +108,7 @@ def has_no_signals(frame, event, argument):
 
 
 def interrupted_at(run, number, counts):
-    """Interrupt ``run()`` at event ``number`` of those with ``counts(frame)``; return whether the run reached it."""
+    """Interrupt ``run()`` at the event ``number`` among those with ``counts(frame)``; return whether it got there."""
     left, here = itertools.count(-number), sys._getframe()
     reached = False
 

@@ -149,7 +149,7 @@ class Page:
         )
 
     def faults(self) -> list[str]:
-        """Console errors since the last call, without those of JupyterLab's extensions; requests to other servers."""
+        """Requests to other servers, and new console errors except those of JupyterLab's extensions."""
         errors = [each["message"] for each in self.driver.get_log("browser") if each["level"] == "SEVERE"]
         names = self.browser.run("return performance.getEntriesByType('resource').map((e) => e.name)")
         elsewhere = [name for name in names if not name.startswith((self.origin, "data:", "blob:"))]

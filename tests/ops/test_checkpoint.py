@@ -149,7 +149,7 @@ def barrier(ns: Any, x: Any, y: Any) -> Any:
     return (a * b["y"]).sum()
 
 
-# In these JAX keeps a call for the known part of a jit or scan, even if the call only forwards inputs or is empty.
+# For these programs JAX keeps a call for the known part of a jit or scan even if it only forwards inputs or is empty.
 OTHER = {"result_of_jit_used_again", "forwards_and_repeats", "integers_and_booleans", "of_cond"}
 OTHER.add("of_scan_that_saves_a_name")
 REVERSE = ("grad", "vmap_of_grad", "grad_of_vmap", "grad_of_grad", "jvp_of_grad")
@@ -451,7 +451,7 @@ def test_debug_callbacks_repeat_with_the_recomputation() -> None:
         assert calls(minijax, policy, wrap) == calls(jax, policy, wrap) == expected
 
 
-def test_equal_policies_are_one() -> None:
+def test_policies_for_the_same_names_are_equal() -> None:
     policies = minijax.checkpoint_policies
     assert policies.save_only_these_names("a", "b") == policies.save_only_these_names("b", "a")
     assert hash(policies.save_only_these_names("a")) == hash(policies.save_only_these_names("a"))

@@ -194,7 +194,7 @@ CASES = {
         Case("float_predicate", float_predicate, (np.asarray(0.5), floats(3))),
     )
 }
-# in these JAX saves an unused zero for a branch without a tangent
+# for these programs JAX saves an unused zero for a branch without a tangent
 OTHER = {"residuals_of_several_types": ("grad_of_grad",), "float_predicate": ("grad_of_grad",)}
 OTHER["constant_branches"] = ("grad", "vmap_of_grad")
 

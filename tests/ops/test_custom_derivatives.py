@@ -248,7 +248,7 @@ CASES = [
     Case(name, lambda ns, *args, p=program: p(ns)(*args), args, forward=forward)
     for name, (program, args, forward) in PROGRAMS.items()
 ]
-# In these, JAX's program has an unused equation.
+# JAX's version of these programs has an unused equation.
 OTHER = {"custom_gradient": ("value", "vmap"), "closure_convert": ("grad_of_vmap",)}
 
 
@@ -286,7 +286,7 @@ def with_rule(f: Any) -> Any:
 
 
 def scan_of_one_call(ns: Any) -> Callable[..., Any]:
-    """The body of the scan is one call of a function with a rule. So is the body's known part."""
+    """The body of the scan is one call of a function with a rule. The body's known part is one such call too."""
     f = with_rule(ns.custom_jvp(lambda x: x * x))
     return lambda x: ns.lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0]
 
@@ -355,7 +355,7 @@ def test_staged_once_and_its_rule_once() -> None:
 
 
 def test_second_derivatives_through_scan() -> None:
-    """As in JAX, a partially evaluated scan keeps the rule of a custom_vjp function, but not that of a custom_jvp."""
+    """As in JAX, a partially evaluated scan keeps rules of custom_vjp functions, but not of custom_jvp functions."""
 
     def second(ns: Any, f: Callable[..., Any], scan: bool) -> Any:
         def fun(x):

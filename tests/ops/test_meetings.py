@@ -1,4 +1,4 @@
-"""Combinations of two features, each program against JAX: effects in loops, the order of operands under transposition,
+"""Programs that combine two features, against JAX: effects in loops, the order of operands under transposition,
 references in control flow, and sharded operands of custom rules.
 """
 
@@ -128,7 +128,7 @@ def effects(ns: Any, loop: Program, way: str, kind: str) -> tuple[list[Any], Any
 @pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
 def test_effects_of_loops_happen_as_often_as_in_jax(loop: Program, way: str, kind: str) -> None:
     """An effect may also happen as often as in JAX's plain call: JAX hoists effects of constants out of a
-    differentiated scan, drops those of io_callback there, and drops unordered effects in the condition of a jitted
+    differentiated scan, drops effects of io_callback there, and drops unordered effects in the condition of a jitted
     loop.
     """
     (ours, out), (theirs, expected) = (effects(ns, loop, way, kind) for ns in (subject, oracle))

@@ -25,7 +25,7 @@ N = 4  # instances along the axis 'i'
 
 
 class Row(NamedTuple):
-    """A function of a namespace and one example. ``shape``, ``dtype``: those of the example."""
+    """A function of a namespace and one example. ``shape`` and ``dtype`` are those of the example."""
 
     function: Callable[[Any, Any], Any]
     shape: tuple[int, ...] = (N, 3)
@@ -117,9 +117,9 @@ ROWS = {
     ),
 }
 
-# JAX 0.10.2 gets these wrong; the reference is another gradient of minijax. Its transpose of all_to_all forgets that
-# the dimensions are already arranged. (Its untiled psum_scatter adds 1 to a batch axis behind the scattered axis, where
-# it should subtract 1: see ``test_psum_scatter_with_the_batch_axis_behind``.)
+# JAX 0.10.2 gets these wrong; the reference is another gradient of minijax. JAX's transpose of all_to_all forgets that
+# the dimensions are already arranged. (JAX's untiled psum_scatter adds 1 to a batch axis behind the scattered axis, but
+# should subtract 1: see ``test_psum_scatter_with_the_batch_axis_behind``.)
 BROKEN_IN_JAX = {("all_to_all 0 1", "vmap of grad"), ("all_to_all 1 0", "vmap of grad")}
 
 

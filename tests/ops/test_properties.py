@@ -1,4 +1,4 @@
-"""Laws that hold for every shape: NumPy's results, rules that agree with their primitive, and more than JAX tests."""
+"""Properties of primitives: laws for every shape, rules that agree with their primitive, exact sums, dtypes."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_same_jaxprs(name: str) -> None:
 def test_same_values(name: str) -> None:
     """Evaluated by NumPy and compiled by XLA, each row has JAX's values, dtypes and weak types.
 
-    Only the first vmap runs: the test above compares the equations of all, and compiling takes most of the time.
+    Only the first vmap runs: the test above compares the equations of all vmaps, and compiling takes most of the time.
     """
     ours, theirs = (some(transformations(ns, ROWS[name])) for ns in (minijax, jax))
     wanted, compiled = everything(jax, theirs), everything(minijax, ours)

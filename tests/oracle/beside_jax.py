@@ -1,7 +1,7 @@
 """Compare whole programs with JAX's: StableHLO operations, optimised HLO instructions, and flops.
 
     python -m tests.oracle.beside_jax                     # all programs, compiled: some minutes
-    python -m tests.oracle.beside_jax --lowered scan      # without compiling, those with "scan" in their names
+    python -m tests.oracle.beside_jax --lowered scan      # not compiled, only programs with "scan" in their names
 
 The programs are every function of ``functions`` and ``control_flow`` under each of its ``transforms``, and every
 construct of ``tests.ir.constructs`` except ``LEFT_OUT``. The comparison covers:

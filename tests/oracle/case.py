@@ -1,7 +1,7 @@
 """A row of the table is a ``Case``: a function of a namespace, its arguments, and the transformations it supports.
 
-Arguments are float64 and int64 NumPy arrays unless a row says otherwise, so in 32-bit mode each call
-also shows that wide inputs are narrowed as in JAX.
+Arguments are float64 and int64 NumPy arrays unless a row says otherwise, so in 32-bit mode each call also shows that
+wide inputs are narrowed as in JAX.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Case:
     """One row: ``function(ns, *args)``, and which transformations it supports.
 
     ``grads=False``: never differentiated. ``reverse=False``: only forward mode, since no result is floating point.
-    ``forward=False``: only reverse mode, since its rule is a vjp. ``second=False``: JAX has no second derivative.
+    ``forward=False``: only reverse mode, since its only rule is a vjp. ``second=False``: JAX has no second derivative.
     ``vmap=False``: JAX cannot batch it. ``scale`` multiplies the tolerance, for functions that the libraries
     approximate differently. ``coarse``: the dtype that sets the tolerance, for rows in half precision.
     """

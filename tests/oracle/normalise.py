@@ -72,7 +72,7 @@ def show_index(tree: Any) -> Any:
 
 
 def show_params(params: dict[str, Any]) -> list[tuple[str, str]]:
-    """The parameters of an equation to compare."""
+    """The parameters of an equation that are compared."""
     shown = {
         k: v
         for k, v in params.items()

@@ -395,7 +395,7 @@ BLOCK = 250
 
 
 def run_block(asked: tuple[Sequence[str], int, int, Sequence[int], float]) -> Outcomes:
-    """Compare those programs of a block whose numbers are given. The values of a share of them are compared, too.
+    """Compare the programs with these numbers, all from one block. Compare the values of a share of them, too.
 
     A program depends only on the seed and its number. The earlier programs of the block are drawn too, but do not run.
     """

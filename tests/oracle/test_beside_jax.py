@@ -50,7 +50,7 @@ def sharding_params(closed: Any) -> dict[str, set[str]]:
     return found
 
 
-def test_primitives_have_the_sharding_parameters_of_jaxs() -> None:
+def test_primitives_have_the_sharding_parameters_of_jax() -> None:
     def convolved(ns):
         ones = ns.numpy.ones
         return lambda x: ns.lax.conv((x @ ones((3, 3))).reshape(1, 1, 3), ones((1, 1, 2)), (1,), "SAME").sum()

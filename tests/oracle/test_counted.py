@@ -1,4 +1,4 @@
-"""Summaries that count the operations of cached programs equal those of running the rules.
+"""Summaries that count the operations of cached programs equal summaries of the rules that run instead.
 
 Functions of the table run under differentiating transformations. Their two recordings must be equal, except for times
 and for the event at which a jaxpr was made.
@@ -76,7 +76,7 @@ def differing(case: Case, name: str) -> list[str]:
 
 @pytest.mark.parametrize("group", range(4))
 def test_summary_counts_match_the_rules(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``group``: a quarter of the table's functions. Each runs under one of the transformations, in turn."""
+    """``group`` is a quarter of the table's functions. Each function runs under only one of the transformations."""
     monkeypatch.setattr(summary, "MOST_SAMPLED", 1)
     numbers_of_runs = []
     tell = counting.Tally.tell

@@ -261,7 +261,7 @@ def test_commands_report_dropped_names(monkeypatch):
     for line in commands:
         assert "have names" not in plain(session.run_line(line).shown) and not session.recording.cut
     monkeypatch.setattr(naming, "MOST_PASSED", 5)
-    expressions = "of more than 5 events only variables have names, expressions have none"
+    expressions = "expressions have no names in a recording of more than 5 events"
     for line in commands:
         assert expressions in " ".join(plain(session.run_line(line).shown).split()), line
     monkeypatch.setattr(lives, "MOST_NAMED", 4)

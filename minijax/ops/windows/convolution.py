@@ -251,7 +251,7 @@ def _divided(x: Any, dim: int, first: int) -> Any:
 
 
 def _conv_left(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
-    """The cotangent of the images: that of the result, dilated by the strides, convolved with the reversed kernel."""
+    """The images' cotangent: the result's cotangent, dilated by the strides, convolved with the reversed kernel."""
     given = ConvParameters(**params)
     lhs_spec, rhs_spec, out_spec = given.dimension_numbers
     pads = []
@@ -282,7 +282,7 @@ def _conv_left(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
 
 
 def _conv_right(ct: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
-    """The cotangent of the kernel: the images convolved with that of the result; batch and features change places."""
+    """The kernel's cotangent: the images convolved with the result's cotangent; batch and features change places."""
     if not get_aval(ct).size:
         return zero_of(rhs.aval)
     given = ConvParameters(**params)

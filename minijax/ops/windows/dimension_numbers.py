@@ -1,4 +1,4 @@
-"""The dimension numbers of a convolution: ``ConvDimensionNumbers``, and parsing them."""
+"""The dimension numbers of a convolution: ``ConvDimensionNumbers``, and functions that parse layouts."""
 
 from __future__ import annotations
 

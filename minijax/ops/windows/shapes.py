@@ -62,8 +62,8 @@ def padtype_to_pads(
 
     Args:
       in_shape, window_shape, window_strides: sizes of the operand, sizes of a window, and distances between windows.
-      padding: ``"VALID"``: none. ``"SAME"``: as much as ``ceil(size / stride)`` windows need; an odd one goes to the
-        end. ``"SAME_LOWER"``: the same, but an odd one goes to the beginning. Lower case works too.
+      padding: ``"VALID"``: none. ``"SAME"``: as much as ``ceil(size / stride)`` windows need; an odd element goes to
+        the end. ``"SAME_LOWER"``: the same, but an odd element goes to the beginning. Lower case works too.
 
     Raises TypeError if ``padding`` is not a string, RuntimeError for another name.
     """

@@ -37,7 +37,7 @@ def padded(x: Any, fill: Any, padding: Sequence[tuple[int, int]], dilation: Ints
 
 
 def windows_of(x: Any, window: Ints, strides: Ints, dilation: Ints) -> Any:
-    """A view of ``x``: its last dimensions are replaced by those that count windows, then those inside a window."""
+    """A view of ``x``. In place of its last dimensions it has dimensions of windows, then those inside a window."""
     lead = x.ndim - len(window)
     counts = [
         count(size, dilated(w, d), s) for size, w, s, d in zip(x.shape[lead:], window, strides, dilation, strict=True)

@@ -108,7 +108,7 @@ def _advice(reasons: list[str]) -> str:
     """One change to suggest, chosen by the reasons that %why gives."""
     words = " ".join(reasons)
     if "a new function" in words or "number 2 made there" in words:
-        return "Each turn makes a new function for jit, and jit knows functions by what they are: make it once."
+        return "Each iteration makes a new function, and jit compiles every new function: make it once."
     parts = [part for reason in reasons for part in reason.split("; ")]
     static = next(filter(None, (re.match(_STATIC, part) for part in parts)), None)
     if static is not None:

@@ -1,4 +1,4 @@
-"""A user's way through the exercises: the open exercise, the progress, and the user's values that it has replaced."""
+"""A user's way through the exercises: the open one, the progress, and the user's values that an exercise replaced."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Progress:
 
     Attributes:
       attempts: the number of checks.
-      done: an answer was right.
+          done: whether an answer was right.
       hints: the number of hints shown.
       kept: name -> the answer's value when the user left the exercise. The next start restores these values.
       written: name -> the statement with which the user defined this value.
@@ -93,7 +93,7 @@ class ExerciseCourse:
             borrowed = self.lent.borrow(dict.fromkeys((*own_names(exercise), *self.given)), self.given)
             blocks += _of_names(borrowed, returned)
             self.open = number
-        except BaseException:  # Ctrl-C: give the names back, since no exercise is open that would do it later
+        except BaseException:  # Ctrl-C: give the names back now; without an open exercise nothing else does
             self.lent.give_back(self.given)
             raise
         self.opened_at = len(self._typed())

@@ -50,8 +50,8 @@ def expect(
     otherwise: Callable[[], str] = str,
     tolerance: float = 1e-4,
 ) -> None:
-    """Raise NotYet unless ``found`` equals ``wanted``. The message is that of the first of ``mistakes`` that leads to
-    the same result. If none does, the message ends with the hint from ``otherwise``.
+    """Raise NotYet unless ``found`` equals ``wanted``. The message is that of the first mistake in ``mistakes`` with
+    the same result. If no mistake has it, the message ends with the hint from ``otherwise``.
     """
     values = _values(found) if is_array_like(found) else None
     if values is None or values.dtype == object:
@@ -82,7 +82,7 @@ def note(said: str) -> Block:
 
 
 def pair(what: str, found: Any, of: str) -> tuple[Any, Any]:
-    """The two parts of a rule's result. NotYet if it is no pair; ``of`` says of what."""
+    """The two parts of a rule's result. NotYet if it is no pair; ``of`` says in the message what the parts are."""
     if not isinstance(found, tuple | list) or len(found) != 2:
         raise NotYet(f"{what} returned {shown(found)}. It returns a pair: {of}.")
     return found[0], found[1]

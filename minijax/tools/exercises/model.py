@@ -58,7 +58,7 @@ class Exercise(Frozen):
       lesson: the background, in a few lines.
       task: what the user has to write, in a line or two.
       start: code that is displayed and run when the exercise is opened.
-      asks: those names of the start code that the user has to define again.
+          asks: the names in the start code that the user has to define again.
       check: checks the answer; raises ``NotYet``. Exceptions of the user's functions propagate.
       hints: from a first idea to nearly the whole answer.
       solutions: code that ``check`` accepts; %tour solution displays the first one, the others are alternatives.

@@ -1,7 +1,8 @@
 """The lifetimes of the tracers and arrays that a full recorder sees. Each is numbered and followed until it dies.
 
-They are held weakly, so a value dies as it does without a recorder. Only the frames of the last operation live longer:
-they and the values of their variables live until the next operation. The elements of arrays are kept (``values``).
+The recorder refers to them weakly, so a value dies as it would without a recorder. Only the frames of the last
+operation live longer: they and the values of their variables live until the next operation. The elements of arrays are
+kept (``values``).
 
 The notes of a value are a row of integers and strings, most of them shared by many rows. ``LifeTable`` makes records
 from them when they are read.
@@ -178,7 +179,7 @@ class Lives:
                     ran.setdefault(life.number, variable)
 
     def name(self, x: Any, scopes: Sequence[Scope], place: str, name: str) -> None:
-        """A variable of the user holds ``x``, a tracer or an array. An array that no operation uses gets no number."""
+        """Note that a user variable holds ``x``, a tracer or an array. An array without operations gets no number."""
         if id(x) in self.known or isinstance(x, Tracer):
             self.see(x, scopes, place, name)
         else:
@@ -197,7 +198,7 @@ class Lives:
         if self.packed:
             return False
         self.named = {key: each for key, each in self.named.items() if each[0]() is not None}
-        # too little room was freed: do not search again
+        # if this frees too little room, do not search again
         self.packed = len(self.named) > MOST_NAMED * 9 // 10
         return len(self.named) < MOST_NAMED
 

@@ -127,7 +127,7 @@ def record_line(
       brief: leave out places, rules and long parameters.
       naming: the names of the recording's values; a brief line of a bind is then ``h = tanh(a @ w1)``.
       around: the enclosing record, whose level is not repeated.
-      with_level: repeat the level all the same.
+          with_level: show the level even if ``around`` has the same.
     """
     if isinstance(node, ScopeRecord):
         subject = node.subject.partition(" at ")[0] if brief else node.subject

@@ -140,11 +140,11 @@ class Naming:
         """The names that are missing because of a bound; '' if no bound was reached."""
         said = [f"{count:,} {kind} were not kept" for kind, count in self.recording.cut if NAMES_PAST in kind]
         if self.recording.events > MOST_PASSED:
-            said.append(f"of more than {MOST_PASSED:,} events only variables have names, expressions have none")
+            said.append(f"expressions have no names in a recording of more than {MOST_PASSED:,} events")
         return "; ".join(said)
 
     def maker(self, number: int) -> BindRecord | None:
-        """The outermost operation that returned the value, of the user or of a rule; None if it came from outside."""
+        """The outermost operation, the user's or a rule's, that returned the value; None if it came from outside."""
         life = self.life(number)
         # an operation's new result is first seen when the operation ends
         for node in timeline(self.recording).begun(life.born) if life is not None else ():

@@ -193,7 +193,7 @@ def jaxpr_blocks(
 
 
 def programs(recording: Recording) -> Iterator[tuple[str, ModuleRecord | None, ExecutableRecord | None]]:
-    """Each program that was lowered or compiled: its name, its record before XLA, and that after XLA (None if unknown).
+    """Each program that was lowered or compiled: its name, and its records before and after XLA (None if unknown).
 
     One function may be compiled several times. Its modules and executables are paired in order.
     """

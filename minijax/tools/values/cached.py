@@ -1,5 +1,5 @@
-"""The variables of programs whose traces came from a cache. Their Python did not run, so the recording has no tracers
-of them; they are found from the program's equations and the user's source lines.
+"""The variables of programs whose traces came from a cache. The user's Python did not run, so the recording has no
+tracers of these variables. They are found from the program's equations and the user's source lines.
 """
 
 from __future__ import annotations

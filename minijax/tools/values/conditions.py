@@ -247,7 +247,7 @@ def worth(node: ast.expr, values: Mapping[str, Any]) -> Any:
 
 
 def yes(node: ast.expr, values: Mapping[str, Any]) -> bool:
-    """Whether a condition holds. ConditionError if its value is no bool: an array, a number."""
+    """Whether a condition holds. ConditionError if its value is no bool, for example an array or a number."""
     found = worth(node, values)
     if np.size(found) == 1 and np.asarray(found).dtype == np.bool_:
         return bool(found)
@@ -309,7 +309,7 @@ class ConditionSearch:
         before: Any = None
         every = named_values(self.known)
         asked = [(done, named) for done, named in enumerate(every) if named.name in self.wanted.names]
-        # values in the same loops are visited iteration by iteration: all values of one before the next iteration
+        # values in the same loops are visited iteration by iteration: all values of an iteration before the next one
         for _, group in itertools.groupby(asked, lambda each: [loop.key for loop in self.known.loops(each[1].number)]):
             together, outside = list(group), newest
             for iterations, where in self._iterations(together[0][1]):

@@ -111,7 +111,7 @@ class ScanRun(LoopRun):
         return applied(scan_p, {**self.pure()[0], "length": length})
 
     def times(self, steps: int) -> int:
-        """How often a part of ``steps`` steps runs to cover the scan; 1 if that is not a stretch of the course."""
+        """How many parts of ``steps`` steps make up the scan; 1 if ``steps`` is not the distance of the kept states."""
         return self.length // steps if steps == self.course("primal").stretch > 1 else 1
 
     def rows(self, xs: Sequence[Any], at: int, steps: int) -> list[Any]:
@@ -429,7 +429,7 @@ class WhileRun(LoopRun):
         if kind not in self.courses:
             n = len(self.eqn.outvars)
             length = self.length()
-            assert isinstance(length, int), "whoever asks for a turn knows that there is one"
+            assert isinstance(length, int), "the caller has checked that the loop ends"
             start = self.known()[self.first :]
 
             def advance(at: int, state: list[Any], steps: int) -> list[Any]:

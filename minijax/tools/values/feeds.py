@@ -12,7 +12,7 @@ class Feed:
     Attributes:
       has_tangents: whether any tangents were given.
       has_cotangents: whether any cotangents were given.
-      no_tangents, no_cotangents: the reason why tangents or cotangents are missing; '' if they are not.
+      no_tangents, no_cotangents: the reason why tangents or cotangents are missing; '' if they are given.
     """
 
     has_tangents = False
@@ -58,7 +58,8 @@ class Given(Feed):
 class Called(Feed):
     """A feed with the values of the operands and results of a call in the outer frame.
 
-    While the outer frame evaluates the call, they are in ``now``. ``tangents``, ``cotangents``: why these are missing.
+    The values are in ``now`` while the outer frame evaluates the call. The arguments ``tangents`` and ``cotangents``
+    say why these are missing.
     """
 
     def __init__(

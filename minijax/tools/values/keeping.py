@@ -9,7 +9,7 @@ from typing import Any
 
 from minijax.tools.values.examples import Stacked
 
-# Rough overhead of a kept value besides its bytes.
+# Rough overhead of a kept value, in bytes.
 ENTRY = 300
 
 State = list[Any]

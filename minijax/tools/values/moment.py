@@ -1,8 +1,8 @@
 """The values of a recording, by their numbers. They are computed on demand; the user's Python never runs.
 
-Values that evaluation computed were kept. A tracer holds its value: a primal and a tangent, or a
-batch. The value of a staged variable comes from replaying (``replay``) the next recorded run of its program, on the
-operands of that run and in the chosen iteration. A program that never ran is evaluated on the arguments of the call.
+Values that evaluation computed were kept. A tracer holds its value: a primal and a tangent, or a batch. The value of a
+staged variable comes from replaying (``replay``) the next recorded run of its program, on the operands of that run and
+in the chosen iteration. A program that never ran is evaluated on the arguments of the call.
 """
 
 from __future__ import annotations
@@ -272,9 +272,9 @@ class Ledger:
         return found
 
     def _unknown_tangent(self, number: int) -> int:
-        """The number of a JVP tracer's tangent if this stands for a variable of a linear program, otherwise 0.
+        """The number of a JVP tracer's tangent if the tangent is a variable of a linear program, otherwise 0.
 
-        A JVP tracer made by linearize has such a tangent.
+        The JVP tracers that linearize makes have such tangents.
         """
         holds = self.lives[number].tracer.holds
         inner = self.lives.get(holds[1]) if len(holds) == 2 else None
@@ -352,7 +352,7 @@ class Ledger:
         if "primal" in fields:
             known = len(self._holds(number)) > 1 and not self._unknown_tangent(number)
             own = self._inner(number, 1, "primal") if known else None
-            # if only linearize is around the value, its tangent is that of the value inside
+            # if only linearize is around the value, its tangent is the tangent of the value inside
             return own if own is not None or self.is_zero(number) else self._inner(number, 0, "tangent")
         if "variable" in fields:
             found = self._staged(number, "tangent")
@@ -758,7 +758,7 @@ def _forward_rules(eqn: JaxprEqn) -> Iterator[Jaxpr]:
 
 
 def _same_variables(a: Jaxpr, b: Jaxpr) -> bool:
-    """Whether both are the same program, maybe without its effects."""
+    """Whether both are the same program, even if one has lost its effects."""
     return a.invars == b.invars and a.outvars == b.outvars
 
 
