@@ -37,8 +37,8 @@ from minijax.tools.recording.timeline import (
 #     reason for this interpreter: an operand's index, its name (or the whole reason), its kind, the lower levels (None
 #     with a whole reason); number of omitted operands, expression, line, cached function, number of operands; operands
 #   SCOPE: event, interpreter, its level, subject, stack, line
-#   LEFT: index of the note of its beginning, event, number of results, not finite, error, number of results that follow;
-#     results
+#   LEFT: index of the note of its beginning, event, number of results, not finite, error, number of results that
+#     follow; these results
 #   RULE and OWN_RULE: event, table, primitive, (name, file, line of its source), line
 #   EQUATION: event, interpreter, its scope, primitive, parameters, line, number of operands, twice the number of
 #     results; operands, then results, each with its type
