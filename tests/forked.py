@@ -24,7 +24,7 @@ def run(arguments: list[str]) -> int:
 
 
 def forked(seconds: float, arguments: list[str]) -> int:
-    """The exit status of pytest in a fork. After ``limit`` seconds the fork and its children are killed."""
+    """The exit status of pytest in a fork. After ``seconds`` the fork and its children are killed; the result is -1."""
     child = os.fork()
     if not child:
         os.setsid()

@@ -18,7 +18,7 @@ X3, X4 = np.ones(3, np.float32), np.ones(4, np.float32)
 
 @dataclass(frozen=True)
 class Misuse:
-    """``program(ns)`` must raise with all of ``words``; minijax's error must also contain all of ``advice``.
+    """``program(ns)`` must raise an error with all of ``words``; minijax's error must also contain all of ``advice``.
 
     The error has JAX's type. If JAX fails later for another reason, ``ours`` names minijax's type.
     """

@@ -131,7 +131,7 @@ def area_of(file: str, areas: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def draw(root: Path, only: Sequence[str], count: int, seed: int) -> list[Drawn]:
-    """``count`` mutants of the files in ``only``; if it is empty, of all files.
+    """``count`` mutants of the files in ``only``, or of all files if ``only`` is empty.
 
     They are chosen by a hash of seed, file and change, so edits of other code do not change the choice.
     """
@@ -193,7 +193,7 @@ class Tests:
         before, time_before = path.read_text(encoding="utf-8"), path.stat().st_mtime_ns
         self.written += 1
         path.write_text(drawn.mutant.applied(before), encoding="utf-8")
-        # Python compares the file's time in whole seconds to reuse bytecode. No two mutants may have the same.
+        # To reuse bytecode, Python compares the file's time in whole seconds. No two mutants may have the same time.
         os.utime(path, ns=(time_before, time_before + self.written * 10**9))
         try:
             first, *others = runs

@@ -38,8 +38,8 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
 }
 # Keyword arguments that change no result of a program.
 SILENT_KEYWORDS = {"strict", "maxsize", "stacklevel", "frozen", "slots"}
-# Calls of these functions fail immediately when their arguments are exchanged, or (max, min) give the same number.
-# That does not test the tests.
+# Exchanging the arguments of these functions fails immediately or (max, min) changes nothing, so such a mutant does
+# not test the tests.
 FIXED_ORDER = {"isinstance", "issubclass", "getattr", "hasattr", "setattr", "map", "filter", "cast", "TypeVar"}
 FIXED_ORDER |= {"max", "min"}
 

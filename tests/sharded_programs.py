@@ -47,7 +47,7 @@ def put(*spec: Any, mesh: Any = MESH) -> Any:
 
 
 def described(x: Any) -> Any:
-    """What is compared of a result: its text if it is no array, else sharding, type and some values."""
+    """The parts of a result that are compared: sharding, type and some values; its text if it is no array."""
     if not hasattr(x, "sharding"):
         return str(x)
     if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):

@@ -87,7 +87,7 @@ def test_error(row):
     assert not missing, f"the next action is missing {missing}:\n{ours}"
 
 
-def test_a_jitted_function_that_failed_works_once_the_rule_is_there():
+def test_a_jitted_function_that_failed_works_when_it_has_the_rule():
     primitive = missing_rules.new_primitive(mj, evaluation=True)
     compiled = mj.jit(missing_rules.square_add(primitive))
     with pytest.raises(NotImplementedError, match="Abstract evaluation"):

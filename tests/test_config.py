@@ -80,7 +80,7 @@ def test_defaults_are_jaxs():
     for name, value in config.values.items():
         # the class has the defaults: the environment may have changed a setting of this process
         assert name.startswith("jax_") and value == getattr(config, name)
-    # the current mesh is stored with the settings, but is not one
+    # the current mesh is stored with the settings, but is no setting
     defaults = {name: value for name, value in settings.ConfigValues()._asdict().items() if name != "context_mesh"}
     theirs = subprocess.run(
         [sys.executable, "-c", f"import jax\nfor n in {list(defaults)!r}: print(getattr(jax.config, 'jax_' + n))"],

@@ -168,5 +168,5 @@ def test_calls_of_a_call_over_a_mesh(function, tree, known):
 def test_calls_and_memory_of_an_operation(name):
     known, found = COSTS[name], cost(WORKS[name])
     assert found.calls <= known.calls + 0.1 and found.blocks <= known.blocks + 0.1, found
-    # if the known number is too high, it would hide a later slowdown
+    # a known number that is too high would hide a later slowdown
     assert found.calls > known.calls - 1 and found.blocks > known.blocks - 1, f"it is better now: {found}"

@@ -438,7 +438,7 @@ def defined_classes():
 
 
 def test_no_class_name_occurs_twice():
-    """A class name in a traceback, a recording or a search stands for only one class."""
+    """A class name in a traceback, a recording or a search means only one class."""
     places = defined_classes()
     assert len(places) > 100
     report([f"{name} is defined at {' and at '.join(at)}" for name, at in places.items() if len(at) > 1])

@@ -212,7 +212,7 @@ def test_segment_counts_under_vmap_of_the_data(dtype):
     assert_same(sums(mj), sums(jax))
 
 
-def test_an_unknown_value_is_minijaxs_error_at_the_users_line():
+def test_a_traced_value_where_jax_needs_a_number_is_minijaxs_error():
     def logarithm(x, d):
         return mj.scipy.special.multigammaln(x, d)
 

@@ -126,7 +126,7 @@ def test_memory_is_shared():
     np.testing.assert_array_equal(back, X)
 
 
-def test_jaxs_arrays_are_operands_wherever_arrays_are():
+def test_jaxs_arrays_are_accepted_wherever_minijaxs_are():
     x, theirs = jnp.asarray(X), rnp.asarray(X)
     for found in (x + theirs, jnp.add(theirs, theirs), mj.lax.add(theirs, x), mj.vmap(lambda v: v * 2)(theirs)):
         assert isinstance(found, mj.Array)

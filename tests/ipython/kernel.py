@@ -23,7 +23,7 @@ class ThisPython(KernelSpecManager):
 
 
 def executed(sources: Iterable[str], home: Path) -> Any:
-    """A notebook of these cells after all were run. ``home`` is its folder."""
+    """Run these cells in a notebook in the folder ``home``, and return the notebook."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"):
             patch.setenv(name, str(home / name.lower()))

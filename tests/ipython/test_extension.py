@@ -115,7 +115,7 @@ def test_ipythons_magics_are_not_replaced(bare):
 
 
 def test_run_without_as_jax_is_ipythons_own(bare, tmp_path):
-    """``%run`` before, with and after the extension; IPython may not have loaded its own ``%run`` until then."""
+    """``%run`` is IPython's own while the extension is loaded and after it. IPython loads this magic at first use."""
     program = tmp_path / "program.py"
     program.write_text("import jax, sys\nmade_by = (jax.jit.__module__[:3], sys.argv[1:])\n")
     bare.run_line_magic("load_ext", "minijax")
@@ -337,7 +337,7 @@ def test_settings_without_an_effect_in_ipython_are_not_listed(shell):
 
 
 def test_other_objects_display_themselves(shell):
-    """Outside containers as text and as HTML in the style of the tools' documents; in a container only as ``str``."""
+    """Outside containers they show as text and HTML in the style of the tools' documents; inside, only as ``str``."""
     run(shell, "import minijax.tools.programs.links, minijax.extend.rules")
     for code, words in {
         "jit(f).lower(3.0)": ("lowered", "stablehlo.sine", "not compiled yet"),
@@ -518,7 +518,7 @@ def test_the_extension_loads_without_jax():
 
 
 def test_containers_of_arrays_are_displayed_as_trees(shell):
-    """In nested containers, as text and as HTML; small containers, and those with their own display, are unchanged."""
+    """Nested containers too, in text and HTML. Small containers, and those with their own display, are unchanged."""
     run(shell, "from collections import namedtuple; Pair = namedtuple('Pair', 'p q')")
     run(shell, "class Own(dict):\n    def _repr_mimebundle_(self, include=None, exclude=None): return {'a/b': 'own'}")
     run(shell, "p = {f'<{i}>': {'w': jnp.ones((9, 9)), 'b': v} for i in range(2)}")

@@ -1,4 +1,4 @@
-"""The live stepper: the effect of moving an argument's slider, and its output and answers in a real kernel."""
+"""The live stepper: its output and its answers in a real kernel, and the effect of moving an argument's slider."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Person:
         self.client.wait_for_ready(timeout=60)
 
     def run(self, code: str, cell: str, **metadata: Any) -> list[Any]:
-        """The outputs of a cell that is run."""
+        """Run a cell and return its outputs."""
         content = {"code": code, "silent": False, "store_history": True, "allow_stdin": True, "stop_on_error": True}
         messages = self.send("execute_request", content, {"cellId": cell, **metadata})
         kinds = ("execute_result", "display_data", "stream", "error")

@@ -67,7 +67,7 @@ def assert_reads_back(closed, *args):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_converted_jaxprs_of_jax_are_parsed(name):
-    """Jaxprs traced by JAX and converted, with many primitives and parameters that minijax lacks."""
+    """JAX traced these jaxprs, and they have many primitives and parameters that minijax lacks."""
     function, args = PROGRAMS[name]
     closed = convert(jax.make_jaxpr(function)(*args))
     for width in WIDTHS:
@@ -90,7 +90,7 @@ def test_text_printed_by_jax_itself():
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_functions_of_the_oracle_table(name):
-    """Every function of the table with all its transformations: equal text and types, and values equal to the bit."""
+    """For each function of the table and each transformation, the parsed jaxpr has the same text, types and bits."""
     for transformation in [t for n, t in rows() if n == name]:
         function, args = build(subject, CASES[name])[transformation]
         closed = subject.make_jaxpr(function)(*args)
@@ -190,7 +190,7 @@ def test_user_defined_primitives():
 
 
 def test_collectives_inside_pmap():
-    """If the text lacks the axis size, this is inferred from the types, or parsing raises an error."""
+    """If the text lacks the axis size, the size is inferred from the types, or parsing raises an error."""
 
     def exchange(split, concat):
         def f(x):
@@ -425,7 +425,7 @@ def test_only_text_is_parsed():
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_damaged_text_raises_an_error_with_a_place(data):
-    """Random deletions and insertions in a text: it parses, or raises JaxprSyntaxError."""
+    """After random deletions and insertions, a text parses or raises JaxprSyntaxError."""
     text = data.draw(st.sampled_from([path.read_text() for path in GOLDEN]))
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 12)))

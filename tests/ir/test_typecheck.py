@@ -164,7 +164,7 @@ def test_operands_of_a_call_fit_its_jaxpr():
     refused(Jaxpr([], [x], [v], [JaxprEqn(call, [x], inner, [v])]), "for let-binder of type f32[3]")
 
 
-def test_linear_time_and_each_jaxpr_once(small_heap):
+def test_checking_takes_linear_time_and_visits_each_jaxpr_once(small_heap):
     def seconds(n):
         xs = variables(n + 1)
         jaxpr = Jaxpr([], xs[:1], xs[-1:], [JaxprEqn(neg, [a], {}, [b]) for a, b in zip(xs, xs[1:], strict=False)])

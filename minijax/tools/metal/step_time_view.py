@@ -67,9 +67,9 @@ def parts(step: StepTime, more: bool) -> Row:
 
 
 def by_line(step: StepTime, most: int) -> Iterator[Block]:
-    """The time of each source line. Instructions of several lines are added up in an entry for these lines together."""
+    """The time of each source line. Instructions of several lines are added up under all these lines together."""
     if not step.rows:
-        said = "XLA's profiler told of no instruction: the call ran none, or the platform tells nothing"
+        said = "XLA's profiler reported no instruction: the call ran none, or the platform does not report them"
         yield text(said, role="muted")
         return
     groups: dict[str, list[StepRow]] = {}
@@ -104,7 +104,7 @@ def _role(step: StepTime, rows: Iterable[StepRow]) -> str:
 
 
 def _where(step: StepTime, each: StepRow) -> str:
-    """The source lines of an instruction. If it has none, its equations; if it has none of these, ``_OWN``."""
+    """The source lines of an instruction; without lines, its equations; without equations, ``_OWN``."""
     return places_text([step.linked.equation(number) for number in each.equations]) or (
         equations_text(each.equations) if each.equations else _OWN
     )

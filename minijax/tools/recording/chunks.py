@@ -65,7 +65,7 @@ MOST_BYTES = 1_000_000_000
 # No file has more moments than this: a recorder stops at a million events.
 MOST_MOMENTS = 20_000_000
 # Limits on the JSON of one part, since its Python objects take many times its size: it has at most MOST_JSON bytes plus
-# this many for each packed byte. A recording of only equal steps needs 35 per packed byte, one in an .xz file 41.
+# this many for each packed byte. A recording of only equal steps needs 35 per packed byte, and 41 in an .xz file.
 MOST_JSON = 16_000_000
 MOST_JSON_TO_PACKED = 100
 # Longer lists of records, and all lists of the recording itself, are loaded item by item.
@@ -276,7 +276,7 @@ class _Store(Reader, Sequence[Any]):
         # the number after the last record of each chunk
         self._ends = list(accumulate([chunk[3] for chunk in self._chunks]))
         if any(chunk[3] < 1 for chunk in self._chunks) or not 0 <= self._nodes < (self._ends or [0])[-1]:
-            raise ValueError("its records are not counted as they are")
+            raise ValueError("the number of its records is wrong")
         self._open: OrderedDict[int, _Chunk] = OrderedDict()
         # a record that something still refers to is not made again
         self._alive: WeakValueDictionary[int, Frozen] = WeakValueDictionary()

@@ -21,7 +21,7 @@ _PLAIN = {int, str, bool, float, complex, type(None), np.dtype, frozenset}
 
 
 class Copier:
-    """Copies jaxprs without functions, objects and the constants of inner jaxprs: a copy would keep these alive.
+    """Copies jaxprs without functions, objects and the constants of inner jaxprs, which a copy would keep alive.
 
     ``equations`` is the number of copied equations, inner jaxprs included.
     """
@@ -49,7 +49,7 @@ class Copier:
         return copy
 
     def value(self, value: Any, inside: bool = False) -> Any:
-        """A copy of a parameter that prints like the original. ``inside``: it is an item of a tuple (see ``repr``)."""
+        """A copy of a parameter that prints like the original. ``inside``: in a tuple, where ``repr`` prints it."""
         kind = type(value)
         if kind in _PLAIN or isinstance(value, (np.dtype, enum.Enum)):
             return value
@@ -59,7 +59,7 @@ class Copier:
             return self.copy(value)
         if kind is tuple or kind is list:
             if len(value) > MOST_IN_TUPLE and all(type(each) is tuple for each in value):
-                # such as NumPy's print options
+                # a long table, such as NumPy's print options
                 return _Printed(shortened(printed(value), MOST_TABLE))
             return kind([self.value(each, True) for each in value])
         if isinstance(value, tuple) and kind.__module__.startswith("minijax."):  # a named tuple of the engine

@@ -1,4 +1,4 @@
-"""A position in a full recording, and the moves of a stepper. Nothing runs again, so moving back costs no more than on.
+"""A position in a full recording, and the moves of a stepper. Nothing runs again, so moving back is as cheap as on.
 
 A recording is a sequence of *moments*: the beginning, the entry and exit of each bind and scope, every other record
 once, and the end. A cursor stands at one moment. ``state`` describes that moment.
@@ -260,7 +260,7 @@ class Cursor:
         self._lives: dict[int, ScopeLives] = {}
         self._by_scope: tuple[Indices, Any, Any] | None = None
         self._equations_by_scope: tuple[Indices, Any] | None = None
-        # the last state that was read, and its position: several panes read the same one
+        # the last state that was read, and its position: several panes read the same state
         self._last: tuple[int, State] | None = None
 
     @property
@@ -376,7 +376,7 @@ class Cursor:
         """Move to the next moment whose record has ``words`` in one of its own texts. Case does not matter."""
         words = words.lower()
         naming = naming_of(self.recording)
-        # words in no name must be in the record's own texts, which take less time to read than names take to find
+        # words that no name contains must be in the record's own texts; testing these is faster than finding names
         own = naming.unnamed(words)
 
         def wanted(moment: Moment) -> bool:

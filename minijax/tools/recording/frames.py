@@ -1,4 +1,4 @@
-"""The user's frames in which operations run, and the values of their variables: values get their names from them.
+"""The user's frames in which operations run, and the values of their variables. Values are named after variables.
 
 When a frame is first seen, the module variables that its function mentions are read, and so are the variables of
 modules among them. This gives their values names before a function that is called later gives them other names.

@@ -205,9 +205,9 @@ class Full(Summary):
         frames = self.frames
         frame = frames.last
         trusted = self.trusted[-1] if within else self.transposing_trusted
-        alone = trusted == frames.looks and (within or self.looked)  # no code of the user has run since
+        alone = trusted == frames.looks and (within or self.looked)  # no user code has run since variables were read
         if not alone and not self.stopped:
-            # before this event begins, so that values that only ended frames held die at the event before
+            # read variables before this event begins: values that only ended frames held die at the event before
             frame = errors.user_frame(5)  # this frame, the hook's guard, and two of ``bind`` are not the user's
             if (
                 frame is not None
@@ -289,7 +289,7 @@ class Full(Summary):
         )
         self.trusted.append(-2 if is_plain else -1)
         self.open.append(_new_tuple(_Begun, (first, primitive, place, True, len(notes))))
-        if alone:  # in an engine's rule few phases begin, so the sum of the time is enough
+        if alone:  # few phases begin inside an engine's rule, so adding up the time is enough
             self.own_since += perf_counter() - began
         else:
             self.note_own(began)
@@ -577,7 +577,7 @@ class Full(Summary):
     def executed(self, name: str, executable: Any, n_in: int, n_out: int) -> None:
         super().executed(name, executable, n_in, n_out)
         if get_ident() == self.thread and id(executable) not in self.linked and self.next_event():
-            # compiled before the recording began; it can be shown since it ran
+            # the program was compiled before the recording began; it is shown because it ran
             self.note_executable(name, executable, reused=True)
 
     def programs_of(self, executable: Any) -> links.LinkedPrograms | None:

@@ -2,7 +2,7 @@
 
 ``f(x, y)`` gives f and its evaluated arguments. Any other expression, such as ``sin(x) * y``, is a function of those
 of its variables that hold arrays or numbers. A cell is a function of the inputs that its first line names.
-``f32[3]`` stands for an array of that type unless the user has a variable of that name.
+``f32[3]`` means an array of that type unless the user has a variable of that name.
 
 A call such as ``lax.scan(step, 1.0, xs, length=4)`` has arguments that no transformation accepts. There, arrays and
 floats are the arguments. Functions, trip counts, flags and texts are part of the function.
@@ -46,7 +46,7 @@ _INDEXED = ("minijax.numpy", "jax._src.numpy")
 
 class Target(Frozen):
     """A function with arguments. ``names`` are the names of the arguments. ``loose``: the arguments are the variables
-    of an expression, not those of a call.
+    of an expression, not the arguments of a call.
     """
 
     fun: Callable[..., Any]
@@ -283,7 +283,7 @@ def _of_arrays(command: str, target: Target) -> Target:
 
 
 def _models(target: Target) -> dict[int | str, Any]:
-    """The arguments that hold models, by place or name: the arrays, and a function that puts the rest back."""
+    """place or name of an argument that holds a model -> its arrays, and a function that puts the rest back."""
     arguments: list[tuple[int | str, Any]] = [*enumerate(target.args), *target.kwargs.items()]
     trees = [(place, x) for place, x in arguments if leaves_of(x) is not None]
     return {place: made for place, x in trees if (made := real_jax.arrays_of(x)) is not None}
@@ -402,8 +402,8 @@ def free_names(text: str) -> list[str]:
 def function_of(session: Session, node: ast.expr, names: Sequence[str] = ()) -> Callable[..., Any]:
     """An expression as a function of the variables ``names``.
 
-    Tracebacks call the function ``<module>``, because the user wrote none. The qualified names of functions inside the
-    expression do not mention it either.
+    Tracebacks call the function ``<module>``, because the user wrote only an expression. The qualified names of
+    functions inside the expression do not mention the function either.
     """
     __tracebackhide__ = True
     parameters = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])

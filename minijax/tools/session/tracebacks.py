@@ -76,7 +76,7 @@ def passed_engine(error: BaseException) -> bool:
 
 
 def without_engine(tb: TracebackType | None) -> tuple[TracebackType | None, int]:
-    """A traceback without minijax's frames, and their number. If it has no other frames: all of it, and 0."""
+    """A traceback without minijax's frames, and their number. If it has no other frames, return all of it and 0."""
     frames = []
     at = tb
     while at is not None:

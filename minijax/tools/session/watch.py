@@ -1,7 +1,7 @@
 """Convert a call of a JAX program to minijax, which can watch it.
 
 The user's functions are converted one by one. ``from_jax`` imports all other functions, equation by equation. The
-status says what was done.
+status names the imported functions.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class TreePart:
       arrays, elements, nbytes: totals over the part and all parts inside it.
       types: the number of leaves inside that are array types without values.
       cut: how many of a branch's own parts were left out.
-      missing: the number of parts in it, on all levels and itself included, that were not taken apart.
+      missing: the number of parts inside, on all levels and itself included, that were not taken apart.
       said: the reason why a container is shown as a leaf.
     """
 

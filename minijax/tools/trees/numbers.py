@@ -21,7 +21,7 @@ MOST_FETCHED = 1_000_000
 
 class Numbers(Frozen):
     """Figures of an array, from ``seen`` of its ``size`` elements. ``norm`` includes non-finite elements, ``low`` and
-    ``high`` do not. Of complex numbers they are absolute values; of booleans ``high`` is the number of true elements.
+    ``high`` do not. They are absolute values for complex numbers; for booleans ``high`` counts the true elements.
     """
 
     kind: str  # 'f', 'i', 'c' or 'b'
@@ -120,7 +120,7 @@ def _kind(dtype: np.dtype) -> str:
         return "i" if dtype.kind == "u" else dtype.kind
     if dtype.kind != "V" or dtype.names or dtype == dtypes.float0:
         return ""
-    return "f" if dtypes.is_inexact(dtype) else "i"  # types with fewer than 16 bits, and bfloat16
+    return "f" if dtypes.is_inexact(dtype) else "i"  # kind V: bfloat16, and types with fewer than 16 bits
 
 
 def _sample(x: np.ndarray) -> np.ndarray:
