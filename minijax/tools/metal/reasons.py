@@ -174,7 +174,7 @@ class Reasons:
         if side != "before" and self._placed(eqn):
             return f"an operand of {name}, or its result, needs another sharding{along}"
         if kind == "all-gather":
-            return f"each device needs a whole operand, which is divided{along}"
+            return f"all of an operand, which is divided{along}, is needed on each device"
         if kind == "all-to-all":
             return f"{name} needs a whole dimension that is divided{along}: XLA divides another one instead"
         return f"parts of the operands and of the result of {name} are on different devices"
