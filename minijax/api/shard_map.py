@@ -148,7 +148,7 @@ def bind_over(
 
 
 class _Now(threading.local):
-    """This thread's untransformed call: its operands, and whether tracers printed their values."""
+    """The untransformed call on this thread: its operands, and whether tracers printed values during the call."""
 
     args: Any = None
     shown = False
@@ -212,7 +212,7 @@ class ShardMapped:
             return UNSPECIFIED
         try:
             return tree_map(lambda spec: NamedSharding(mesh, spec), self.out_specs, is_leaf=_is_spec)
-        except (ValueError, DuplicateSpecError):  # no such axis, or one twice: the call itself raises the error
+        except (ValueError, DuplicateSpecError):  # an unknown or repeated axis: the call raises the error
             return UNSPECIFIED
 
     @property

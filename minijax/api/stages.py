@@ -36,7 +36,7 @@ class StagedCall:
     ) -> None:
         self.closed = closed
         self.outer = outer
-        # closed-over references, the last operands
+        # closed-over references; they are the last operands
         self.refs = refs
         # the tree of the dynamic (args, kwargs)
         self.in_tree = in_tree
@@ -64,7 +64,7 @@ def placement_at(staged: StagedCall, leaves: Sequence[Any], name: str, label: An
     return _partitioned.placement_of(staged.closed, [*staged.outer, *leaves, *staged.refs], name, *options, label)
 
 
-# Beyond this many placements of one signature's arguments, all are dropped.
+# The most placements kept for the arguments of one signature. Before there are more, all are dropped.
 MAX_PLACES = 1024
 
 

@@ -1,4 +1,4 @@
-"""``make_jaxpr`` and ``eval_shape``: the program of a function, or only its type."""
+"""``make_jaxpr`` and ``eval_shape``: compute the program of a function, or only the types of its results."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def make_jaxpr(
     axis_env: Sequence[tuple[Any, int]] | None = None,
     return_shape: bool = False,
 ) -> Callable[..., Any]:
-    """A function that returns the jaxpr of ``fun`` at its arguments, which may be ``ShapeDtypeStruct``s.
+    """Make a function that returns the jaxpr of ``fun`` for given arguments, which may be ``ShapeDtypeStruct``s.
 
     ``fun`` is traced, not computed. The result is a ``ClosedJaxpr``; ``print`` shows its text.
 

@@ -235,7 +235,7 @@ def sharded_as(x: Any, example: Any) -> Any:
 
 
 def sharded_if_free(x: Any, aval: ShapedArray) -> Any:
-    """``x``; if it has no mesh, resharded like the type ``aval``."""
+    """``x``, resharded like the type ``aval`` if ``x`` has no mesh."""
     return _reshard.resharded_if_over_no_mesh(x, aval) if sharded_types_made else x
 
 

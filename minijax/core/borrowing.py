@@ -1,6 +1,6 @@
 """Public modules borrow JAX's functions for the names that they do not define.
 
-The names are known without jax. The first use of such a name loads ``_interop``, which imports jax.
+minijax knows these names without importing jax. The first use of such a name loads ``_interop``, which imports jax.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Counts the operations that cached programs replace, so that observers that only count do not slow them down.
+"""Counts the operations that cached programs replace, so that observers that only count do not slow programs.
 
 While all observers set ``Observer.counting_thread``, cached programs run. A ``Tally`` adds up the operations that their
 rules would bind, measured once per signature, and reports them before the next event.
@@ -72,7 +72,7 @@ class Tally:
         return True
 
     def measured(self, program: Any, args: Sequence[Any], kept: dict[Any, Binds | None], run: Callable[[], Any]) -> Any:
-        """Return the result of ``run()`` and count its operations: it runs the rules that ``program`` replaces."""
+        """Return the result of ``run()`` and count its operations. ``run`` uses the rules that ``program`` replaces."""
         meter = _Meter()
         with observe.watching(meter):
             out = run()

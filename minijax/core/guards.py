@@ -1,7 +1,7 @@
 """Guards: objects that can forbid tracing, compiling, and transfers between the host and devices.
 
 After a cache miss, code that is about to trace or compile tests ``if guards:`` and calls ``check``. A cache hit skips
-this test, so guards cost cached calls nothing. An observer cannot be a guard: one that raises is removed.
+this test, so guards cost cached calls nothing. An observer cannot be a guard, since an observer that raises is removed.
 
 Code that moves an array tests ``if transfer_guards:`` and calls ``check_transfer``.
 """
@@ -36,7 +36,7 @@ class Guard:
         self.misses: list[str] = []
 
     def note(self, kind: str, name: str, reason: str) -> None:
-        """Count a trace or compilation (``kind``) of ``name``. RecompilationError if it is one too many."""
+        """Count a trace or compilation (``kind``) of ``name``. RecompilationError if there are too many now."""
         if kind == "traced":
             self.traced.add(name)
         elif name in self.traced:  # the same program was counted when it was traced

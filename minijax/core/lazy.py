@@ -1,8 +1,8 @@
 """Lazy imports: modules that few programs use are imported at first use.
 
 Each file costs a quarter of a millisecond at ``import minijax``. A package lists its late modules here. They are
-imported when a name is missing in the package, and when all primitives must be known: to read a printed program, to
-list rules.
+imported when a name is missing in the package, and when all primitives must be known, for example to read a printed
+program or to list rules.
 
 A module that needs a higher module names the role of that module: ``HigherModule(role)``. ``minijax/__init__.py``, the
 highest module, sets the modules of each role.

@@ -65,7 +65,7 @@ class ModuleWriter:
         self.manual: frozenset[Any] = frozenset()
         # (id of a jaxpr, mapped axes, shardings) -> its symbol, and the jaxpr, so that its id is not reused
         self.written: dict[Any, tuple[str, Any]] = {}
-        # signatures of extension authors' rules -> symbol; and their ``ModuleContext``: see lowering.foreign
+        # signatures of extension authors' rules -> symbol; ``bindings``: the ``ModuleContext`` of these rules
         self.authored: dict[Any, str] = {}
         self.bindings: Any = None
         # a core.shardings.Placement, if the program runs on several devices
@@ -105,7 +105,7 @@ class ModuleWriter:
         return self._meshes
 
     def function(self, closed: ClosedJaxpr, name: str, ins: Values | None = None, outs: Values | None = None) -> str:
-        """Write ``closed`` as a private function and return its symbol; ``ins``, ``outs``: shardings of its values."""
+        """Write ``closed`` as a private function with the shardings ``ins`` and ``outs``; return its symbol."""
         # the axes are part of the key, because collectives are written for the axes that are mapped here
         key = (id(closed), self.axes, ins, outs)
         entry = self.written.get(key)
@@ -164,7 +164,7 @@ def _function_text(
     return f"  func.func {visibility} @{name}({signature}) -> ({results}) {{\n{body}\n{ret}\n  }}"
 
 
-# rule and operand types -> the line that the rule writes for an equation without parameters; () if it must be run
+# rule and operand types -> the line that the rule writes for an equation without parameters; () if the rule must run
 _lines: dict[Any, Line | tuple[()]] = {}
 MOST_LINES = 8192
 

@@ -279,7 +279,7 @@ def _arrays(name: str, arrays: Any) -> list[Any]:
 
 
 def concatenate(arrays: Any, axis: Any = 0, dtype: Any = None) -> Any:
-    """Join the arrays along ``axis``, an existing axis; flatten them first if it is None."""
+    """Join the arrays along ``axis``, an existing axis. If ``axis`` is None, flatten them first."""
     joined = _arrays("concatenate", arrays)
     if not joined:
         raise ValueError("Need at least one array to concatenate.")

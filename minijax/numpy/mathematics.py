@@ -48,7 +48,7 @@ _numpy = HigherModule("numpy")
 
 
 def power(x1: Any, x2: Any, /) -> Any:
-    """``x1 ** x2``; a concrete integer ``x2`` is static. TypeError for integers with a negative static power."""
+    """``x1 ** x2``; a concrete integer ``x2`` is static. TypeError for integers ``x1`` and a negative static ``x2``."""
     check_array_like("power", x1, x2)
     exponent = _static_integer(x2)
     if exponent is not None:

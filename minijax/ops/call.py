@@ -184,7 +184,7 @@ class Compiled:
 
     def _execute(self, leaves: list[Any]) -> list[Any]:
         if self.effectful:
-            # flush, so that the program's output follows Python's
+            # wait, so that the program's output comes before Python's later output
             return self.executable.execute_and_wait(leaves)
         return self.executable.execute(leaves)
 

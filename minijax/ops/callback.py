@@ -276,7 +276,7 @@ def _declare_debug(name: str, function_of: Rule) -> Primitive:
         return [None] * len(args)
 
     def debug_recompute(eqn: JaxprEqn, unknown_in: Flags, policy: Any) -> Any:
-        """The recomputation calls the debug callback again, unless the policy saves its operands."""
+        """The recomputation calls the debug callback again, unless the policy decides to save this equation."""
         if any(unknown_in):
             return [], [eqn]
         return [eqn], [] if allows(policy, eqn) else [eqn]

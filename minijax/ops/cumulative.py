@@ -194,7 +194,7 @@ def _extrema(ufunc: np.ufunc, negative: bool) -> Rule:
 
 
 def _scan_jvp(combine: Rule) -> Rule:
-    """The jvp rule: that of an equivalent parallel scan, since reductions of windows have no derivative."""
+    """Return a jvp rule, the jvp of an equivalent parallel scan: reductions of windows have no derivative."""
 
     def cumulative_jvp(primals: Values, tangents: Values, *, axis: int, reverse: bool) -> Any:
         def scan(x: Any) -> list[Any]:

@@ -383,7 +383,7 @@ def custom_call(name: str, kind: str, **rules: str) -> Primitive:
         return lower_eqns(ctx, call_jaxpr.jaxpr, [], names)
 
     def custom_params(eqn: JaxprEqn, printer: Printer) -> Params:
-        """The printed parameters: first the function's name; printed names stand for the parameters in ``rules``."""
+        """The printed parameters: first the function's name. The parameters in ``rules`` get their printed names."""
         params = dict(eqn.params)
         if not params["num_consts"]:
             del params["num_consts"]
@@ -453,7 +453,7 @@ def pruned_call(closed: ClosedJaxpr, used: Flags) -> ClosedJaxpr:
     key = ("dce, inputs kept", tuple(used))
     if key not in closed.memo:
         pruned, _ = dce_jaxpr(closed.jaxpr, used, keep_inputs=True)
-        # None stands for ``closed`` itself: if its memo held it, reference counting could not free it
+        # None means ``closed`` itself: if the memo held ``closed``, reference counting could not free ``closed``
         closed.memo[key] = None if pruned is closed.jaxpr else ClosedJaxpr(pruned, closed.consts)
     return closed.memo[key] or closed
 

@@ -166,7 +166,7 @@ class BatchedSide(NamedTuple):
 
 
 class BatchedForward(Batched):
-    """A batched forward pass. Residuals keep their batch axes; results get those of the function's results."""
+    """A batched forward pass. Residuals keep their batch axes; results get the batch axes of the function's results."""
 
     def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
         n = side_out.n_res

@@ -270,7 +270,7 @@ class _Kinds(dict[type, "Node | None"]):
 
 
 _registered: dict[type, Node] = {tuple: TUPLE, list: LIST, dict: DICT, _NoneType: NONE}
-# Registered classes that are registered only with JAX: models of Equinox, states of Flax.
+# Classes that are registered only with JAX, such as models of Equinox or states of Flax.
 _adopted: set[type] = set()
 kinds = _Kinds(_registered)
 NONE_DEF = make_treedef(_NoneType, None, ())

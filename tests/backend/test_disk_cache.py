@@ -54,7 +54,7 @@ class CountingClient:
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> CountingClient:
     rt = client.runtime()
-    # made before the client is replaced: if this is jax's client, jax makes options only for the original
+    # make the options before replacing the client: if it is jax's client, jax makes options only for the original
     options = rt.compile_options(np.array([[rt.default_device.id]]))
     monkeypatch.setattr(rt, "compile_options", lambda assignment: options)
     counted = CountingClient(rt.client)

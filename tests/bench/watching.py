@@ -53,7 +53,7 @@ class Watched:
         unwatched(), watched()
         samples = interleaved(settings, {"reference": unwatched, "subject": watched})
         result.judge(samples["subject"], samples["reference"])
-        # Disturbances only make a run longer, so the shortest sample of each has the fewest.
+        # Disturbances only make a run longer, so the shortest sample of each has the fewest disturbances.
         result.figure = min(samples["subject"]) / min(samples["reference"])
         result.verdict = verdict(result.figure, result.budget)
         result.note = "the best of each; against minijax itself"

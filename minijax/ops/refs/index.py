@@ -1,4 +1,4 @@
-"""The part of a reference that is read or written: NumPy's basic and integer indexing. Static values are a parameter.
+"""The part of a reference that is read or written: NumPy's basic and integer indexing. Its static part is a parameter.
 
 An *index* is None for the whole reference. Otherwise it is a tuple with an entry for each dimension: a ``Slice``, or
 None for an integer operand. Operands are scalars, or arrays of one shape, in the order of the dimensions. If the

@@ -35,7 +35,7 @@ _OF_TANGENTS = "partial_eval"
 
 
 def ways(call: Callable[[], Any], most: int) -> tuple[list[Block], tuple[Recording, Recording]]:
-    """Run ``call`` both ways; return the comparison and the recordings. It shows at most ``most`` records of each.
+    """Run ``call`` both ways; return the comparison, which shows ``most`` records of each, and the recordings.
 
     Both ways ignore cached traces, so both do the same work.
     """

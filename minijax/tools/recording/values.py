@@ -1,7 +1,7 @@
 """The values that a full recorder keeps, by the numbers of tracers and arrays, up to a memory limit.
 
-They exist only in this process; a recording loaded from a file has texts. The engine never writes to an array, so a
-reference to its memory is enough. Only donation deletes a kept value; reading it then raises an error that says so.
+They exist only in this process; a recording loaded from a file has texts instead. The engine never writes to an array,
+so a reference to its memory is enough. Only donation deletes a kept value; reading it then raises an error.
 
 For staged programs, the programs and their calls are kept, so that ``tools/values`` can compute values of variables on
 demand.

@@ -123,7 +123,7 @@ def test_an_interrupt_keeps_the_recording(session, code):
     counts = {name: count for name, count in recording.binds}
     assert max(counts.values()) >= 13
     text = plain(outcome.shown, 100)
-    # both texts name line 9, that of the loop that was running
+    # both texts name line 9, where the interrupted loop is
     assert ":9; recorded until then" in text and "\ninterrupted at <minijax-9>:9" in text
     assert outcome.step is None or "interrupted at <minijax-9>:9" in outcome.step.note
     assert marked(session) == "signal.raise_signal(signal.SIGINT)"

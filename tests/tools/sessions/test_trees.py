@@ -1,4 +1,4 @@
-"""Key trees: which values are shown as trees, with which numbers and folds; hostile keys; printing as in JAX."""
+"""Key trees: which values they show, what they count and fold, and that hostile keys do no harm."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_folded_branches_count_their_nonfinite_elements():
 def test_a_page_folds_every_branch_and_escapes_keys():
     hostile = {"<script>alert(1)</script>": PARAMS, "\x1b[2J\u202e": PARAMS, "k" * 5000: PARAMS}
     page = to_html(document(key_tree(Tree(taken_apart(hostile)))))
-    # the page can unfold the root, each branch, and behind its line each array of more than six elements
+    # the page can unfold the root, each branch, and each array of more than six elements
     assert page.count("<details") == 1 + 3 * 4 + 3 * 6 and "<script" not in page
     assert "[2., 2., 2., 2., 2., 2., 2., 2.]" in page
     large = to_html(document(key_tree(Tree(taken_apart({"a": jnp.ones(2000), "b": jnp.ones(2000)})))))
