@@ -48,30 +48,30 @@ CHECKS = ("value", "jvp", "vjp", "second", "vmap", "vmap of derivatives")
 
 # (pattern of primitives, '' for any; pattern of the report) -> why they may differ.
 REASONS: dict[tuple[str, str], str] = {
-    ("bitcast_convert_type", "bool or complex values"): "of an argument with two faults another is told",
-    ("bitcast_convert_type", "JAX alone raises IndexError"): "JAX's rule for vmap takes an axis that is not there",
+    ("bitcast_convert_type", "bool or complex values"): "each library reports another one of two faults",
+    ("bitcast_convert_type", "JAX alone raises IndexError"): "JAX's batching rule uses an axis that does not exist",
     ("broadcast_in_dim", "JAX alone .*Expected cotangent type"): "JAX's transpose of a permutation has the wrong shape",
     (
         "clamp",
         "JAX alone raises (TypeError: 'select cases|AssertionError)",
-    ): "JAX does not differentiate by scalar limits",
-    ("pbroadcast", "JAX alone .*take requires ndarray"): "JAX's rule for vmap fails",
-    ("ppermute", "JAX alone .*Permutation doesn't match"): "JAX's rule for vmap wants a source for each place",
+    ): "JAX cannot differentiate with respect to scalar limits",
+    ("pbroadcast", "JAX alone .*take requires ndarray"): "JAX's batching rule fails",
+    ("ppermute", "JAX alone .*Permutation doesn't match"): "JAX's batching rule requires a source for each place",
     ("reduce", "JAX alone raises NotImplementedError"): "JAX has fewer rules for functions other than its own sums",
     (
         "reshape",
         "minijax alone raises TypeError: 'reshape total size",
     ): "JAX stages a wrong size, and cannot compile it",
-    ("threefry2x32", "JAX alone .*scan body function carry"): "JAX compiles no words of different shapes",
-    ("random_seed", "minijax alone .*must be an integer"): "JAX stages a seed that is none, and compiles none",
+    ("threefry2x32", "JAX alone .*scan body function carry"): "JAX cannot compile words of different shapes",
+    ("random_seed", "minijax alone .*must be an integer"): "JAX stages such a seed, and cannot compile it",
     (
         "new_ref|get|swap|addupdate|freeze|free_ref",
         # the pattern matches if the axes are not all equal
         r"^vmap (?!\D*(\d+)(\D+\1)*\D+ of vjp)\(.*\) of vjp, (evaluated|compiled): Not equal",
-    ): "JAX writes what is mapped along another axis than the reference as it is: its loop gives our values",
-    ("eq_to", "minijax alone .*does not accept dtype complex"): "JAX stages what it cannot compile",
-    ("reduce_(and|or|xor)", "JAX IndexError: 'index"): "JAX alone looks at these by an index of a list",
-    ("free_ref", "JAX alone .*Batching rule for 'free_ref'"): "JAX has no such rule",
+    ): "JAX writes a value that is mapped along another axis without moving that axis; JAX's loop gives our values",
+    ("eq_to", "minijax alone .*does not accept dtype complex"): "JAX stages complex operands, and cannot compile them",
+    ("reduce_(and|or|xor)", "JAX IndexError: 'index"): "JAX looks the axes up in a list before it checks them",
+    ("free_ref", "JAX alone .*Batching rule for 'free_ref'"): "JAX has no batching rule for free_ref",
     (
         "",
         "JAX (alone raises )?AttributeError: .*has no attribute '?accum",
@@ -80,8 +80,8 @@ REASONS: dict[tuple[str, str], str] = {
         "",
         "JAX (alone raises )?ValueError: 'Invalid shape for `swap`",
     ): "JAX's vmap finds too late that a reference is mapped",
-    ("", "JAX alone .*slice limit_indices must have every"): "JAX fails to lower a slice of nothing with a stride",
-    ("", "JAX alone raises ValueError: 'Invalid type of idxer: TypedInt"): "JAX fails to lower an index of its own",
+    ("", "JAX alone .*slice limit_indices must have every"): "JAX fails to lower an empty slice with a stride",
+    ("", "JAX alone raises ValueError: 'Invalid type of idxer: TypedInt"): "JAX fails to lower an index that it made",
 }
 
 
@@ -92,31 +92,31 @@ PROGRAM_REASONS: dict[tuple[str, str], str] = {
     (
         "shard_map|pvary|psum_invariant|all_gather_invariant|preduced|unreduced_.*|.*_cast_p|all_gather_reduced",
         "another program: +first ",
-    ): "dimensions that no axis divides, behind those that are named, and residuals are written in another order",
+    ): "trailing unsharded dimensions are printed in another way, and residuals are in another order",
     (
         "reshard",
         "another program: +first .*reshard",
-    ): "of a batch axis that nothing divides JAX writes so in the spec, whose mesh is written in another way",
+    ): "JAX's spec also lists an unsharded batch axis, and the mesh is printed in another way",
     (
         "sharding_constraint",
         "another program: JAX alone has 1 reshape;",
-    ): "JAX's types name the mesh of what nothing divides, and its transposes bring cotangents there by a reshape",
+    ): "JAX's types name the mesh of unsharded arrays, and JAX's transposes move cotangents there by a reshape",
     (
         "new_ref|get|swap|addupdate|freeze|free_ref",
         "^(jvp|vjp|vmap)",
-    ): "references are read and written at once under a transformation, where JAX keeps some",
-    ("new_ref|get|swap|addupdate|freeze|free_ref", "alone has 1 broadcast_to;"): "of an index that is a number",
+    ): "under a transformation minijax reads and writes references at once; JAX keeps some of these operations",
+    ("new_ref|get|swap|addupdate|freeze|free_ref", "alone has 1 broadcast_to;"): "a number is the index",
     (
         "sharding_constraint",
         r"another program: +first \S+ = broadcast_in_dim\[.* where JAX has .* sharding=NamedSharding",
-    ): "JAX's types name the mesh of what nothing divides, and so does what repeats it",
-    ("ppermute", "alone has 1 add, 1 broadcast_in_dim, 1 lt, 1 select_n;"): "JAX's vmap takes places from the end too",
-    ("select_n", "another program: JAX alone has .*[0-9] eq, [0-9] select_n;"): "of one case nothing is selected",
+    ): "JAX's types name the mesh of unsharded arrays, and so do broadcasts of these arrays",
+    ("ppermute", "alone has 1 add, 1 broadcast_in_dim, 1 lt, 1 select_n;"): "JAX's vmap also takes negative places",
+    ("select_n", "another program: JAX alone has .*[0-9] eq, [0-9] select_n;"): "one case needs no selection",
     (
         "dynamic_(update_)?slice",
         "another program: minijax alone has [12] lt;",
-    ): "JAX has NumPy compare an index of NumPy's",
-    ("reduce_(max|min)", "^vmap .* of vjp: another program: JAX alone has 1 transpose;"): "of no axes nothing is moved",
+    ): "JAX compares a NumPy index by NumPy, without an equation",
+    ("reduce_(max|min)", "^vmap .* of vjp: another program: JAX alone has 1 transpose;"): "no axis needs to move",
 }
 
 

@@ -16,124 +16,124 @@ BREAKS = re.compile(
     r"|is not iterable|not supported between instances|unsized object|unhashable|Non-hashable static arguments"
     r"|(division|modulo) by zero|iteration over a 0-d array|setting an array element"
 )
-BROKEN = "an argument is refused; JAX does not look at it, and a line of its own breaks"
+BROKEN = "minijax refuses an argument; JAX does not check it and fails in its own code"
 # functions (a pattern of names), a pattern of the difference, and the reason for it
 REASONS: tuple[tuple[str, str, str], ...] = (
     (
         r"numpy\.swapaxes",
         r"minijax (alone )?raises TypeError: \"'(NoneType|tuple)' object cannot be interpreted as an integer\"",
-        "an axis that is no integer: TypeError, as of every other function; JAX hands it to NumPy as an index",
+        "an axis that is no integer: a TypeError, as in all other functions; JAX passes it to NumPy as an index",
     ),
     (
         r"lax\.reduce_(and|or|xor|min|max|sum|prod)",
         r"minijax raises (ValueError: 'reduction|TypeError: 'logical).* JAX (Index|ValueError: '\d is not in list)",
-        "axes out of bounds: ValueError, which JAX's own check raises; in some reductions a line before it indexes",
+        "axes out of bounds: a ValueError, as in JAX's own check; some reductions of JAX use the axis before the check",
     ),
     (
         r"numpy\.take\w*",
         r"JAX alone raises ValueError: .Non-hashable static arguments",
-        "a fill value that is an array: JAX needs its hash",
+        "a fill value that is an array: JAX accepts only a hashable value",
     ),
     (
         r"(numpy|lax)\.arg(max|min)",
         r"minijax (alone )?raises TypeError: 'argmin and argmax do not accept dtype complex",
-        "complex numbers have no order: refused when the program is staged, by JAX when it is lowered",
+        "complex numbers have no order: minijax refuses them when it stages the program, JAX when it lowers it",
     ),
     (
         r"numpy\.full_like",
         r"JAX alone raises TypeError: .(int|float)\(\) argument must be a string.*, not 'complex'",
-        "a complex fill value loses its imaginary part, as it does in JAX where the type is no class of Python's",
+        "a complex fill value loses its imaginary part; JAX raises an error if the dtype is a Python class",
     ),
     (
         r".*",
         r"minijax raises TypeError: .\w+ requires ndarray or scalar arguments, got <class 'list'>.* JAX ValueError",
-        "a list is refused before its shape is looked at",
+        "minijax refuses a list before it looks at the list's shape",
     ),
     (
         r"random\.categorical",
         r"minijax raises TypeError: .'<=' not supported .* JAX (IndexError|ValueError: 'dtype argument)",
-        "an axis that is no integer: TypeError, as of other functions; JAX indexes a shape with it or looks at dtypes",
+        "an axis that is no integer: a TypeError, as in other functions; JAX indexes a shape with it or checks dtypes",
     ),
     (
         r"lax\.slice\w*",
         r"minijax (alone )?raises TypeError: 'slice (limit_indices must have the same|start_indices must have) length",
-        "indices of different lengths are refused in derivatives and under vmap as they are in calls",
+        "indices of different lengths are refused in calls, in derivatives and under vmap",
     ),
     (
         r"lax\.random_gamma_grad",
         r"JAX (alone raises )?(AttributeError|TypeError: '(broadcast_in_dim|lax\.gt requires arguments))",
-        "numbers are operands as arrays are, and arrays of all types broadcast; in JAX, some do",
+        "minijax accepts numbers, and broadcasts arrays of all types; JAX does so only in some cases",
     ),
     (
         r"numpy\.full\w*",
         r"shape must have every element be nonnegative.* JAX ValueError: '(Incompatible types|Cannot broadcast)",
-        "a negative size is refused first; JAX says of it that the fill value does not broadcast",
+        "minijax refuses a negative size first; JAX's message is that the fill value does not broadcast",
     ),
     (
         r".*",
         r"minijax raises (Concretization|Tracer)\w*Error.* JAX TypeError: .*(concrete value|integer scalar|as a JAX v)",
-        "a value that is not known: a class of errors derived from TypeError, which some functions of JAX raise",
+        "an unknown value: minijax raises a subclass of TypeError, some functions of JAX raise TypeError itself",
     ),
     (
         r".*",
         r"minijax raises TypeError: .*(Value \[|list).* JAX ValueError: 'jax.lax.dot|JAX TracerArrayConversionError",
-        "a list among the operands: JAX's jit takes it apart before the function can say that it takes arrays",
+        "a list among the operands: JAX's jit flattens the list before the function can check for arrays",
     ),
     (
         r".*",
         r"JAX NotImplementedError: .(Differentiation rule|Batching rule|ragged_dot vmap|Derivatives of)",
-        "a borrowed function is traced by JAX before it is differentiated or mapped: its operands are refused first",
+        "JAX traces a borrowed function before it is differentiated or mapped, and refuses its operands first",
     ),
     (
         r"scipy\.stats\..*",
         r"minijax raises ValueError: '\w+ does not support complex.* JAX TypeError: '\w+ does not accept dtype complex",
-        "a borrowed function is traced by JAX before it is differentiated: its operands are refused first",
+        "JAX traces a borrowed function before it is differentiated, and refuses its operands first",
     ),
     (
         r"(lax|numpy)\.linalg\.\w+",
         r"minijax (alone )?raises (TypeError: 'Input .*( JAX ValueError: '(symmetric_update|The input to)|must have "
         r"rank at least)|ValueError: 'Argument to symmetric eigendecomposition must have .* JAX TypeError: 'add got)",
-        "a borrowed function is traced by JAX before it is mapped or differentiated, at the operands as they are",
+        "JAX traces a borrowed function on the unchanged operands, before it is mapped or differentiated",
     ),
     (
         r".*",
         r"minijax raises NotImpl\w+: .Diff\w+ .* '(nextafter|reduce_or|population_count)'.*, JAX (Type|Value)Error",
-        "differentiated, though it has no derivative, at operands that do not fit: JAX stages what is a jit before",
+        "the function has no derivative, and the operands do not fit: JAX stages a jitted function first",
     ),
     (
         r"lax\.cum(max|min|logsumexp|prod|sum)",
         r"minijax (alone )?raises ValueError: 'XLA operations do not allow negative axes",
-        "a negative axis is refused in derivatives too, as JAX refuses it in calls",
+        "a negative axis is refused in calls, as in JAX, and in derivatives too",
     ),
     (
         r"numpy\.array_equal",
         r"minijax (alone )?raises TypeError: .\w+ requires ndarray or scalar arguments, got <class 'list'>",
-        "a list is refused, as JAX refuses it in its other functions",
+        "a list is refused, as in JAX's other functions",
     ),
     (
         r"numpy\.reshape",
         r"minijax raises TypeError: 'cannot reshape array .*, JAX ValueError: .(cannot reshape array of size|order m)",
-        "JAX has NumPy reshape an array of NumPy's that is known, and so raises what NumPy does",
+        "JAX reshapes a known NumPy array by NumPy, and so raises NumPy's error",
     ),
     (
         r"numpy\.linspace",
         r"minijax alone raises IndexError: 'linspace: axis",
-        "an axis out of bounds is refused, as in NumPy; JAX cuts a tuple there, which goes well for one number",
+        "an axis out of bounds is refused, as in NumPy; JAX slices a tuple at the axis, which accepts it for a scalar",
     ),
     (
         r"numpy\.(atan2|arctan2)",
         r"Not equal to tolerance .*DESIRED",
-        "integers beyond the other operand's type are converted to floats as they are; JAX takes them modulo its range",
+        "integers beyond the range of the other operand's type are converted to floats; JAX wraps them around first",
     ),
     (
         r"lax\.integer_pow",
         r"minijax alone raises TypeError: .'float' object cannot be interpreted as an integer",
-        "a float is no integer exponent; JAX accepts 0., 2. and -1. and breaks in a line of its own at other floats",
+        "a float is no integer exponent; JAX accepts 0., 2. and -1. and fails in its own code at other floats",
     ),
     (
         r"lax\.pad",
         r"minijax raises ValueError: 'padding_value must be a scalar.* JAX TypeError: 'broadcast_in_dim",
-        "a padding value with axes is refused; the batching rule of JAX does not look at it and broadcasts it",
+        "a padding value with axes is refused; JAX's batching rule does not check the value and broadcasts it",
     ),
     (
         r"lax\.reshape",
@@ -153,22 +153,22 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     (
         r"lax\.integer_pow",
         r"JAX alone raises (ValueError: .Non-hashable static|TypeError: .(unhashable type|As of JAX v0.7, parameters))",
-        "an array of one integer is an integer, a known one of one truth value is that: JAX needs its hash",
+        "minijax accepts an array of one integer, or of one known boolean; JAX accepts only a hashable value",
     ),
     (
         r"lax\.(collapse|index_in_dim)",
         r"JAX (alone raises )?AttributeError: .*has no attribute 'shape'",
-        "a number has a shape",
+        "minijax gives a number a shape; JAX does not",
     ),
     (
         r"lax\.select_n",
         r"JAX alone raises IndexError: 'tuple index out of range'",
-        "of one case that is chosen, without another: JAX's derivative looks for a second one",
+        "a select with only one case: JAX's derivative looks for a second one",
     ),
     (
         r".*",
         r"JAX (\w+ when it is run|(MLIR|JaxRuntime|XlaRuntime)Error|ValueError: .Cannot lower jaxpr)",
-        "JAX stages the program, and its compiler refuses it; here it is refused when it is staged",
+        "JAX stages the program, and its compiler refuses it; minijax refuses the program when it stages it",
     ),
     (
         r".*",

@@ -259,7 +259,7 @@ def test_commands_report_dropped_names(monkeypatch):
     session.run_line("def g(ws): s = ws[0] * 2.0; return s + ws[9] * (s - 1.0)")
     commands = ("%values g(ws)", "%log g(ws)", "%origin g(ws)", "%find s > 0 in g(ws)")
     for line in commands:
-        assert "have names" not in plain(session.run_line(line).shown) and not session.recording.cut
+        assert "have no names" not in plain(session.run_line(line).shown) and not session.recording.cut
     monkeypatch.setattr(naming, "MOST_PASSED", 5)
     expressions = "expressions have no names in a recording of more than 5 events"
     for line in commands:
