@@ -43,6 +43,13 @@ def watched(fun, level="summary"):
 
 
 @pytest.mark.parametrize("level", ["summary", "full"])
+def test_tracing_takes_more_than_the_recorders_own_time(level):
+    for _ in range(2):  # the first time, the recorder may import modules
+        recording = watched(lambda: minijax.jit(lambda x: sum(jnp.sin(x * i) for i in range(30))).trace(1.0), level)
+    assert [record.seconds > 0 for record in recording.phases if record.phase == "trace"] == [True]
+
+
+@pytest.mark.parametrize("level", ["summary", "full"])
 def test_user_objects_are_not_kept_alive(level):
     """A recording keeps no tracers, arrays or functions alive, except that full ones keep the constants of programs."""
     seen = []

@@ -7,6 +7,7 @@ GOOD = (
     ("%backward jit(f)(3.0) --retrace", ("› jit", "-2.979985")),
     ("%backward minijax.checkpoint(lambda x: f(f(x)))(2.0)", ("bytes of residuals", "8 saved", "run again: sin cos")),
     ("%backward v.sum() * f(x) --names", ("x_dot", "ct of x")),
+    ("%backward v * v --names", ("  v = [",)),
     ("%backward 2.0 * v --most 1", ("gradient", "[2., 2., 2.]")),
     ("sums = lambda xs: minijax.lax.scan(lambda c, t: (c * t, c), 1.0, xs)[0]", ()),
     ("%backward sums(v + 1.0)", ("4 steps · iteration 0 of 3, from the result back",)),
