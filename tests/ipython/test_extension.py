@@ -202,6 +202,8 @@ def test_user_exceptions_keep_user_frames(shell):
     for command in "grad jvp vjp vmap jaxpr linearize backward jit hlo passes step nan keys".split():
         assert "ValueError: of the user" in printed(shell, f"%{command} bad(v)")
         assert "minijax/tools/" not in printed(shell, "%tb"), command
+    assert "ZeroDivisionError" in printed(shell, "%%jaxpr x=1/0\nx")
+    assert "minijax/tools/" not in printed(shell, "%tb")
     assert stack_depth() == 0
     assert float(run(shell, "%grad f(3.0)").value[1]) == pytest.approx(-2.979985)
 
