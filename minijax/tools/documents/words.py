@@ -5,6 +5,34 @@ from __future__ import annotations
 LONGEST = 60
 
 
+# A float is written with at most this many significant digits. Whole numbers up to 2**24 are written in full.
+MOST_DIGITS = 7
+MOST_WHOLE = 2**24
+
+
+def decimal(x: float, digits: int = 4) -> str:
+    """``x`` with this many significant digits. It gets up to seven if they are exact, or show a fraction (1234.5).
+
+    A whole number ends in ``.0``. The sign ``≈`` marks a number that is not whole and rounds to a whole one: ``≈1.0``.
+    """
+    if abs(x) <= MOST_WHOLE and x == int(x):
+        return f"{x:.1f}"
+    texts = [f"{x:.{n}g}" for n in range(digits, max(digits, MOST_DIGITS) + 1)]
+    exact = next((text for text in texts if float(text) == x), None)
+    text = exact or next((text for text in texts if "." in text and "e+0" not in text), texts[-1])
+    if not text.lstrip("-").isdigit():
+        return text
+    return f"{text}.0" if exact else f"≈{text}.0"
+
+
+def interval(low: float, high: float, digits: int = 4) -> str:
+    """``low … high``, with enough digits that different bounds are written differently."""
+    for n in range(digits, 18):
+        if (texts := (decimal(low, n), decimal(high, n)))[0] != texts[1]:
+            break
+    return f"{texts[0]} … {texts[1]}"
+
+
 def plural(count: int, singular: str) -> str:
     """``1 fusion``, ``2 fusions``, ``2 copies``."""
     if count == 1:

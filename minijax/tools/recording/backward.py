@@ -17,6 +17,7 @@ from minijax.core.keys import is_key
 from minijax.core.structural import Zero
 from minijax.ir.jaxpr import DropVar, Jaxpr, JaxprEqn, Literal, Var
 from minijax.ir.pretty import Printer
+from minijax.tools.documents.words import decimal
 from minijax.tools.recording import preview
 from minijax.tools.recording.copy import Copier
 from minijax.tools.recording.lazily import Lazy
@@ -246,7 +247,7 @@ def brief(array: Array) -> str:
         return f"{kind} all {_elements(values.ravel()[0])}"
     bad = values.size - int(np.count_nonzero(np.isfinite(values)))
     wide = values.astype(np.complex128 if values.dtype.kind == "c" else np.float64).ravel()
-    return f"{kind} norm {float(np.linalg.norm(wide)):.4g}" + (f" · {bad} not finite" if bad else "")
+    return f"{kind} norm {decimal(float(np.linalg.norm(wide)))}" + (f" · {bad} not finite" if bad else "")
 
 
 def _elements(values: np.ndarray) -> str:

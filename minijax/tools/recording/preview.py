@@ -26,7 +26,7 @@ from minijax.interpreters.vmap import BatchTracer
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Var
 from minijax.ops.callback import FlatCallback
 from minijax.ops.custom_derivatives import Function
-from minijax.tools.documents.words import plural, shortened
+from minijax.tools.documents.words import MOST_DIGITS, decimal, plural, shortened
 
 # Arrays of up to this many elements are shown with their values.
 MOST_ELEMENTS = 6
@@ -66,8 +66,7 @@ def _number(value: Any) -> str:
 
 def float_text(item: float) -> str:
     """A float with up to seven digits. A whole number ends in ``.0``."""
-    text = f"{item:.7g}"
-    return text if not text.lstrip("-").isdigit() else text + ".0"
+    return decimal(item, MOST_DIGITS)
 
 
 def _elements(value: np.ndarray) -> str:

@@ -10,6 +10,7 @@ from minijax.core import dtypes
 from minijax.core.array import Array
 from minijax.core.keys import is_key
 from minijax.core.records import Frozen
+from minijax.tools.documents.words import interval
 from minijax.tools.recording.preview import host_value
 
 # Budget of elements for one tree; arrays beyond it are sampled with ``SAMPLE`` elements.
@@ -37,6 +38,12 @@ class Numbers(Frozen):
     def sampled(self) -> bool:
         """Whether some elements were not inspected."""
         return self.seen < self.size
+
+    def between(self, digits: int = 4) -> str:
+        """``low … high``."""
+        if self.kind == "i":
+            return f"{self.low} … {self.high}"
+        return interval(float(self.low), float(self.high), digits)
 
 
 class Budget:

@@ -17,7 +17,7 @@ from minijax.core.array import Array
 from minijax.core.records import Frozen
 from minijax.core.trace import Tracer
 from minijax.tools.documents.document import Block, Fitted, Foldable, Line, Section, Segment, Text, length, line, text
-from minijax.tools.documents.words import bytes_text
+from minijax.tools.documents.words import bytes_text, decimal
 from minijax.tools.recording import preview
 from minijax.tools.trees.keys import TreePart, counts, is_array, joined_steps
 from minijax.tools.trees.numbers import Budget, Numbers, fetched, numbers
@@ -404,7 +404,7 @@ def norm_line(found: Numbers) -> Line:
     """``norm 12.31``; empty for integers and booleans."""
     if found.kind in "ib":
         return ()
-    return line(("muted", "norm "), ("value", f"{'≈' if found.sampled else ''}{found.norm:.4g}"))
+    return line(("muted", "norm "), ("value", f"{'≈' if found.sampled else ''}{decimal(found.norm)}"))
 
 
 def range_line(found: Numbers) -> Line:
@@ -414,9 +414,8 @@ def range_line(found: Numbers) -> Line:
         parts.append(("value", f"{found.high:,} of {found.seen:,} true"))
     elif found.low is not None:
         sides = ("|…| ",) if found.kind == "c" else ()
-        low, high = (str(x) if found.kind == "i" else f"{float(x):.4g}" for x in (found.low, found.high))
         alike = found.low == found.high and not (found.sampled or found.nans or found.infs)
-        between = f"all {low}" if alike else f"{low} … {high}"
+        between = f"all {found.between().partition(' ')[0]}" if alike else found.between()
         parts += [*(("muted", each) for each in sides), ("value", between)]
     if found.nans or found.infs:
         named = [f"{count:,} {name}" for count, name in ((found.nans, "nan"), (found.infs, "inf")) if count]

@@ -11,7 +11,7 @@ import numpy as np
 from minijax.core.array import Array
 from minijax.core.keys import is_key
 from minijax.tools.documents.document import Line, Segment
-from minijax.tools.documents.words import shortened
+from minijax.tools.documents.words import decimal, shortened
 from minijax.tools.values.summary import ValueSummary, summary
 
 # Arrays with up to this many elements are shown in full if there is room.
@@ -34,8 +34,7 @@ def number_text(item: Any, digits: int = 4) -> str:
         sign = "-" if item.imag < 0 or (item.imag == 0 and np.signbit(item.imag)) else "+"
         return f"{number_text(item.real, digits)}{sign}{number_text(abs(item.imag), digits)}j"
     if isinstance(item, (float, np.floating)):
-        text = f"{float(item):.{digits}g}"
-        return text if not text.lstrip("-").isdigit() else text + ".0"
+        return decimal(float(item), digits)
     return str(item)
 
 
@@ -97,7 +96,7 @@ def _fitted(kind: str, found: ValueSummary, room: int) -> Line:
         parts["range"] = ("value", share)
     elif n.low is not None:
         alike = n.low == n.high
-        span = f"all {number_text(n.low)}" if alike else f"{number_text(n.low)} … {number_text(n.high)}"
+        span = f"all {number_text(n.low)}" if alike else n.between()
         parts["range"] = ("value", about + span)
         if not alike:
             parts["mean"] = ("muted", f"mean {about}{number_text(found.mean, 3)}")

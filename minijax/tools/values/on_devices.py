@@ -17,7 +17,7 @@ from minijax.tools.documents.document import Line
 from minijax.tools.documents.words import shortened
 from minijax.tools.recording.device_records import DeviceTextRecord, Meeting
 from minijax.tools.recording.records import BindRecord
-from minijax.tools.values.brief import brief, number_text, numpy_of
+from minijax.tools.values.brief import brief, numpy_of
 from minijax.tools.values.devices import is_mapped
 from minijax.tools.values.meetings import meeting
 from minijax.tools.values.moment import Found, Ledger, LoopShown, Unknown, Worth, worth
@@ -267,7 +267,7 @@ def _range(found: Worth, room: int, summed: Summed) -> Line:
         return (("value", shortened(f"{known.high:,} of {known.seen:,} true", room)),)
     if known is not None and known.low is not None and known.kind != "b":
         for digits in (4, 3, 2):
-            text = f"{number_text(known.low, digits)} … {number_text(known.high, digits)}"
+            text = known.between(digits)
             text = f"≈ {text}" if known.sampled else text
             if len(text) <= room and not (known.nans or known.infs):
                 return (("value", text),)

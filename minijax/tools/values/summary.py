@@ -8,6 +8,7 @@ import numpy as np
 
 from minijax.core.array import as_array
 from minijax.core.records import Frozen
+from minijax.tools.documents.words import decimal
 from minijax.tools.recording.preview import MOST_ELEMENTS, aval_text, value_text
 from minijax.tools.trees.numbers import MOST_SCANNED, Budget, Numbers, fetched, numbers
 from minijax.tools.values.examples import Unknown
@@ -62,10 +63,10 @@ class ValueSummary(Frozen):
             return [f"{n.high:,} of {n.seen:,} true"]
         if n.low is None:
             return ["nothing finite"]
-        low, high = (str(x) if n.kind == "i" else f"{float(x):.4g}" for x in (n.low, n.high))
-        found = [f"{'|…| ' if n.kind == 'c' else ''}{low} … {high}", f"mean {self.mean:.4g}"]
+        assert self.mean is not None
+        found = [f"{'|…| ' if n.kind == 'c' else ''}{n.between()}", f"mean {decimal(self.mean)}"]
         if n.kind != "i" and not (n.nans or n.infs):
-            found.append(f"norm {'≈' if n.sampled else ''}{n.norm:.4g}")
+            found.append(f"norm {'≈' if n.sampled else ''}{decimal(n.norm)}")
         return found
 
     def _odd(self) -> str:

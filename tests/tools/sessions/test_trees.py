@@ -188,7 +188,7 @@ def test_large_arrays_are_sampled_and_marked_as_such():
     begin = time.process_time()
     text = shown({"large": large, "other": jnp.ones(8)})
     assert time.process_time() - begin < 1.0
-    assert f"norm ≈2e+04  2 … 2  from a sample of {SAMPLE:,}" in text and "norm 2.828" in text
+    assert f"norm ≈20000.0  2.0 … 2.0  from a sample of {SAMPLE:,}" in text and "norm 2.828" in text
     budget = Budget()
     assert budget.take(MOST_SCANNED) and not budget.take(1)
     exact = numbers(np.ones(100_000), Budget(None))
@@ -216,7 +216,7 @@ def test_values_and_results_of_commands_are_trees(session):
         text = run(line)
         assert " gradient p\n" in text or " pullback p\n" in text
         tree = text.partition(" linear")[0]
-        assert "      ['w']  f32[4,8]  norm 11.31  all 2" in tree and max(map(len, tree.split("\n"))) <= 80
+        assert "      ['w']  f32[4,8]  norm 11.31  all 2.0" in tree and max(map(len, tree.split("\n"))) <= 80
     assert run("%tree _[1]").count("norm 11.31") == 1 and session.namespace["_"][0] == 32.0
     number = len(session.inputs)
     assert run("[params] * 20").endswith(f": %tree Out[{number}] shows them") and "[19]" in run(f"%tree Out[{number}]")

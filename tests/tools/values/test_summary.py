@@ -6,6 +6,7 @@ import pytest
 import minijax
 from minijax import numpy as jnp
 from minijax.core.array import as_array
+from minijax.tools.documents.words import decimal, interval
 from minijax.tools.trees.numbers import MOST_SCANNED, SAMPLE
 from minijax.tools.values.brief import brief
 from minijax.tools.values.examples import Unknown
@@ -37,7 +38,7 @@ def test_a_vector_is_drawn_in_order_and_a_matrix_as_a_histogram():
         (np.arange(20) % 3 == 0, "7 of 20 true"),
         (np.zeros((0, 3)), "empty"),
         (Unknown("no reason"), "not known: no reason"),
-        (np.complex64([3 + 4j] * 9), "|…| 5 … 5  mean 5  norm 15  ▄▄▄▄▄▄▄▄"),
+        (np.complex64([3 + 4j] * 9), "|…| 5.0 … 5.0  mean 5.0  norm 15.0  ▄▄▄▄▄▄▄▄"),
     ],
 )
 def test_texts(value, text):
@@ -60,3 +61,37 @@ def test_samples_are_marked_and_keys_have_no_numbers():
     assert [text for ((_, text),) in scalars] == ["…", "7 of 20 true", "≈ 3e+03 … 3e+03"]
     assert summary(minijax.random.key(0)).numbers is None
     assert summary(jnp.zeros((2, 3), jnp.bfloat16)).value == "[[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]"
+
+
+@pytest.mark.parametrize(
+    ("x", "text"),
+    [
+        (499.5, "499.5"),
+        (1234.5, "1234.5"),
+        (1234.5678, "1234.6"),
+        (1.0004, "1.0004"),
+        (np.nextafter(np.float32(1), np.float32(2)).item(), "≈1.0"),
+        (16777216.0, "16777216.0"),
+        (2.0**25, "3.355443e+07"),
+        (-20000.0, "-20000.0"),
+        (1e20, "1e+20"),
+        (float("nan"), "nan"),
+        (float("-inf"), "-inf"),
+    ],
+)
+def test_a_shortened_number_does_not_look_exact(x, text):
+    assert decimal(x) == text
+
+
+def test_random_numbers_keep_their_digits():
+    rng = np.random.default_rng(0)
+    for x in (rng.standard_normal(2000) * 10.0 ** rng.integers(-12, 12, 2000)).astype(np.float32).tolist():
+        text = decimal(x)
+        assert np.isclose(float(text.removeprefix("≈")), x, rtol=5e-4, atol=0)
+        assert not text.endswith(".0") or text.startswith("≈") or float(text) == x
+
+
+def test_bounds_of_an_interval_differ():
+    assert interval(1234.5, 1236.5) == "1234.5 … 1236.5"
+    low, high = interval(0.1234567, 0.1234568).split(" … ")
+    assert float(low) < float(high)
