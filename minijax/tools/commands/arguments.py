@@ -124,6 +124,8 @@ def _value(name: str, param: Param, value: str) -> tuple[Any, str]:
             raise UsageError(f"%{name} {param.option} needs {_WANTED[param.kind]}, not {word!r}") from None
         if param.kind == "int" and len(numbers) != 1:
             raise UsageError(f"%{name} {param.option} needs {_WANTED[param.kind]}, not {word!r}")
+        if param.kind == "int" and numbers[0] < 1:
+            raise UsageError(f"%{name} {param.option} needs a number from 1, not {word}")
         return (numbers[0] if len(numbers) == 1 else numbers), rest.strip()
     return word, rest.strip()
 

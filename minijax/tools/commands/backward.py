@@ -24,7 +24,6 @@ from minijax.tools.session import targets
 from minijax.tools.session.result import Result
 from minijax.tools.session.source import parse_expression
 from minijax.tools.session.targets import Target
-from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session
@@ -37,8 +36,6 @@ def run_backward(session: Session, args: Arguments) -> Result:
     from minijax.tools.values.moment import ledger as ledger_of
 
     target = _target(session, args["expr"])
-    if args["most"] < 1:
-        raise UsageError("%backward --most takes a number from 1 on")
     recorder = Recorder("full", args["expr"], args["retrace"])
     with recorder:
         out, pullback = vjp(target.fun, *target.args)

@@ -57,8 +57,6 @@ def run_time(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     from minijax.tools.compare import measure
 
-    if args["most"] < 1:
-        raise UsageError(f"%time --most needs a positive number, not {args['most']}")
     target = _target(session, "time", args)
     once = measure.has_effects(_staged(target))
     side = measure.ours(target)

@@ -46,9 +46,6 @@ def run_origin(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     from minijax.tools.explain.origin import origin_document
 
-    for name in ("depth", "most"):
-        if args[name] < 1:
-            raise UsageError(f"%origin --{name} needs a number from 1, not {args[name]}")
     found = origin_of(session, "origin", args["expr"], args["of"], args["retrace"])
     title = shortened(args["expr"].strip())
     if args["of"]:

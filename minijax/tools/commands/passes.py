@@ -31,8 +31,6 @@ def run_passes(session: Session, args: Arguments) -> Result:
         raise UsageError(f"%passes shows one thing at a time: --{asked[0]} or --{asked[1]}, not both")
     if args["llvm"] and args["kernel"] is None:
         raise UsageError("%passes --llvm shows the LLVM IR of a kernel: say which with --kernel NAME")
-    if args["most"] < 1:
-        raise UsageError(f"%passes --most needs a positive number, not {args['most']}")
     target = targets.typed(session, "passes", args["expr"], args.cell)
     _, lowered = _lowered(target)
     try:
@@ -94,8 +92,6 @@ def run_roofline(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     from minijax.tools.metal import roofline, roofline_view
 
-    if args["most"] < 1:
-        raise UsageError(f"%roofline --most needs a positive number, not {args['most']}")
     target = targets.typed(session, "roofline", args["expr"], args.cell).concrete("roofline")
     jitted, lowered = _lowered(target)
     if any(map(is_effectful, lowered.jaxpr.eqns)):

@@ -38,8 +38,6 @@ def run_diff(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     from minijax.tools.compare import diff, passes
 
-    if args["most"] < 1:
-        raise UsageError(f"%diff --most needs a positive number, not {args['most']}")
     if (args["by"] is None) == (args["with"] is None):
         raise UsageError("%diff needs either --by grad (or another transformation), or --with and a second expression")
     if args["tutorial"]:
@@ -56,8 +54,6 @@ def run_diff(session: Session, args: Arguments) -> Result:
         by = _transformations(args["by"], passes.TRANSFORMATIONS)
         argnums = args["argnums"]
         numbers = (argnums,) if isinstance(argnums, int) else argnums
-        if args["axis_size"] < 1:
-            raise UsageError(f"%diff --axis-size needs a positive number, not {args['axis_size']}")
         made, called = _named(args, lambda: passes.Transformed(target, by, numbers, args["axis_size"]))
         before, after, found = made.before, made.after, made.passes
         name = shortened(target.title, 40) if target.loose else fun_name(target.fun)
@@ -179,9 +175,6 @@ def run_graph(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     from minijax.tools.compare import graph, graph_svg, graph_text
 
-    for name in ("most", "depth"):
-        if args[name] < 1:
-            raise UsageError(f"%graph --{name} needs a positive number, not {args[name]}")
     if args["of"] is not None:
         made, value = _slice(session, args)
     else:

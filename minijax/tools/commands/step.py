@@ -38,7 +38,7 @@ def run_log(session: Session, args: Arguments) -> Result:
     expression = args["expr"] if args.cell is None else target.title
     value, error, recording = recorded(target.call, expression, args["retrace"])
     refuse_empty("log", expression, recording, error)
-    shown = log_document(recording, _most("log", args), verbose=args["verbose"], whole=_WHOLE)
+    shown = log_document(recording, args["most"], verbose=args["verbose"], whole=_WHOLE)
     if note := interrupted_note(error):
         shown = document(text(note, role="warning")) + shown
     return Result(shown, NOTHING if value is None else value, recording, error=error)
@@ -51,7 +51,6 @@ def run_step(session: Session, args: Arguments) -> Result:
     if not args["expr"] and args.cell is None:
         return _last(session, args)
     # report invalid options before running user code
-    _most("step", args)
     target = targets.typed(session, "step", args["expr"], args.cell, everything=True).concrete("step")
     expression = args["expr"] if args.cell is None else target.title
     value, error, recording = recorded(target.call, expression, args["retrace"])
@@ -102,7 +101,6 @@ def _last(session: Session, args: Arguments) -> Result:
         # the failed input ran no operation that could be shown
         note = "" if failed is None else f"{_nothing_done(failed)}; this is earlier"
         return _opened(args, Step(recording, note=note), NOTHING, ended=_ended_in_error(recording))
-    _most("step", args)
 
     def call() -> Any:
         __tracebackhide__ = True
@@ -190,7 +188,7 @@ def _opened(
     """
     recording = step.recording
     position, event = start(recording, args["into"] or "", args["at"] or "", ended or error is not None)
-    shown = log_document(recording, _most("step", args), event, args["verbose"], _WHOLE)
+    shown = log_document(recording, args["most"], event, args["verbose"], _WHOLE)
     if step.note:
         shown = document(text(step.note, role="muted")) + shown
     opened = None if args["text"] else step.replace(position=position)
@@ -219,12 +217,6 @@ def start(recording: Recording, into: str = "", at: str = "", failed: bool = Fal
     else:
         cursor.to_bind()
     return cursor.position, 0
-
-
-def _most(name: str, args: Arguments) -> int:
-    if args["most"] < 1:
-        raise UsageError(f"%{name} --most needs a number from 1, not {args['most']}")
-    return int(args["most"])
 
 
 def _last_full(session: Session, failed: FailedInput | None) -> Recording:

@@ -29,9 +29,6 @@ MOST_PRINTED = 10_000
 
 def run_tree(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    for option in ("depth", "most"):
-        if args[option] is not None and args[option] < 1:
-            raise UsageError(f"%tree --{option} needs a number from 1, not {args[option]}")
     name = args["expr"]
     node = parse_expression("tree", name)
     refuse_local(session, "tree", name)

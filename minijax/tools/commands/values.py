@@ -33,8 +33,6 @@ def run_values(session: Session, args: Arguments) -> Result:
     from minijax.tools.values import table
     from minijax.tools.values.moment import ledger
 
-    if args["most"] < 1:
-        raise UsageError(f"%values --most needs a number from 1, not {args['most']}")
     expression = args["expr"]
     target = targets.from_expression(session, "values", expression, everything=True).concrete("values")
     value, error, recording = recorded(target.call, expression, args["retrace"])

@@ -18,6 +18,6 @@ GOOD = (
 BAD = (
     ("%backward f()", "needs an argument"),
     ("%backward f(3.0) --iteration 1", "%backward --iteration: no variable that is shown is in a loop"),
-    ("%backward f(3.0) --most 0", "a number from 1 on"),
+    ("%backward f(3.0) --most 0", "needs a number from 1"),
     ("%backward f(3.0) --cotangent v", "must be f32[]"),
 )

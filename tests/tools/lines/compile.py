@@ -56,7 +56,7 @@ BAD = (
     ("%passes f(v) --open --pass 1", "one thing at a time"),
     ("%roofline minijax.debug.print('{}', v)", "has effects"),
     ("%roofline jit(lambda a: a + 1, donate_argnums=0)(v)", "jit the function without donating"),
-    ("%roofline f(v) --most 0", "needs a positive number"),
-    ("%passes f(v) --most 0", "needs a positive number"),
+    ("%roofline f(v) --most 0", "needs a number from 1"),
+    ("%passes f(v) --most 0", "needs a number from 1"),
     ("%hlo f(3.0) --line 1 --eqn 1", "not both"),
 )

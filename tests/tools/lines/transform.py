@@ -38,6 +38,7 @@ BAD = (
     ("%jaxpr f(3.0) --stile tutorial", "Did you mean --style?"),
     ("%jaxpr f(3.0", "is none"),
     ("%jaxpr x(3.0)", "cannot be called"),
+    ("%jaxpr --most -3 f(3.0)", "--most needs a number from 1, not -3"),
     ("%jaxpr f(f32[-3])", "f32[-3] is no type"),
     ("%%jaxpr q\nq", "there is no variable q"),
     ("%%jaxpr x=f32[3]\n", "needs a body"),
