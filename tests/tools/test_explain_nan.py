@@ -297,3 +297,15 @@ def test_overflow_is_named():
     for line in ("%nan jnp.array(1e30) * 1e30", "%nan jnp.sum(x * 3e38 + x * 3e38)"):
         text = shown(line)
         assert "beyond the largest number of its type" in text and "0 * inf" not in text
+
+
+def test_dictionaries_keep_the_order_of_a_plain_call():
+    def chain(p, **k):
+        x = ONE
+        for value in [*p.values(), *k.values()]:
+            x = jnp.log(x * value)
+        return x
+
+    search = find_nonfinite(chain, ({"b": ONE * 2, "a": ONE},), {"d": ONE * 9, "c": ONE})
+    assert search.nan is not None
+    assert search.nan.inputs[0].element == f"{9 * np.log(np.log(np.float32(2))):.7g}"

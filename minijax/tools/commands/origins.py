@@ -106,11 +106,14 @@ def origin_of(session: Session, command: str, expression: str, of: str | None, r
 def _with_arrays(session: Session, command: str, expression: str) -> targets.Target:
     """The target of an expression, with its Python floats and NumPy arrays converted to arrays."""
     __tracebackhide__ = True
+    from minijax.tools.explain.walk import in_order_of
+
     target = targets.from_expression(session, command, expression).concrete(command)
     if any(isinstance(x, Tracer) for x in tree_leaves((target.args, target.kwargs))):
         raise UsageError(f"%{command} needs values to run with, and an argument is a tracer: use it outside of %push")
     seen: set[int] = set()
-    args, kwargs = tree_map(lambda x: _followed(x, seen), (target.args, target.kwargs))
+    given = target.args, target.kwargs
+    args, kwargs = in_order_of(given, tree_map(lambda x: _followed(x, seen), given))
     return targets.Target(target.fun, args, kwargs, target.names, target.title, target.loose)
 
 

@@ -22,7 +22,7 @@ from minijax.core.records import Frozen
 from minijax.interpreters.stage import stage
 from minijax.ir.jaxpr import JaxprEqn, Literal
 from minijax.pytree import tree_flatten
-from minijax.tools.explain.walk import EvaluationWatch, JaxprWalk
+from minijax.tools.explain.walk import EvaluationWatch, JaxprWalk, as_called
 
 # The primitives that use their keys -> the names to show for these uses.
 USING = {
@@ -218,7 +218,7 @@ def find_reused(
     __tracebackhide__ = True
     leaves, in_tree = tree_flatten((tuple(args), kwargs))
     leaves = check_args(leaves, "keys", fun, in_tree)
-    flat = FlatFun(fun, in_tree, "keys", subject=describe(fun))
+    flat = FlatFun(as_called(fun, args, kwargs), in_tree, "keys", subject=describe(fun))
     walk = _KeyWalk()
     values = [as_array(x) for x in leaves]
     for name, x in zip(FlatFun(fun, in_tree, "keys").input_names(), values, strict=True):

@@ -29,7 +29,7 @@ from minijax.interpreters.stage import JaxprTracer, stage
 from minijax.interpreters.vmap import BatchTracer
 from minijax.ir.jaxpr import JaxprEqn, Literal, Var
 from minijax.pytree import tree_flatten, tree_leaves, tree_map
-from minijax.tools.explain.walk import EvaluationWatch, JaxprWalk, Unending, of_own_thread
+from minijax.tools.explain.walk import EvaluationWatch, JaxprWalk, Unending, as_called, of_own_thread
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.variables import variable_labels
 
@@ -211,7 +211,8 @@ def find_nonfinite(
     __tracebackhide__ = True
     leaves, in_tree = tree_flatten((tuple(args), kwargs))
     leaves = check_args(leaves, "nan", fun, in_tree)
-    flat = FlatFun(backward_of(fun, args, kwargs) if backward else fun, in_tree, "nan", subject=describe(fun))
+    run = backward_of(fun, args, kwargs) if backward else as_called(fun, args, kwargs)
+    flat = FlatFun(run, in_tree, "nan", subject=describe(fun))
     levels = _Levels()
     walk = _JaxprWalk(levels)
     values = [as_array(x) for x in leaves]

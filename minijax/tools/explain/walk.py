@@ -51,6 +51,27 @@ def of_own_thread(hook: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
+def in_order_of(like: Any, tree: Any) -> Any:
+    """``tree`` with its dictionaries in the order of those in ``like``. Pytrees sort their keys; a plain call does
+    not.
+    """
+    if type(like) is dict:
+        return {key: in_order_of(x, tree[key]) for key, x in like.items()}
+    if type(like) in (list, tuple):
+        return type(like)(map(in_order_of, like, tree))
+    return tree
+
+
+def as_called(fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[..., Any]:
+    """``fun``, which gets its dictionaries and keyword arguments in the order of the call ``fun(*args, **kwargs)``."""
+
+    def called(*given: Any, **named: Any) -> Any:
+        return fun(*in_order_of(tuple(args), given), **in_order_of(kwargs, named))
+
+    called.__wrapped__ = fun  # type: ignore[attr-defined]
+    return called
+
+
 def _axes_of_devices(eqn: JaxprEqn) -> list[tuple[Any, int]]:
     return [(axis.name, axis.size) for axis in manual_axes(eqn)]
 

@@ -21,6 +21,10 @@ GOOD = (
     ("%find c changed", ("iteration 2",)),
     ("%find w[0] < 2 and h[1] < h[-1] in layer(v, v)", ("found", "h = tanh(a)")),
     ("%find h[7] > 0 in layer(v, v)", ("never", "IndexError: index 7")),
+    # a plain call gets dictionaries and keyword arguments in the order in which they are written
+    ("chain = lambda p, **k: [x := 1.0, *[x := x * v + 1.0 for v in [*p.values(), *k.values()]]][-1]", ()),
+    ("%origin chain({'b': 2.0, 'a': 3.0}, d=4.0, c=5.0)", ("206.0",)),
+    ("%find x > 200 in chain({'b': 2.0, 'a': 3.0}, d=4.0, c=5.0)", ("206.0",)),
     ("again = lambda xs: minijax.lax.scan(lambda c, t: ((c := c + t), c), 0.0, xs)[0]", ()),
     ("%find c > 0.5 in again(v)", ("c  iteration 1", "c = add(c, t)")),
 )
