@@ -708,7 +708,7 @@ def grad(
     ``(gradient, aux)``. ``holomorphic`` asks for complex inputs and a complex output. With ``allow_int``, integer
     arguments are accepted; their gradient has dtype float0.
 
-    When called, raises TypeError if the output is not a real scalar, for integer inputs, and if an ``argnums`` is
+    Raises TypeError, when called, if the output is not a real scalar, for integer inputs, and if an ``argnums`` is
     beyond the positional arguments.
 
     >>> grad(lambda x, y: x**2 * y, argnums=(0, 1))(3., 2.)

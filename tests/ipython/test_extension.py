@@ -539,7 +539,7 @@ def test_containers_of_arrays_are_displayed_as_trees(shell):
     assert "Array([[1., 1." in displayed("p.values()")["text/plain"]
     run(shell, "def loss(q): return jnp.sum(q['<1>']['w'] ** 2)")
     magic = displayed("%grad loss(p)")
-    assert "f32[9,9]  norm 18  all 2" in magic["text/plain"] and "<details" in magic["text/html"]
+    assert "f32[9,9]  norm 18.0  all 2.0" in magic["text/plain"] and "<details" in magic["text/html"]
     with capture_output() as captured:
         number = shell.execution_count
         for code in ("%grad loss(p)", f"%tree Out[{number}][1]", f"%tree Out[{number}]"):

@@ -66,6 +66,7 @@ def as_called(fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, An
     """``fun``, which gets its dictionaries and keyword arguments in the order of the call ``fun(*args, **kwargs)``."""
 
     def called(*given: Any, **named: Any) -> Any:
+        __tracebackhide__ = True
         return fun(*in_order_of(tuple(args), given), **in_order_of(kwargs, named))
 
     called.__wrapped__ = fun  # type: ignore[attr-defined]

@@ -39,11 +39,11 @@ class Numbers(Frozen):
         """Whether some elements were not inspected."""
         return self.seen < self.size
 
-    def between(self, digits: int = 4) -> str:
+    def between(self) -> str:
         """``low … high``."""
         if self.kind == "i":
             return f"{self.low} … {self.high}"
-        return interval(float(self.low), float(self.high), digits)
+        return interval(float(self.low), float(self.high))
 
 
 class Budget:

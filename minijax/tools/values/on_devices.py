@@ -266,9 +266,9 @@ def _range(found: Worth, room: int, summed: Summed) -> Line:
     if known is not None and known.kind == "b" and not known.sampled:
         return (("value", shortened(f"{known.high:,} of {known.seen:,} true", room)),)
     if known is not None and known.low is not None and known.kind != "b":
-        for digits in (4, 3, 2):
-            text = known.between(digits)
-            text = f"≈ {text}" if known.sampled else text
+        exact = known.between()
+        short = f"≈ {float(known.low):.2g} … {float(known.high):.2g}"
+        for text in (f"≈ {exact}" if known.sampled else exact, short):
             if len(text) <= room and not (known.nans or known.infs):
                 return (("value", text),)
     return (("muted", "…"),)
