@@ -449,7 +449,7 @@ def _lattice(x64: bool, strict: bool) -> dict[Node, tuple[Node, ...]]:
         **dict.fromkeys(small_ints, ()),
         "uint8": ("int16", "uint16"),
         "uint16": ("int32", "uint32"),
-        # Without x64, uint32 and int32 give int32: the only place where 32-bit types have a 64-bit join.
+        # The join of uint32 and int32 has 64 bits; without x64 it is int32. No other 32-bit types have a 64-bit join.
         "uint32": ("int64" if x64 else "int32", "uint64"),
         "uint64": (float,),
         "int8": ("int16",),
@@ -520,7 +520,7 @@ def _no_path_message(nodes: frozenset[Node], strict: bool) -> str:
 
 def _node(dtype: Any, weak_type: bool) -> Any:
     if is_key(dtype):
-        return dtype  # it is in no lattice; the error names it
+        return dtype  # a key type is in no lattice; the error names it
     if weak_type and dtype != _BOOL:
         return _WEAK_OF_KIND.get(kind(dtype), _name(dtype))
     return _name(dtype)

@@ -7,7 +7,7 @@ mesh axis ``x``. A type names explicit axes only. The compiler decides how array
 ``f32[8,4]{R:x}`` is *reduced*: all devices have the same value, and its cotangent is unreduced.
 
 Invariant: an ``ExplicitArray`` names at least one explicit axis. The type of a replicated array is a plain
-``ShapedArray``, so numbers and replicated arrays have the same type in every mode.
+``ShapedArray``, so numbers and replicated arrays have the same type with and without a mesh.
 
 JAX infers the result types, once for each signature: ``interop.sharded_types``. The first such type installs the hook
 that asks JAX (``type_of_sharded``). Before that, operations do not test for these types.

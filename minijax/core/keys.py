@@ -27,7 +27,7 @@ class prng_key(extended):  # noqa: N801
 
 
 class PRNGImpl(Immutable):
-    """An implementation of random keys: ``name``, ``key_shape`` of words and ``tag`` in types identify it.
+    """An implementation of random keys: ``name``, ``key_shape`` (of its words) and ``tag`` (in types) identify it.
 
     Its functions are registered in ``ops.random.bits``. ``theirs`` is JAX's implementation, if one was imported.
     """

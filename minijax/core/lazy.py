@@ -49,7 +49,7 @@ def load(package: str, namespace: dict[str, Any], wanted: str | None = None) -> 
         if wanted in namespace:
             return
         module = importlib.import_module(name)
-        if getattr(module.__spec__, "_initializing", False):  # still importing, and it needs another late module
+        if getattr(module.__spec__, "_initializing", False):  # being imported, and it needs another late module
             complete = False
             continue
         for public in getattr(module, "__all__", ()):
@@ -87,7 +87,7 @@ class HigherModule:
 
 
 def public(module: str, name: str) -> Any:
-    """``name`` from a lower module, which is imported now because few programs need it."""
+    """``name`` from a lower module, which is imported only now because few programs need it."""
     return getattr(importlib.import_module(module), name)
 
 

@@ -202,7 +202,7 @@ def _described(primitive: Primitive, rule: Rule) -> str:
 
 
 def _values(primitive: Primitive, rule: Rule, outs: Any, out_avals: Any) -> list[Any]:
-    """The rule's results as a list of MLIR values. ValueError if their number or types are wrong; it names the rule."""
+    """The rule's results as a list of MLIR values. ValueError, which names the rule, for wrong numbers or types."""
     ir = bindings.ir()
     if isinstance(outs, ir.Value):
         outs = [outs]

@@ -80,7 +80,7 @@ def index_items(index: Any) -> tuple[Any, ...]:
 
 
 def slice_parts(item: slice, position: int) -> slice:
-    """``item`` with its bounds and step as integers or None; errors name ``position``. IndexError if one is traced."""
+    """``item`` with bounds and step as integers or None; errors name ``position``. IndexError if any is traced."""
     return slice(*(_slice_part(item, part, position) for part in (item.start, item.stop, item.step)))
 
 

@@ -118,7 +118,7 @@ def _iterate(self: Any) -> Iterator[Any]:
     if not self.aval.shape:
         raise TypeError("iteration over a 0-d array")
     if type(self) is MeshArray and not self.device.is_fully_replicated:
-        # as in JAX, the rows of a sharded array get no sharding from it
+        # as in JAX, the rows of a sharded array do not inherit its sharding
         value, aval = self._value(), ShapedArray(self.aval.shape[1:], self.aval.dtype)
         return (Array(value[i, ...], aval) for i in range(len(value)))
     return (lax.index_in_dim(self, i, 0, False) for i in range(self.aval.shape[0]))

@@ -258,8 +258,9 @@ def einsum(
 
     Each operand has one letter per axis; ``...`` stands for axes that broadcast. Letters absent after ``->`` are summed
     over. Without ``->`` the result has the letters that occur once, in alphabetical order. Dtypes are promoted.
-    Alternating operands and lists of axis numbers work too. ``optimize``: an order, as pairs of positions (each product
-    is appended to the operands), or opt_einsum's name of a search method; False always contracts the first two.
+    Alternating operands and lists of axis numbers work too. ``optimize`` is the order of contraction, as pairs of
+    positions: each product is appended to the operands. It may also be opt_einsum's name of a search method, or False
+    to contract the first two operands each time.
     Layer libraries pass ``_dot_general``, which replaces ``lax.dot_general`` for each product. ``out_sharding``: the
     result's sharding over a mesh with explicit axes. If there are several products, the compiler shards the
     intermediate results. With one operand, ``out_sharding`` applies to the sums, before their axes are permuted.

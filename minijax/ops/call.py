@@ -454,7 +454,7 @@ def jit_impl(
     **params: Any,
 ) -> list[Array]:
     if not (jaxpr.jaxpr.outvars or any(map(is_effectful, jaxpr.eqns))):
-        return []  # a known part without results: its residuals are its operands
+        return []  # a known part without results: all residuals are operands of the call
     if pjrt.others_in_use:
         places = _partitioned.placement_of
         placement = places(jaxpr, args, name, in_shardings, out_shardings, keep_unused)

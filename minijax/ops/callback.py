@@ -44,7 +44,7 @@ _scan = HigherModule("scan")
 
 
 class FlatCallback:
-    """A function of trees, called with their leaves. ``static``: leaves that are not arrays. Equal if its parts are."""
+    """A function of trees, called with leaves; equal if its parts are. ``static``: the leaves that are not arrays."""
 
     __slots__ = ("callback_func", "in_tree", "static")
 

@@ -1,9 +1,9 @@
 """``checkpoint`` (``remat``): a call that recomputes its intermediate values for derivatives instead of saving them.
 
 Evaluation, batching and forward derivatives treat the call as its jaxpr. Partial evaluation differs: the unknown part
-is a call that takes the inputs and the values that the policy saves, and recomputes the rest. Also here: ``name``, the
-identity that policies look for, and ``optimization_barrier``, which keeps XLA from merging the recomputation with the
-first computation.
+is a call that takes the inputs and the values that the policy saves, and recomputes the rest. This module also has
+``name``, the identity that policies look for, and ``optimization_barrier``, which keeps XLA from merging the
+recomputation with the first computation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["optimization_barrier", "optimization_barrier_p"]
 
 
 def _name_jvp(primals: Any, tangents: Any, *, name: str) -> Any:
-    # the tangent has no name: a policy that saves a name means the primal value
+    # the tangent gets no name, since a policy that saves a name shall save the primal value
     return name_p.bind(primals[0], name=name), tangents[0]
 
 

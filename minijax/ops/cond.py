@@ -131,7 +131,7 @@ def _where(outvars: Values, forwards: Dims) -> list[Any]:
 
 
 def _completed(closed: ClosedJaxpr, outs: Values, avals: Avals, fill: Any) -> ClosedJaxpr:
-    """``closed`` with the outputs ``outs``. Each None among them is replaced by ``fill(aval)``, of its type."""
+    """``closed`` with the outputs ``outs``. Each None in ``outs`` is replaced by ``fill`` of its type in ``avals``."""
     jaxpr = closed.jaxpr
     missing = [aval for atom, aval in safe_zip(outs, avals) if atom is None]
     filler = stage(lambda: list(map(fill, missing)), [], label="cond").jaxpr
@@ -298,7 +298,7 @@ def _join_residuals(parts: Sequence[tuple[ClosedJaxpr, ClosedJaxpr, int]]) -> tu
 
 
 def _with_residuals(closed: ClosedJaxpr, outs: Values, atoms: Values, avals: Avals) -> ClosedJaxpr:
-    """``closed`` with ``outs`` and the residuals ``atoms`` as outputs; a placeholder of its aval replaces each None."""
+    """``closed`` with ``outs`` and the residuals ``atoms`` as outputs. Placeholders of types ``avals`` replace None."""
     filler = stage(lambda: list(map(empty_of, avals)), [], label="cond").jaxpr
     residuals = [empty if atom is None else atom for atom, empty in safe_zip(atoms, filler.outvars)]
     jaxpr = closed.jaxpr.replace(outvars=[*outs, *residuals], eqns=[*closed.eqns, *filler.eqns])

@@ -4,9 +4,9 @@ Function form: ``fun``, ``jvp`` (``Function``s), ``symbolic_zeros``, ``level``. 
 ``jvp_jaxpr_fun`` (a ``Function``), ``num_consts``, ``symbolic_zeros``; the first ``num_consts`` operands are the
 closed-over values.
 
-``fun`` has no side input or output. The side input of ``jvp`` is the zero flags of the tangents; its values are the
-primals and the nonzero tangents. It returns the primal results and their nonzero tangents; its side output is the zero
-flags of the results' tangents. In an equation, closed-over values precede the primals; they have no tangents.
+``fun`` has no side input or output. The side input of ``jvp`` is the zero flags of the tangents; the values are the
+primals and the nonzero tangents. ``jvp`` returns the primal results and their nonzero tangents; its side output is the
+zero flags of the results' tangents. In an equation, closed-over values precede the primals; they have no tangents.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ Function form: ``fun``, ``fwd``, ``bwd`` (``Function``s), ``symbolic_zeros``, ``
 ``fwd_jaxpr_thunk`` and ``bwd`` (``Function``s), ``num_consts``, ``symbolic_zeros``; the first ``num_consts`` operands
 are the closed-over values.
 
-The side input of ``fwd`` says which inputs are perturbed (None without ``symbolic_zeros``). It returns residuals and
-results; its side output is an object with ``n_res``, the number of residuals. The side input of ``bwd`` is this object
-and the zero flags of the cotangents; its values are the residuals and the nonzero cotangents. It returns the nonzero
-cotangents of the inputs; its side output is their zero flags. In an equation, closed-over values precede the inputs of
-``fwd``; they have no cotangents.
+The side input of ``fwd`` says which inputs are perturbed (None without ``symbolic_zeros``). ``fwd`` returns residuals
+and results; its side output is an object with ``n_res``, the number of residuals. The side input of ``bwd`` is this
+object and the zero flags of the cotangents; the values are the residuals and the nonzero cotangents. ``bwd`` returns
+the nonzero cotangents of the inputs; its side output is their zero flags. In an equation, closed-over values precede
+the inputs of ``fwd``; they have no cotangents.
 
 ``custom_lin`` connects ``fwd`` and ``bwd``: it maps the tangents of the inputs to those of the results. Its only rule
 is its transpose, which runs ``bwd``.

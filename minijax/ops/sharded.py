@@ -1,4 +1,4 @@
-"""Placement of arrays: on one device, or sharded over several devices; and moving them.
+"""The placement of arrays on one device, or sharded over several devices, and how arrays are moved.
 
 A ``core.array.MeshArray`` has a sharding, and results computed from it stay over its devices.
 """

@@ -63,7 +63,7 @@ class Result:
     note: str = ""
 
     def judge(self, subject: Sequence[float], reference: Sequence[float]) -> Result:
-        """Compute the figures from the ratios, in each round, of the subject's sample to the reference's."""
+        """Compute the figures from the ratio of each round: the subject's sample divided by the reference's."""
         ratios = [a / b for a, b in zip(subject, reference, strict=True)]
         self.figure = statistics.median(ratios)
         self.low, self.high = quartiles(ratios)

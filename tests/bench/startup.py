@@ -1,7 +1,7 @@
 """Rows measured on new processes: imports, first calls, and the start of a front end until its prompt.
 
-The figure is the CPU time of all threads of the process. Before that, each program runs once: this compiles bytecode
-and loads files into memory.
+The figure is the CPU time of all threads of the process. Each program runs once before it is measured, to compile
+bytecode and to load files into memory.
 """
 
 from __future__ import annotations

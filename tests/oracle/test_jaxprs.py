@@ -13,9 +13,9 @@ from .normalise import printed
 from .subject import MODES, oracle, subject
 
 REVERSE = ("grad", "vmap_of_grad", "grad_of_vmap", "grad_of_grad", "jvp_of_grad")
-# Programs whose texts differ, with the reasons: only the meanings of these are compared.
+# Transformations whose programs print differently than JAX's, with the reasons: only their ``meaning`` is compared.
 OTHER = {
-    # partial evaluation of the checkpoint of a scan: JAX makes a call of the scan's body
+    # in the partial evaluation of a checkpointed scan, JAX makes a call of the scan's body
     "checkpointed_scan": REVERSE,
     "jit_of_grad_of_checkpoint_of_scan": ("value", "vmap", "jvp", *REVERSE),
     # JAX hoists the known part of an inner call out of a scan even if it is empty

@@ -91,7 +91,7 @@ def test_same_bits_and_programs(kind: str, line: str) -> None:
     assert str(parse_jaxpr(str(closed), consts=closed.consts)) == str(closed)
     equations, expected_equations = normalise(closed), normalise(reference)
     assert equations.graph() == expected_equations.graph()
-    # the texts differ if JAX's library jits a function itself, or derivatives of its branches leave unused results
+    # the texts differ if JAX's library jits a function itself, or if derivatives of branches leave unused results
     if equations.calls == expected_equations.calls and "empty2" not in str(reference):
         assert str(closed) == str(reference)
 

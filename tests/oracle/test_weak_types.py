@@ -15,7 +15,7 @@ import pytest
 from .subject import oracle, subject
 
 # Expressions marked "strong" are also differentiated by jvp along a strong tangent. JAX's numpy functions are jitted,
-# so in them a strongly typed tangent of a number becomes weak; minijax's is weak from the start, also in lax.
+# so there a strongly typed tangent of a number becomes weak. In minijax it is weak from the start, also in lax.
 EXPRESSIONS = """
 jnp.sin(x)  # strong
 jnp.ravel(x)  # strong

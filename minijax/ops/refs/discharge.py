@@ -1,7 +1,7 @@
 """Discharge: rewrite a program so that it passes the contents of references from equation to equation.
 
-In: a jaxpr with references among its inputs or made inside. Out: a jaxpr on arrays alone. It takes the contents of the
-references, and returns the final contents of those that are written. Invariant: equations keep their order.
+In: a jaxpr that takes or makes references. Out: a jaxpr on arrays alone. It takes the contents of the references, and
+returns the final contents of those that are written. Invariant: equations keep their order.
 
 A call of a program with references (``jit``, ``cond``, ``while``, ``scan``, ``remat2``) is staged unchanged. Every
 other interpreter binds the discharged call instead, reads the references before and writes them after (``bind_call``).

@@ -1,9 +1,9 @@
-"""The part of a reference that is read or written: NumPy's basic and integer indexing. Its static part is a parameter.
+"""The part of a reference that is read or written: NumPy's basic and integer indexing.
 
-An *index* is None for the whole reference. Otherwise it is a tuple with an entry for each dimension: a ``Slice``, or
-None for an integer operand. Operands are scalars, or arrays of one shape, in the order of the dimensions. If the
-``start`` of a slice is None, an operand is its start. The dimensions of the operands replace the dimensions that
-integers index: at the first of these, or in front if a slice separates them.
+An *index* is a static parameter. It is None for the whole reference, else a tuple with an entry for each dimension: a
+``Slice``, or None for an integer operand. Operands are scalars, or arrays of one shape, in the order of the
+dimensions. If the ``start`` of a slice is None, an operand is its start. The dimensions of the operands replace the
+dimensions that integers index: at the first of these, or in front if a slice separates them.
 """
 
 from __future__ import annotations

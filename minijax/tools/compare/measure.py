@@ -1,7 +1,7 @@
 """Measure a program on minijax and on JAX: phases, repeated calls, values, jaxprs.
 
-Both are measured the same way, each on a new function that no cache holds. A ``Side`` is one of the two libraries with
-the program.
+Both libraries are measured the same way, each on a new function that no cache holds. A ``Side`` is one of the libraries
+with the program.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Two implementations of reverse mode side by side: linearize, and the tutorial's jvp with partial evaluation.
 
-It shows the recordings of both for one call of a gradient, line by line. Lines are paired if they show the same
-operation on primals or on tangents, the same equation, or the same rule.
+The comparison shows the recordings of both for one call of a gradient, line by line. Lines are paired if they show the
+same operation on primals or on tangents, the same equation, or the same rule.
 """
 
 from __future__ import annotations

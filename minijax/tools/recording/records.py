@@ -92,8 +92,8 @@ class JaxprRecord(Frozen):
     """A finished jaxpr: ``kind`` names its maker, ``depth`` is the height of the interpreter stack at that time.
 
     ``program`` is a copy without constants, functions or other values. ``doc`` replaces it for a very long jaxpr, or
-    for one from a file (``tutorial`` is then the same jaxpr in that style). All three are None after a recording's
-    limit. ``times`` counts jaxprs with the same kind, name, types and primitives; the first one is stored.
+    for one from a file (``tutorial`` is then the same jaxpr in the tutorial's style). All three are None after a
+    recording's limit. ``times`` counts jaxprs with the same kind, name, types and primitives; the first one is stored.
     """
 
     at: int

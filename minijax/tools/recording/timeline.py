@@ -227,7 +227,7 @@ class Timeline(Sequence[Moment]):
 
 
 class Children(Sequence[Any]):
-    """The records directly inside the one entered at the moment ``entered`` (0: the top of the tree)."""
+    """The records directly inside the record that begins at the moment ``entered`` (0: the top of the tree)."""
 
     __slots__ = ("timeline", "entered")
 

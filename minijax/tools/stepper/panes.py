@@ -85,7 +85,7 @@ def tree_lines(cursor: Cursor, before: int = 8, after: int = 16, fold: int = FOL
 
 
 def source_pane(cursor: Cursor) -> Document:
-    """The user's source with the current line marked; between lines, the last or the next line."""
+    """The user's source with the current line marked. If no line runs, the last or the next line is marked."""
     which, place = idle.near_place(cursor)
     file, number, function = place_parts(place)
     if not file:
