@@ -131,7 +131,7 @@ class CustomFunction:
         return bound.args
 
     def _evaluate(self, args: tuple[Any, ...], static: Sequence[int]) -> Any:
-        """Call the function without ``bind``, if nothing is transformed, staged or observed: three times faster."""
+        """Call the function without ``bind`` if nothing is transformed, staged or observed: three times faster."""
         try:
             args = tuple(
                 a if isinstance(a, Array) or i in static else tree_map(as_value, a) for i, a in enumerate(args)

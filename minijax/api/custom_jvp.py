@@ -48,7 +48,7 @@ class custom_jvp(CustomFunction):
     def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
         """Set the rule ``jvp(*nondiff_args, primals, tangents) -> (primals_out, tangents_out)``; returns it.
 
-        ``primals`` and ``tangents`` are tuples of equal trees, shapes and dtypes (float0 for integers). Zero tangents
+        ``primals`` and ``tangents`` are tuples with equal trees, shapes and dtypes (float0 for integers). Zero tangents
         are arrays of zeros, or ``SymbolicZero``s with ``symbolic_zeros``.
         """
         check_callable(jvp)

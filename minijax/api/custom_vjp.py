@@ -56,12 +56,12 @@ class custom_vjp(CustomFunction):
     """A function of pytrees of arrays whose reverse-mode derivative is two passes, set by ``defvjp``. A decorator.
 
     ``defvjp(fwd, bwd)``: ``fwd(*args)`` returns ``(output, residuals)``; the residuals are any pytree of arrays.
-    ``bwd(residuals, ct)`` gets a cotangent of the tree, shapes and dtypes of the output. It returns a tuple with one
+    ``bwd(residuals, ct)`` gets a cotangent with the tree, shapes and dtypes of the output. It returns a tuple with one
     cotangent per argument; None stands for zeros.
     ``nondiff_argnums``, ``nondiff_argnames``: arguments that are no arrays; the backward pass gets them first. Raises,
     when called: AttributeError without the passes; TypeError for arguments or results that do not fit, and in forward
     mode; UnexpectedTracerError if a nondifferentiable argument is traced, or ``fun`` closes over a differentiated value
-    (``CustomVJPException`` if it was staged first).
+    (``CustomVJPException`` if ``fun`` was staged first).
 
     >>> clipped = custom_vjp(lambda x: 5. * x)
     >>> clipped.defvjp(lambda x: (5. * x, None), lambda _, ct: (jnp.clip(5. * ct, -1., 1.),))

@@ -125,9 +125,7 @@ _TREE = 1 << 20
 
 
 def nearest(new: CallSignature, known: Iterable[CallSignature]) -> CallSignature:
-    """The signature in ``known`` with the least weight of differences from ``new``, then the least difference in
-    size.
-    """
+    """The signature in ``known`` with the least weight of differences from ``new``, then with the nearest sizes."""
     return min(known, key=lambda old: _distance(new, old))
 
 
@@ -257,7 +255,7 @@ def _tree_differences(fun: Any, old: Any, new: Any) -> list[Difference]:
         if where and "types differ" in each.reason:
             out.append(Difference("tree", where, _kind_text(each.first), _kind_text(each.second)))
     seen = tuple(each.where for each in out)
-    # the difference of a container covers the leaves in it
+    # a changed container is one difference: do not list the leaves in it
     inside = tuple(where + mark for where in seen for mark in "[.")
     was, now = leaf_names(fun, old), leaf_names(fun, new)
     for names, others, what in ((now, set(was), "it is new"), (was, set(now), "it is gone")):

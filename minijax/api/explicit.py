@@ -43,7 +43,7 @@ def auto_axes(
     """``f`` with ``axes`` of type Auto: the compiler shards arrays over them. Without ``f``, a decorator.
 
     ``axes``: names of mesh axes, all by default. ``out_sharding``: the shardings of results outside of ``f``: a
-    ``PartitionSpec``, a ``NamedSharding``, or a tree of these that is a prefix of the result; by default calls take
+    ``PartitionSpec``, a ``NamedSharding``, or a tree of these that is a prefix of the result; if None, each call takes
     it as a keyword. TypeError, when called, if it is missing; ValueError if its mesh is not the current one.
     """
     if f is None:
@@ -78,7 +78,7 @@ def explicit_axes(
     """``f`` with ``axes`` of type Explicit: types name the sharding of arrays over them. Without ``f``, a decorator.
 
     ``axes``: names of mesh axes, all by default. ``in_sharding``: the shardings of arguments inside ``f``: a
-    ``PartitionSpec``, a ``NamedSharding``, or a tree of these that is a prefix; by default calls take it as a
+    ``PartitionSpec``, a ``NamedSharding``, or a tree of these that is a prefix; if None, each call takes it as a
     keyword. TypeError, when called, if it is missing; ValueError without a current mesh.
     """
     if f is None:
@@ -141,7 +141,7 @@ def _retyped(mesh: AbstractMesh, names: Sequence[str], kind: AxisType) -> Abstra
 
 
 def _left(x: Any, mesh: AbstractMesh, before: AbstractMesh) -> Any:
-    """Convert the type of ``x`` over ``before`` to one over ``mesh``, with its explicit axes only. No data moves."""
+    """Convert ``x`` from its type over ``before`` to one over ``mesh`` with explicit axes only. No data moves."""
     if type(x) is MeshArray and not x.aval.unreduced and type(x.device) is NamedSharding and isinstance(mesh, Mesh):
         return device_put(x, NamedSharding(mesh, PartitionSpec(*x.device.spec)))
     aval, explicit = get_aval(x), frozenset(mesh.explicit_axes)

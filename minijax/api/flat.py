@@ -27,11 +27,11 @@ def fun_name(fun: Callable[..., Any]) -> str:
 
 
 def describe(fun: Callable[..., Any]) -> str:
-    """``f at file.py:12``, for error messages. A function of this package has only its name."""
+    """``f at file.py:12``, for error messages. For a function of this package, only its name."""
     while isinstance(fun, functools.partial):
         fun = fun.func
     code = getattr(getattr(fun, "__wrapped__", fun), "__code__", None)
-    name = getattr(fun, "__name__", None) or type(fun).__name__  # fun_name
+    name = getattr(fun, "__name__", None) or type(fun).__name__  # as in ``fun_name``
     return name if code is None else _placed(name, code.co_filename, code.co_firstlineno)
 
 

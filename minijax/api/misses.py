@@ -251,7 +251,7 @@ def explain(
 ) -> Miss:
     """Explain why the cache of ``fun`` has no entry for ``signature``, which is None if the cache is empty.
 
-    ``earlier``: the latest cached signatures. ``known``: the number of all. ``cache``: 'jit', 'scan', ...
+    ``earlier``: the latest cached signatures. ``known``: how many are cached. ``cache``: 'jit', 'scan', ...
     ``with_static``: ``fun`` with its static arguments bound. ``other_options``: ``fun`` was transformed with other
     options before. ``reprs``: call repr on static arguments.
     """

@@ -185,7 +185,7 @@ class Known:
         self.name = name
         self.x64 = x64
         self.flatten = fastcall.flatten()
-        # the kinds of positional arguments, or the kind of a single one -> program
+        # the kinds of positional arguments, or the kind of the only argument -> program
         self.flat: dict[Any, Run] = {}
         # the kinds of the leaves -> their known structures, each with its program
         self.trees: dict[tuple[Any, ...], list[tuple[Any, Run]]] = {}
@@ -238,7 +238,7 @@ class Known:
                 _remember(self.trees, key, [(tree, repeat.run), *others[: MAX_STRUCTURES - 1]])
 
     def _misses(self) -> Callable[..., tuple[Any, fastcall.FastPath | None, bool]]:
-        """The function that jaxlib's dispatch calls for new kinds. The reference to ``self``, its owner, is weak."""
+        """The function that jaxlib's dispatch calls for new kinds. It refers to ``self`` weakly, to avoid a cycle."""
         known = weakref.ref(self)
 
         def miss(*args: Any, **kwargs: Any) -> tuple[Any, fastcall.FastPath | None, bool]:
@@ -266,7 +266,7 @@ def _remember(table: dict[Any, Any], key: Any, found: Any) -> None:
 
 
 def _finisher(repeat: Repeat, known: weakref.ref[Known]) -> Callable[[Sequence[Any]], Any]:
-    """Like ``value``. If the program may still be reading the user's NumPy arrays, wait; never dispatch again."""
+    """Like ``value``. If the program may still be reading the user's NumPy arrays, wait, and stop dispatching."""
     value = repeat.value
 
     # one event marks all results of a program as ready

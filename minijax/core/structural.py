@@ -116,7 +116,7 @@ def instantiate_zeros(t: Any) -> Any:
 
 
 def add_tangents(a: Any, b: Any) -> Any:
-    """The sum of two tangents or cotangents, each of which may be symbolic."""
+    """The sum of two tangents or cotangents, each of which may be a symbolic zero."""
     if type(a) is Zero:
         return b
     if type(b) is Zero:

@@ -3,9 +3,9 @@
 ``primitive_jvps[p] = rule`` sets the jvp rule ``rule(primals, tangents, **params) -> (primal_out, tangent_out)``; a
 tangent may be a symbolic ``Zero``. ``primitive_transposes[p] = rule`` sets the transpose rule ``rule(ct, *args,
 **params)``. In it a linear argument is an ``UndefinedPrimal``; the rule returns one cotangent per argument, and None
-for known arguments. ``primitive_linearizations[p] = rule``
-replaces the jvp rule in reverse mode. The ``def...`` functions build such rules from shorter ones. A rule marked with
-``depends_on_types`` runs once per signature, other rules at every call.
+for known arguments. ``primitive_linearizations[p] = rule`` replaces the jvp rule in reverse mode. The ``def...``
+functions build such rules from shorter ones. A rule marked with ``depends_on_types`` runs once per signature. Other
+rules run at every call.
 """
 
 from __future__ import annotations

@@ -81,9 +81,10 @@ class Derived:
 
     @functools.cached_property
     def numbered(self) -> list[tuple[Primitive, dict[str, Any], list[Any], list[Any]]]:
-        """The linear equations: (primitive, parameters, operands, types of results). A type None: the tangent's type.
+        """The linear equations: (primitive, parameters, operands, types of results).
 
         Operands are literals or numbers. Constants, residuals, tangents and earlier results are numbered together.
+        None in place of a type means the tangent's type.
         """
         jaxpr = self.linear.jaxpr
         number = {v: i for i, v in enumerate([*jaxpr.constvars, *jaxpr.invars])}

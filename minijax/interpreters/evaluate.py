@@ -90,7 +90,7 @@ def _on(device: Any, out: Any) -> Any:
 
 
 def by_type(choose: Callable[..., Callable[..., Any]]) -> Rule:
-    """The NumPy rule ``choose(*operands, **params)(*operands)``. ``choose`` reads types, once a signature."""
+    """The NumPy rule ``choose(*operands, **params)(*operands)``. ``choose`` runs once per signature, on types."""
 
     @functools.wraps(choose)
     def rule(*values: Any, **params: Any) -> Any:

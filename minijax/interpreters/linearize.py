@@ -329,7 +329,7 @@ class LinearizeTrace(Trace):
         return values, types, places, kind
 
     def typed_alike(self, x: LinearizeTracer) -> bool:
-        """Whether the tangent of ``x`` is a variable of its tangent type. If not, counts of operations are wrong."""
+        """Whether the tangent of ``x`` is a variable of its tangent type. If not, operations would be miscounted."""
         var = self.tape.variable(x.place)
         return type(var) is Var and var.aval is x.aval.to_tangent_aval()
 

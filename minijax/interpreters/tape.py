@@ -55,7 +55,7 @@ class Tape:
         self.variables: dict[int, Var] = {}
         # (id of a NumPy value that may be a residual, its type) -> the value, and the array that holds it
         self.arrays: dict[tuple[int, Type], tuple[Any, Any]] = {}
-        # all equations, once every operation is recorded; then there are no entries
+        # after ``record_all``: all equations, because there are no entries then
         self.eqns: list[JaxprEqn] | None = None
         self.n_in = 0
         self.out_places: list[int | None] = []
@@ -196,7 +196,7 @@ class Tape:
         return self.program().closed()
 
     def push_forward(self, tangents: Sequence[Any]) -> list[Any] | None:
-        """The tangents of the outputs (None for a zero) by NumPy; None if the program must be evaluated instead."""
+        """The tangents of the outputs (None for a zero), by NumPy. Returns None if the program must be evaluated."""
         now = self.bottom_now()
         if now is None or not now.carries(tangents):
             return None
@@ -263,7 +263,7 @@ def followed() -> bool:
 
 
 class _Run:
-    """One run over a tape. ``values[place]`` is a NumPy value of type ``types[place]``; if None, an array or tracer."""
+    """One run over a tape. ``values[place]`` is a NumPy value of type ``types[place]``, or an array if that is None."""
 
     def __init__(self, tape: Tape, bottom: Bottom | None) -> None:
         self.tape = tape

@@ -43,7 +43,7 @@ def cond(
     Args:
       pred: a boolean scalar, or a real number (true if nonzero).
       true_fun, false_fun: functions of the operands whose results have the same tree, shapes and dtypes. Both are
-        traced, but only one runs. Values that they close over are operands too, and are differentiated as such.
+        traced, but only one runs. Closed-over values are operands too, so derivatives include them.
       operands, operand: pytrees of arrays; or a single pytree, by the keyword ``operand``.
 
     The older form ``cond(pred, true_operand, true_fun, false_operand, false_fun)`` works too. Under ``vmap`` with a

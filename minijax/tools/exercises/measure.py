@@ -18,7 +18,7 @@ Mistake = tuple[Any, str]
 
 
 def shown(x: Any) -> str:
-    """A value with few digits, such as ``[0.5, 1.0]``. The repr if it is not a value, for example a tracer."""
+    """A value with few digits, such as ``[0.5, 1.0]``. For an object without elements, such as a tracer, its repr."""
     if isinstance(x, tuple | list):
         inner = ", ".join(map(shown, x))
         return f"[{inner}]" if isinstance(x, list) else f"({inner}{',' if len(x) == 1 else ''})"

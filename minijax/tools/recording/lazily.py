@@ -1,4 +1,4 @@
-"""A sequence of records that are made when they are read. It stands in place of a tuple."""
+"""A sequence of records that are made when they are read. It is used in place of a tuple."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class Lives:
         # id of an array in a variable that no operation has used yet -> the array, held weakly, and its name
         self.named: dict[int, tuple[weakref.ref[Array], str]] = {}
         # ids of the first arrays whose names were not kept, and the event of the first of them; ``packed``: whether
-        # forgetting dead arrays made too little room
+        # forgetting dead arrays freed too little room
         self.unnamed: set[int] = set()
         self.unnamed_since = -1
         self.packed = False
@@ -179,7 +179,7 @@ class Lives:
                     ran.setdefault(life.number, variable)
 
     def name(self, x: Any, scopes: Sequence[Scope], place: str, name: str) -> None:
-        """Note that a user variable holds ``x``, a tracer or an array. An array without operations gets no number."""
+        """Note that a user variable holds ``x``, a tracer or array. An array that no operation uses gets no number."""
         if id(x) in self.known or isinstance(x, Tracer):
             self.see(x, scopes, place, name)
         else:
@@ -203,7 +203,7 @@ class Lives:
         return len(self.named) < MOST_NAMED
 
     def nameless(self) -> dict[str, int]:
-        """The number of names that were not kept, by a text with the event of the first; {} if all were kept."""
+        """{a text with the event of the first: the number of names that were not kept}; {} if all were kept."""
         more = "or more " if len(self.unnamed) == MOST_NAMED else ""
         return {f"{more}{NAMES_PAST} {self.unnamed_since:,}": len(self.unnamed)} if self.unnamed else {}
 
@@ -358,7 +358,7 @@ class LifeTable(Lazy):
         return record.tracer
 
     def _fields(self, row: Row) -> tuple[tuple[str, str], ...]:
-        """The values inside a value, by name, as in ``preview.fields``."""
+        """The values inside a tracer, or the value of an array, by name, as in ``preview.fields``."""
         shape, inside, worth = row[_SHAPE], _several(row[_INSIDE]), row[_WORTH]
         if shape == ARRAY:
             return (("value", _worth(worth)),)

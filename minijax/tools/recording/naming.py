@@ -34,7 +34,7 @@ MOST_VALUE = 32
 MOST_LEVELS = 4
 # The number of tracers after a value that are searched for the one that holds it.
 MOST_AFTER = 64
-# The most tracers whose variables are known by letters, and the most events that are searched for expressions.
+# The most tracers that are listed by their jaxpr variable, and the most events that are searched for expressions.
 MOST_LETTERED = 200_000
 MOST_PASSED = 200_000
 # How the name of a value inside a tracer begins.

@@ -161,7 +161,7 @@ class _Nodes(Lazy):
         self.reasons: dict[Any, str] = {}
         # interned tuples of types: there are few
         self.kinds: dict[tuple[str, ...], tuple[str, ...]] = {}
-        # number -> the event of an end that has no note
+        # number of a record whose end has no note -> the event of its end
         self.late: dict[int, int] = {}
 
     def all_read(self) -> None:

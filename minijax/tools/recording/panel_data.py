@@ -23,8 +23,8 @@ def panel_data(recording: Recording, style: str = "jax") -> dict[str, Any]:
     - ``cache``: answers of caches: ``cache``, ``name``, ``hit``, ``reason``, ``times``. Every miss is listed. The
     hits of one function are one entry, with ``times`` and a ``reason``
     - ``time``: phase -> seconds, without the phases inside it
-    - ``events``: their number
-    - ``truncated``: whether something was counted but not kept; ``cut``: what -> how many
+    - ``events``: the number of events
+    - ``truncated``: whether something was counted but not kept; ``cut``: what was cut -> how many
     """
     return {
         "stack": list(recording.stack),

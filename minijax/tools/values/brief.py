@@ -52,7 +52,7 @@ def brief(
     typed: bool = True,
     summed: Callable[[Array], ValueSummary] = summary,
 ) -> Line:
-    """The array on one line of at most ``room`` characters; its first ``axes`` axes are those of examples.
+    """The array on one line of at most ``room`` characters; its first ``axes`` axes are axes of examples.
 
     ``typed`` adds the type. ``summed`` returns the summary, which it may cache.
     """

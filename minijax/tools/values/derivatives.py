@@ -76,6 +76,6 @@ def sum_operation(a: Any, b: Any) -> tuple[Sequence[Any], None]:
 
 
 def spread(found: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
-    """``found`` where ``flags`` hold, None elsewhere."""
+    """The elements of ``found`` where ``flags`` are true, None elsewhere."""
     each = iter(found)
     return [next(each) if flag else None for flag in flags]

@@ -78,11 +78,11 @@ class Devices(Called):
         return _scaled(found, 1 / math.prod(axis.size for axis in self.axes if axis.name not in axes_of_spec(spec)))
 
     def results(self, outs: Sequence[Any]) -> list[Any]:
-        """The results of the call, assembled from those of the devices."""
+        """The results of the call, assembled from the results of the devices."""
         return [self._together(x, spec) for x, spec in zip(outs, self.eqn.params["out_specs"], strict=True)]
 
     def arrived(self, cts: Sequence[Any]) -> list[Any]:
-        """The cotangents of the call's operands, assembled from those of their parts."""
+        """The cotangents of the call's operands, assembled from the cotangents of their parts."""
         specs = self.eqn.params["in_specs"]
         return [self._together(self._summed(x, spec), spec) for x, spec in zip(cts, specs, strict=True)]
 
