@@ -10,8 +10,8 @@ INTERPRETERS = Part(
     "interpreters stack.",
     (
         Stop(
-            "sin is a primitive: an operation that an interpreter has to know what to do with. Nobody transforms "
-            "anything here, so the lowest interpreter, eval, computes it.",
+            "sin is a primitive: an operation for which each interpreter has a rule. No transformation is active "
+            "here, so the lowest interpreter, eval, computes it.",
             "sin(3.0)",
             "A line that is only evaluated shows its value and no panels.",
         ),
@@ -20,30 +20,30 @@ INTERPRETERS = Part(
             "def f(x): return -(2. * sin(x)) + x",
         ),
         Stop(
-            "%log shows each operation, who took it, and by which rule.",
+            "%log shows each operation, the interpreter that handled it, and the rule.",
             "%log f(3.0)",
-            "Four primitives, all taken by eval; the value is {f(3.0)}.",
+            "Four primitives, all handled by eval; the value is {f(3.0)}.",
         ),
         Stop(
             "Now a second interpreter goes on top: jvp, which computes derivatives along with values. %push keeps it "
-            "there while we type.",
+            "on the stack while we type.",
             "%push jvp x=3. dx=1.",
-            "x is no number now but a tracer: a box that belongs to level 1 and holds a primal and a tangent.",
+            "x is now a tracer in place of a number: a box that belongs to level 1 and holds a primal and a tangent.",
         ),
         Stop(
-            "An operation on a box of level 1 is given to level 1. The jvp rule of sin computes sin of the primal, and "
-            "the tangent by the chain rule, each with primitives of its own, which the level below takes.",
+            "Level 1 handles the operations on its boxes. The jvp rule of sin computes sin of the primal, and the "
+            "tangent by the chain rule. It uses primitives for that, and the level below handles them.",
             "y = sin(x)",
             "The tangent is the cosine of 3, {cos(3.0)}.",
         ),
         Stop(
-            "%stack shows who is on the stack, and what belongs to whom.",
+            "%stack shows the interpreters on the stack, and the values that belong to each.",
             "%stack",
         ),
         Stop(
-            "%pop closes the level and unpacks what we want to have of it.",
+            "%pop closes the level and unpacks the value that we name.",
             "%pop f(x)",
-            "So f(3) is {value[0]} and its derivative there {value[1]}. x and y are plain values again.",
+            "So f(3) is {value[0]} and its derivative there is {value[1]}. x and y are plain values again.",
         ),
         Stop(
             "The function jvp does just this: push, run the function on boxes, pop.",
@@ -51,7 +51,7 @@ INTERPRETERS = Part(
             "The same {value[1]}. The panel shows the deepest stack that the line reached.",
         ),
         Stop(
-            "Boxes go into boxes. With two jvp levels, the tangent of the tangent is the second derivative.",
+            "A box can contain a box. With two jvp levels, the tangent of the tangent is the second derivative.",
             "%push jvp a=3. da=1.",
         ),
         Stop(
@@ -63,13 +63,13 @@ INTERPRETERS = Part(
             "c = sin(b)",
         ),
         Stop(
-            "%tracers unpacks them all, level by level.",
+            "%tracers unpacks all boxes, level by level.",
             "%tracers",
             "The innermost tangent of a tangent is minus the sine of 3.",
         ),
-        Stop("Both levels can go.", "%pop --all"),
+        Stop("Now we close both levels.", "%pop --all"),
         Stop(
-            "As functions, to the fourth derivative:",
+            "The same with functions, up to the fourth derivative:",
             "def derivative(g): return lambda x: jvp(g, (x,), (1.,))[1]",
         ),
         Stop(
@@ -91,10 +91,9 @@ INTERPRETERS = Part(
             "jvp(lambda x: {'hi': f(x), 'there': [x, 2. * sin(x)]}, (3.,), (1.,))",
         ),
         Stop(
-            "The third interpreter, vmap, lets one value stand for many. s is three numbers side by side, and looks "
-            "like one.",
+            "The third interpreter, vmap, lets one value represent many. s holds three numbers and looks like one.",
             "%push vmap s=[0., 1., 2.]",
-            "The box knows which axis of its array is the batch: there is a logical shape, and a physical one.",
+            "The box knows which axis of its array is the batch axis. So it has a logical shape and a physical one.",
         ),
         Stop(
             "The code sees the logical shape: a scalar.",
@@ -104,19 +103,19 @@ INTERPRETERS = Part(
             "Batching rules work on the whole array at once; there is no loop.",
             "t = 1. + s",
         ),
-        Stop("Popped, it is an array.", "%pop t"),
+        Stop("After %pop it is an array.", "%pop t"),
         Stop(
-            "Stacked, the two make a Jacobian: jvp along each unit vector, all of them at once.",
+            "vmap and jvp together compute a Jacobian: jvp along every unit vector at once.",
             "vmap(lambda v: jvp(sin, (jnp.array([0., 1., 2.]),), (v,))[1])(jnp.eye(3))",
-            "The cosines are on the diagonal. jacfwd(sin) is this, written once and for all.",
+            "The cosines are on the diagonal. jacfwd(sin) computes the same.",
         ),
     ),
 )
 
 JAXPRS = Part(
     "jaxprs",
-    "An interpreter can also compute nothing at all, and write down what it was asked to do. What it writes is a "
-    "jaxpr: a small typed program that other interpreters read.",
+    "An interpreter can also compute nothing, and record the operations instead. The record is a jaxpr: a small "
+    "typed program that other interpreters can read.",
     (
         Stop(
             "make_jaxpr calls the function with a box that has a type and no value.",
@@ -124,23 +123,24 @@ JAXPRS = Part(
             "The input has the name a and a type; the 2.0 is a literal, since it was written in the function.",
         ),
         Stop(
-            "At the prompt we can watch it write.",
+            "At the prompt we can watch it record.",
             "%push jaxpr z=f32[3]",
         ),
         Stop("Each operation is an equation.", "w = 2. * sin(z)"),
-        Stop("A name of Python's is only a label: w moves on to the new variable.", "w = w + z"),
+        Stop("A Python name is only a label: now w names the new variable.", "w = w + z"),
         Stop(
-            "Everything is recorded here, on constants too: there is no box in this line, and yet it is not computed. "
-            "That is why a program that is staged can be handed to a compiler whole.",
+            "Every operation is recorded here, even on constants: this line has no box, and still it is not "
+            "computed. So the whole program can go to a compiler.",
             "k = mul(2., 2.)",
-            "Not 4.0 but one more equation. Nobody reads it, and it stays all the same.",
+            "Not 4.0 but one more equation. It stays, although nothing reads its result.",
         ),
-        Stop("%pop makes the jaxpr of what we name as its result.", "%pop w"),
-        Stop("In a function without arguments it is the same.", "make_jaxpr(lambda: mul(2., 2.))()"),
+        Stop("%pop ends the jaxpr. Its result is the value that we name.", "%pop w"),
+        Stop("A function without arguments is recorded too.", "make_jaxpr(lambda: mul(2., 2.))()"),
         Stop(
-            "The price: where there is no value, no if can look at it. The error says which argument it depends on.",
+            "The price: an if needs a value, and here there is none. The error says which argument the condition "
+            "depends on.",
             "make_jaxpr(lambda x: 2. * x if x > 0. else x)(3.)",
-            "Part 5 has a way around.",
+            "Part 5 shows a way around it.",
             fails=True,
         ),
         Stop(
@@ -148,48 +148,48 @@ JAXPRS = Part(
             "p = make_jaxpr(lambda x: -(2. * sin(x)) + x)(3.)",
         ),
         Stop(
-            "Reading its equations and binding their primitives again is all it takes.",
+            "To run it, bind the primitives of its equations again, one by one.",
             "from minijax.extend.core import jaxpr_as_fun\njaxpr_as_fun(p)(3.)",
         ),
         Stop(
-            "Since running it calls primitives again, it can be run under any other interpreter. Here jvp reads it, "
-            "and what jvp does is written down in turn.",
+            "Running it calls primitives again, so it can run under any other interpreter. Here jvp runs it, and the "
+            "operations of jvp are recorded in a new jaxpr.",
             "make_jaxpr(lambda x, t: jvp(jaxpr_as_fun(p), (x,), (t,)))(3., 1.)",
         ),
-        Stop("For %diff, once more as a function:", "def f(x): return -(2. * sin(x)) + x"),
-        Stop("%diff compares a program with what a transformation makes of it.", "%diff f(3.0) --by jvp"),
-        Stop("%graph draws it.", "%graph f(3.0)"),
+        Stop("For %diff we need the function again:", "def f(x): return -(2. * sin(x)) + x"),
+        Stop("%diff compares a program with its transformed program.", "%diff f(3.0) --by jvp"),
+        Stop("%graph draws the program.", "%graph f(3.0)"),
     ),
 )
 
 JIT = Part(
     "jit and XLA",
-    "A jaxpr can be compiled. jit stages a function once for each signature, lowers the jaxpr to StableHLO, and has "
-    "XLA make machine code of it.",
+    "A jaxpr can be compiled. jit stages a function once for each signature and lowers the jaxpr to StableHLO, which "
+    "XLA compiles to machine code.",
     (
         Stop(
-            "The list tells us how often Python runs the function's body.",
+            "The list shows how often Python runs the function's body.",
             "seen = []\n@jit\ndef h(x, y):\n    seen.append((x, y))\n    return sin(x) * cos(y)\n",
         ),
         Stop(
-            "The first call stages, lowers, compiles and runs. The panels show what each cost.",
+            "The first call stages, lowers, compiles and runs. The panels show the time of each step.",
             "h(3., 4.)",
             "The body has run {len(seen)} time so far.",
         ),
         Stop(
-            "The next call has the same types, so there is nothing to do but run.",
+            "The next call has the same types, so it only runs the compiled program.",
             "h(4., 5.)",
-            "The body has run {len(seen)} time still: the cache was hit.",
+            "The body has still run {len(seen)} time: a cache hit.",
         ),
         Stop(
             "A new shape is a new signature.",
             "h(jnp.array([3., 4.]), 5.)",
-            "Now it is {len(seen)}.",
+            "Now it has run {len(seen)} times.",
         ),
-        Stop("%why tells which argument was different, and from what.", "%why"),
-        Stop("This is what was handed to XLA.", "%hlo h(3., 4.)"),
+        Stop("%why says which argument changed, and how.", "%why"),
+        Stop("This is the program that XLA gets.", "%hlo h(3., 4.)"),
         Stop(
-            "And this is what XLA made of it: the operations fused into one loop.",
+            "And this is the compiled program: XLA fused the operations into one loop.",
             "%hlo h(3., 4.) --stage optimized",
         ),
         Stop(
@@ -197,18 +197,18 @@ JIT = Part(
             "make_jaxpr(lambda x: h(x, 2. * x))(3.)",
         ),
         Stop(
-            "So each interpreter needs a rule for it: to differentiate the call, differentiate the program in it.",
+            "So each interpreter needs a rule for jit: to differentiate the call, it differentiates the jaxpr.",
             "f = jit(lambda x: -(2. * sin(x)) + x)",
         ),
         Stop(
-            "The jaxpr panel shows the new program. It is kept: another jvp of f makes no other.",
+            "The jaxpr panel shows the new program. It is cached: the next jvp of f uses it again.",
             "jvp(f, (3.,), (1.,))",
             "The derivative is {value[1]}, as it was in part 1.",
         ),
         Stop("The same with vmap.", "vmap(f)(jnp.array([0., 1., 2.]))"),
         Stop("A sum, compiled.", "jit(lambda v: reduce_sum(v, axis=0))(jnp.array([1., 2., 3.]))"),
         Stop(
-            "At the prompt, lines are staged until the level is closed, and compiled then.",
+            "At the prompt, lines are staged until the level is closed. Then they are compiled.",
             "%push jit x=3.",
         ),
         Stop("Recorded:", "y = -(2. * sin(x)) + x"),
@@ -218,64 +218,66 @@ JIT = Part(
 
 REVERSE = Part(
     "linearize, vjp and grad",
-    "Reverse mode is no new rule for each operation. It is the jvp rule, with a tangent that is not known yet, and the "
-    "recorded program run backwards.",
+    "Reverse mode needs no new rule for each operation. It applies the jvp rules to tangents that are not known yet, "
+    "records the operations on these tangents, and runs the recorded program backwards.",
     (
         Stop(
-            "%push linearize puts one interpreter on the stack. Its boxes hold a value, which is known, and a tangent, "
-            "which is not: a variable of a program that is being written.",
+            "%push linearize puts one interpreter on the stack. Each of its boxes holds a known value and an unknown "
+            "tangent: a variable of a program that is being recorded.",
             "%push linearize x=3.",
         ),
         Stop(
-            "How to linearize sin is derived from its jvp rule. That asks for sin and cos of a number, which are known "
-            "and computed at once, and for a product with the tangent, which is recorded.",
+            "The linearization of sin comes from its jvp rule. The rule needs sin and cos of a known number, which "
+            "are computed at once, and a product with the tangent, which is recorded.",
             "y = sin(x)",
             "One equation, in which the cosine, {cos(3.0)}, is a constant.",
         ),
-        Stop("So the recorded program is linear, whatever the function is.", "y = -(2. * y) + x"),
-        Stop("%tracers shows the known beside the unknown.", "%tracers"),
-        Stop("Popped: the value, and the program as a function of tangents.", "%pop y"),
+        Stop("So the recorded program is linear for every function.", "y = -(2. * y) + x"),
+        Stop("%tracers shows the known values beside the unknown tangents.", "%tracers"),
+        Stop("%pop returns the value, and the program as a function of tangents.", "%pop y"),
         Stop(
             "The function linearize does the same.",
             "out, linear = linearize(sin, 3.)",
         ),
         Stop(
-            "The program is run as often as we like; sin is not looked at again.",
+            "The linear program can run many times. It does not call sin again.",
             "[out, linear(1.), linear(10.)]",
         ),
         Stop(
-            "To divide a program into what is known and what is not, for a jaxpr: the jvp of x ↦ -sin x, with x known "
-            "and the tangent t not.",
+            "A jaxpr can be divided into a known and an unknown part. Here it is the jvp of x ↦ -sin x, where x is "
+            "known and the tangent t is not.",
             "from minijax.interpreters.partial_eval import partial_eval_jaxpr\n"
             "p = make_jaxpr(lambda x, t: jvp(lambda a: -sin(a), (x,), (t,)))(3., 1.)\n"
             "known, unknown = partial_eval_jaxpr(p, [False, True])[:2]\n"
             "known",
-            "Known are the value, and the cosine, which the other half needs: a residual.",
+            "The known part computes the value, and the cosine, which the other part needs: a residual.",
         ),
-        Stop("The other half takes the residual and the tangent.", "unknown"),
+        Stop("The other part takes the residual and the tangent.", "unknown"),
         Stop(
-            "A linear program can be read backwards, from the tangent of its result to that of its input. That is its "
-            "transpose, and the pullback that vjp gives.",
+            "A linear program has a transpose, which runs it backwards: from the cotangent of the result to the "
+            "cotangent of the input. vjp returns the transpose as the pullback.",
             "out, pullback = vjp(sin, 3.)",
         ),
-        Stop("For one input and one output it is the same number, from the other end.", "pullback(1.)"),
         Stop(
-            "grad is the pullback at one. The panels show the stack, the linear program and the time of each phase.",
-            "grad(lambda x: -(2. * sin(x)) + x)(3.)",
-            "It is {value}, as jvp said.",
+            "With one input and one output, the pullback multiplies by the same number, the derivative.", "pullback(1.)"
         ),
         Stop(
-            "%log shows the way forward and the way back.",
+            "grad applies the pullback to 1. The panels show the stack, the linear program and the time of each phase.",
+            "grad(lambda x: -(2. * sin(x)) + x)(3.)",
+            "It is {value}, as with jvp.",
+        ),
+        Stop(
+            "%log shows the forward pass and the backward pass.",
             "%log grad(sin)(3.0)",
         ),
         Stop(
-            "In the tutorial linearize is two interpreters: jvp, and below it partial evaluation, which evaluates what "
-            "it knows and records the rest. Each operation is dispatched twice there; the program is the same.",
+            "In the tutorial, linearize uses two interpreters: jvp, and below it partial evaluation, which computes "
+            "known values and records the rest. Each operation is dispatched twice there; the program is the same.",
             "%diff sin(3.0) --by grad --tutorial",
-            "jax.config.update('jax_use_direct_linearize', False) has it all done that way.",
+            "jax.config.update('jax_use_direct_linearize', False) makes minijax always do it that way.",
         ),
         Stop(
-            "The transformations nest, with jit anywhere.",
+            "Transformations nest, with jit at any level.",
             "f = lambda x: -(2. * sin(x)) + x",
         ),
         Stop(
@@ -283,9 +285,9 @@ REVERSE = Part(
             "[grad(grad(f))(3.), jit(grad(jit(grad(f))))(3.), jvp(grad(f), (3.,), (1.,))[1]]",
         ),
         Stop(
-            "A gradient needs one number to be the gradient of.",
+            "grad needs a function that returns one number. This one returns two.",
             "grad(lambda x: x * jnp.array([1., 2.]))(3.)",
-            "For more than one there is jacrev.",
+            "For several numbers, use jacrev.",
             fails=True,
         ),
         Stop("%grad --check compares a gradient with finite differences.", "%grad f(3.0) --check"),
@@ -294,55 +296,56 @@ REVERSE = Part(
 
 CONTROL = Part(
     "control flow",
-    "An if of Python's is over when the program is staged. cond is a primitive that holds both branches, so the choice "
-    "is left to the program.",
+    "Python decides an if while it stages the program. cond is a primitive that holds both branches, so the program "
+    "itself decides.",
     (
-        Stop("Evaluated, it picks a branch.", "lax.cond(True, lambda: 3, lambda: 4)"),
+        Stop("Evaluation runs one of the branches.", "lax.cond(True, lambda: 3, lambda: 4)"),
         Stop(
             "Staged, it is one equation that holds a jaxpr for each branch.",
             "make_jaxpr(lambda x: lax.cond(x > 0., lambda v: v * v, lambda v: -v, x))(3.)",
         ),
         Stop(
-            "Each interpreter has a rule for it, which does to the branches what it does to any program. jvp:",
+            "Each interpreter has a rule for cond, which transforms both branches. jvp:",
             "jvp(lambda x: lax.cond(True, lambda: x * x, lambda: 0.), (1.,), (1.,))",
             "The tangent is {value[1]}.",
         ),
         Stop(
-            "vmap, with one choice for all:",
+            "vmap, if all examples take the same branch:",
             "vmap(lambda x: lax.cond(True, lambda: x + 1., lambda: 0.))(jnp.array([1., 2., 3.]))",
         ),
         Stop(
-            "Where each example chooses for itself, both branches are computed, and a select takes from each.",
+            "If examples may take different branches, both branches are computed, and a select chooses the result "
+            "for each example.",
             "make_jaxpr(vmap(lambda x: lax.cond(x > 2., lambda: x * x, lambda: x)))(jnp.array([1., 2., 3.]))",
-            "The selects before the branches keep from each what it would not have seen, so that no derivative passes "
-            "through it.",
+            "The selects before the branches hide from each branch the examples that do not take it, so that no "
+            "derivative passes through it for them.",
         ),
         Stop("Compiled:", "jit(lambda: lax.cond(False, lambda: 1, lambda: 2))()"),
         Stop(
-            "Partially evaluated: what is known of a branch is computed now, and the rest is a cond again.",
+            "Partial evaluation computes the known part of the branches now. The rest becomes another cond.",
             "out, linear = linearize(lambda x: lax.cond(True, lambda: x, lambda: 0.), 1.)",
         ),
-        Stop("The linear program of it, applied:", "linear(3.14)"),
+        Stop("Its linear program, applied to a tangent:", "linear(3.14)"),
         Stop(
-            "Transposed, that makes the gradient.",
+            "The transpose of the linear program gives the gradient.",
             "grad(lambda x: lax.cond(True, lambda: x * x, lambda: 0.))(1.)",
         ),
-        Stop("At the prompt, under two levels:", "%push grad x=2."),
-        Stop("a recorded one on top of the other.", "%push jit y=x"),
+        Stop("At the prompt we open a level that differentiates:", "%push grad x=2."),
+        Stop("and on top of it one that records:", "%push jit y=x"),
         Stop(
-            "The predicate is a variable now, and no if could look at it.",
+            "The predicate is now a variable without a value, so an if could not read it.",
             "z = lax.cond(y > 0., lambda: y * y, lambda: y)",
         ),
-        Stop("Closing the inner level compiles the program under the outer one, for jvp.", "%pop z"),
-        Stop("And the outer one, closed with what we have just got, transposes it.", "%pop"),
+        Stop("Closing the inner level compiles the recorded program, which the outer level differentiates.", "%pop z"),
+        Stop("Closing the outer level, with the value that we just got, runs the backward pass.", "%pop"),
         Stop(
-            "Both branches must give the same type, since the program has only one.",
+            "Both branches must return the same type, because the equation has one result type.",
             "lax.cond(True, lambda: 1, lambda: 2.)",
-            "The error shows both.",
+            "The error shows both types.",
             fails=True,
         ),
         Stop(
-            "scan is the loop: a carried value and one more element at each step, as one equation.",
+            "scan is a loop in one equation: each step takes the carried value and the next element.",
             "lax.scan(lambda c, a: (c + a, c), 0., jnp.arange(4.))",
             "The sum is {value[0]}. %rules shows every primitive with its rules, %step walks through a call one "
             "operation at a time.",
@@ -352,45 +355,46 @@ CONTROL = Part(
 
 DEVICES = Part(
     "programs over many devices",
-    "A program can be divided: its arrays lie in parts on several devices, and what one needs of another is sent. One "
-    "processor can be taken for several devices: JAX_NUM_CPU_DEVICES=8 minijax-repl starts with eight. Everything here "
-    "runs on one device too, but then nothing is sent.",
+    "A program can run on several devices: each device has a part of every array, and the devices send each other "
+    "what they need. One processor can act as several devices: JAX_NUM_CPU_DEVICES=8 minijax-repl starts with eight. "
+    "All of these lines run on one device too, but then nothing is sent.",
     (
         Stop(
-            "A mesh gives the devices places along named axes. This one has one, d, along which the compiler divides.",
+            "A mesh arranges the devices along named axes. This mesh has one axis, d, along which the compiler "
+            "shards arrays.",
             "from minijax import NamedSharding, P, shard_map\n"
             "from minijax.sharding import AxisType\n"
             "mesh = minijax.make_mesh((len(minijax.devices()),), ('d',), AxisType.Auto)",
             "Devices along d: {mesh.size}.",
         ),
         Stop(
-            "A sharding says along which axis of the mesh each dimension of an array is divided; here rows.",
+            "A sharding says along which mesh axis each dimension of an array is sharded. Here the rows are.",
             "rows = NamedSharding(mesh, P('d', None))\nx = minijax.device_put(jnp.ones((2 * mesh.size, 4)), rows)",
         ),
         Stop("%shards shows which device has which part.", "%shards x"),
         Stop(
-            "Data parallel: each device has some of the examples, and all have the parameters.",
+            "Data parallelism: each device has some of the examples and all of the parameters.",
             "def loss(w, x): return jnp.mean(jnp.tanh(x @ w)**2)",
         ),
         Stop(
-            "The function says nothing of devices. jit divides it as its arguments are, and XLA puts in what has to be "
-            "sent: each device has its examples' part of the gradient, and their sum is due.",
+            "The function does not mention devices. jit shards the computation like its arguments, and XLA inserts "
+            "the communication: each device computes the gradient for its examples, and these gradients are summed.",
             "%hlo jit(grad(loss))(jnp.ones(4), x) --partitioned",
         ),
         Stop(
-            "Tensor parallel: the parameters are divided, one matrix by columns and the other by rows.",
+            "Tensor parallelism: the parameters are sharded, one matrix by columns and the other by rows.",
             "columns = NamedSharding(mesh, P(None, 'd'))\n"
             "u = minijax.device_put(jnp.ones((4, 2 * mesh.size)), columns)\n"
             "v = minijax.device_put(jnp.ones((2 * mesh.size, 4)), rows)\n"
             "def mlp(u, v, x): return jnp.tanh(x @ u) @ v",
         ),
         Stop(
-            "The layer in between is divided too: no device needs all of it. One sum is all that it takes.",
+            "The layer in between is sharded too, since no device needs all of it. Only one sum is communicated.",
             "%hlo jit(mlp)(u, v, jnp.ones((8, 4))) --partitioned",
         ),
         Stop(
-            "In shard_map a function is written for the part of one device, and says itself what is sent. This adds up "
-            "along a ring: each hands on what it has just got.",
+            "In shard_map, a function computes on one device's part and says itself what is sent. This function sums "
+            "along a ring: each device passes on the part that it just received.",
             "right = [(i, (i + 1) % mesh.size) for i in range(mesh.size)]\n"
             "def ring(x):\n"
             "    total = part = jnp.sum(x, keepdims=True)\n"
@@ -400,9 +404,9 @@ DEVICES = Part(
             "    return total",
         ),
         Stop(
-            "Each device gives back the sum that it has come to.",
+            "Each device returns its sum.",
             "shard_map(ring, mesh=mesh, in_specs=P('d'), out_specs=P('d'))(x)",
-            "All have {jnp.sum(x)}.",
+            "Every device has {jnp.sum(x)}.",
         ),
         Stop(
             "psum does the same, in one operation.",
@@ -410,29 +414,30 @@ DEVICES = Part(
             "g = shard_map(whole, mesh=mesh, in_specs=P('d'), out_specs=P())",
         ),
         Stop(
-            "The types in the inner program are those of one part, and tell along which axes it varies.",
+            "The types in the inner program are those of one device's part. They show the axes along which a value "
+            "varies.",
             "%jaxpr g(x)",
-            "After psum it varies no more, so it can be given back as one.",
+            "After psum the value no longer varies, so it can be returned as one.",
         ),
     ),
 )
 
 PROGRAMS = Part(
     "whole programs",
-    "What you have seen of one operation holds for a program of thousands. A gallery of such has been recorded: "
-    "networks, filters, samplers, equations, each on a page written for JAX.",
+    "All of this also holds for programs with thousands of operations. The gallery has recordings of such programs: "
+    "networks, filters, samplers, equations. Each is written for JAX and fits on a page.",
     (
-        Stop("These come with minijax; nothing is run when one is opened.", "%gallery"),
+        Stop("These recordings come with minijax. Opening one runs nothing.", "%gallery"),
         Stop(
-            "A page is a program as one writes it, with the gradient of its loss somewhere in it.",
+            "Each page is an ordinary program that computes the gradient of a loss.",
             "%gallery mlp --program",
         ),
         Stop(
-            "One step of its training: the names on the left are the interpreters of part 1, the rules those that grad "
-            "needs.",
+            "One training step: the names on the left are the interpreters of part 1, and the rules are those that "
+            "grad needs.",
             "%gallery mlp --text --most 30",
             "In a terminal or a notebook, %gallery mlp alone opens the stepper: it goes through every operation, "
-            "forwards and backwards, beside the page. That is the tour; %step does the same to a call of yours.",
+            "forwards and backwards, beside the page. That was the tour; %step does the same for a call of your own.",
         ),
     ),
 )
