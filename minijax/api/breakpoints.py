@@ -97,9 +97,9 @@ def _frames(frame: FrameType | None, only_users: bool) -> list[StoppedFrame]:
 
 _HELP = """\
 p EXPRESSION   print a value                  pp EXPRESSION  print it over several lines
-u, d           to the caller; back            w, bt          where this is
+u, d           to the caller; back            w, bt          the calls down to here
 l              the lines around               a              the names of this frame
-c              go on (so does Ctrl-D)         q              leave: the program is ended
+c, Ctrl-D      continue the program           q              end the program
 Anything else is evaluated in the frame."""
 
 

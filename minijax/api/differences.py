@@ -82,33 +82,33 @@ ADVICE = {
     "dtype": "Convert {where} to one dtype before every call, as in jnp.asarray({where}, jnp.{dtype}), which keeps "
     "every value.",
     "python number": "Write {where} as the same kind of Python number every time (1.0 for 1, where a float is meant): "
-    "bool, int, float and complex are traced each for itself.",
+    "each of bool, int, float and complex is traced separately.",
     "other dtype": "Make {where} of one dtype from the start: no conversion between {before} and {after} keeps every "
     "value. Or keep both: each is compiled once, then cached.",
     "truth values": "Make {where} of one dtype from the start: a conversion between {before} and {after} changes what "
     "is computed (True + True is True, 1 + 1 is 2). Or keep both: each is compiled once, then cached.",
-    "other data": "Keep them apart: {before} and {after} are different data, which no conversion makes one. Each is "
-    "compiled once, then cached.",
+    "other data": "Keep both: {before} and {after} are different kinds of data, and no conversion turns one into the "
+    "other. Each is compiled once, then cached.",
     "weak_type": "Pass jnp.{dtype}(...) for {where}, every time: a Python number is weakly typed, an array is not.",
     "sharding": "Divide {where} in one way before every call, as with sharding.reshard. Or keep both: each is "
     "compiled once, then cached.",
-    "varying": "Let {where} vary along the same axes every time, as lax.pcast makes it. Or keep both: each is compiled "
-    "once, then cached.",
-    "static": "Each value of a static argument is compiled for itself: make {where} dynamic if no shape and no Python "
+    "varying": "Let {where} vary along the same axes every time: lax.pcast can make it vary. Or keep both: each is "
+    "compiled once, then cached.",
+    "static": "Each value of a static argument is compiled separately: make {where} dynamic if no shape and no Python "
     "control flow depends on it, or call with few values.",
-    "static object": "Each value of a static argument is compiled for itself: call with few values of {where}, and "
-    "with equal ones where the same is meant.",
-    "static function": "Make the function that is passed for {where} once, and pass that: a lambda or partial that is "
-    "made anew is another value, and compiled for itself.",
+    "static object": "Each value of a static argument is compiled separately: call with few values of {where}, and "
+    "pass equal objects wherever you mean the same value.",
+    "static function": "Make the function that is passed for {where} once, and pass it in every call: every evaluation "
+    "of a lambda or partial is a new value, which is compiled separately.",
     "unequal static": "Give the class of {where} __eq__ and __hash__: two objects that print alike were not equal.",
     "tree": "Pass the same arguments, in the same containers, every time.",
     "settings": "Set it once, before the first call: what is compiled depends on it.",
     "axes": "Call it under the same axis names and sizes.",
-    "evicted": "A cache holds so many signatures and no more: call with fewer, such as shapes padded to few sizes.",
+    "evicted": "A cache holds a limited number of signatures: call with fewer, for example by padding to few shapes.",
     "cleared": "Leave clear_cache() out where time matters.",
     "retraced": "Nothing is to be changed: it is cached, and was traced to be watched.",
-    "closed over": "Pass it as an argument: what was traced with a tracer of another transformation inside belongs to "
-    "one run of that and is not kept.",
+    "closed over": "Pass it as an argument: a trace that contains a tracer of another transformation is valid only in "
+    "that run of the transformation, and is not cached.",
 }
 
 

@@ -122,7 +122,7 @@ def run(
                 if error is not None:
                     panes.to_failure(stepper.cursor)
                 gone = f"; no such moment for bookmark {' '.join(lost)}" if lost else ""
-                stepper.say(f"recorded again, every trace made anew{gone}", "good")
+                stepper.say(f"recorded again, without cached traces{gone}", "good")
             elif wanted == "programs" and step.programs is not None:
                 stepper.linked = step.programs()
                 stepper.show_programs(True)

@@ -99,7 +99,7 @@ KEYS: tuple[tuple[str, tuple[Key, ...]], ...] = (
     (
         "Other",
         (
-            Key(("R",), Stepper.retrace, "R", "run again, cached traces made anew"),
+            Key(("R",), Stepper.retrace, "R", "run again without cached traces"),
             Key(("w",), Stepper.save, "w", "save the recording to a file"),
             Key(("?", "f1"), Stepper.toggle_help, "? F1", "this help"),
             Key((), Stepper.before_key, "Ctrl-Z Ctrl-L", "suspend (fg comes back), draw anew"),

@@ -128,7 +128,7 @@ class Stepper:
         """If a trace came from a cache, say that no Python ran."""
         node = self.cursor.moment.node
         if isinstance(node, BindRecord) and node.cached or isinstance(node, CacheRecord) and node.hit:
-            again = "; R traces it anew" if self.step.retrace is not None else ""
+            again = "; R traces it again" if self.step.retrace is not None else ""
             self.say(f"this trace came from a cache: no Python ran{again}")
 
     @property
@@ -193,7 +193,7 @@ class Stepper:
             with self.searching():
                 moved = finder(backwards)
         except KeyboardInterrupt:
-            self.say(f"stopped: {self.looked.text()}; the key . begins anew")
+            self.say(f"stopped: {self.looked.text()}; the key . starts the search again")
             return
         except ConditionError as error:
             self.say(str(error), "error")

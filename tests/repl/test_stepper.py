@@ -377,7 +377,7 @@ def test_an_interrupted_search_reports_its_progress(step, key):
         stepper.cursor.to_nonfinite = endless  # type: ignore[method-assign]
         keyboard.send_text("ss!")
         StepperApp(stepper, STYLE, None, keyboard, DummyOutput()).run()
-    assert "stopped: nothing in the first 3 of 7,000 moments; the key . begins anew" in messages
+    assert "stopped: nothing in the first 3 of 7,000 moments; the key . starts the search again" in messages
     assert stepper.cursor.position == 3
 
 

@@ -142,7 +142,7 @@ def test_ctrl_c_while_it_records_and_while_it_retraces(stepping):
     terminal.enter("h = jit(g); h(1.);")
     stepping.open("%step h(1.)", "came from a cache")
     stepping.keys("g", "the beginning")
-    assert "R traces it anew" in stepping.keys("s", "came from a cache")
+    assert "R traces it again" in stepping.keys("s", "came from a cache")
     stepping.keys("ma", "bookmark a is here")
     terminal.send("R")
     terminal.wait_for_last("tracing")
