@@ -239,7 +239,7 @@ def _spec(axis: int | None, name: Any) -> PartitionSpec:
 def _of_references(subject: str) -> str:
     return (
         f"pmap of a function that takes or closes over a mutable array reference, here {subject}, is not supported. "
-        "Hand over what it holds, r[...], and return what it is to hold."
+        "Pass its content, r[...], and return the new content."
     )
 
 

@@ -95,7 +95,7 @@ def _check_divided(aval: Any, spec: PartitionSpec, axes: frozenset[Any], *, whol
             raise ValueError(
                 f"in_specs containing {word} {spec} passed to shard_map should be equal to the {word} present on the "
                 f"argument, {aval.str_short()}. Say P(..., {word}={set(getattr(aval, word)) or '{}'}), leave in_specs "
-                "out, or bring the argument there with sharding.reshard."
+                "out, or reshard the argument with sharding.reshard."
             )
     if not (whole or any(own)):
         return
@@ -252,7 +252,7 @@ class ShardMapped:
             if isinstance(aval, AbstractRef):
                 raise NotImplementedError(
                     f"shard_map of a function that takes a mutable array reference, here of type {aval}, is not "
-                    "supported. Hand over what it holds, r[...], and return what it is to hold."
+                    "supported. Pass its content, r[...], and return the new content."
                 )
             self._check(aval, spec, mesh, lambda at: partition(handed_on, leaf_names(self.fun, in_tree))[0][at], i)
             if mesh.any_explicit:

@@ -29,7 +29,7 @@ _LAST_LINES = 8
 def _count(text: str) -> int:
     number = int(text)
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is too few: at least 1")
+        raise argparse.ArgumentTypeError(f"{number} is too few: give at least 1")
     return number
 
 
@@ -42,16 +42,16 @@ def arguments() -> argparse.ArgumentParser:
         "and runs by itself when a device is first needed. If one process dies, the others are ended, and the "
         "exit code is that of the first that died.",
     )
-    parser.add_argument("-n", "--processes", type=_count, required=True, metavar="N", help="how many processes")
+    parser.add_argument("-n", "--processes", type=_count, required=True, metavar="N", help="the number of processes")
     parser.add_argument(
-        "--devices-per-process", type=_count, default=1, metavar="N", help="how many devices each has (default: 1)"
+        "--devices-per-process", type=_count, default=1, metavar="N", help="devices of each process (default: 1)"
     )
     parser.add_argument(
         "--grace",
         type=float,
         default=5.0,
         metavar="SECONDS",
-        help="how long processes that are to end have for it before they are killed (default: 5)",
+        help="the time that processes have to end before they are killed (default: 5)",
     )
     rest = argparse.REMAINDER
     parser.add_argument("-m", dest="module", nargs=rest, metavar="MODULE ...", help="run this module, as python -m")

@@ -81,7 +81,7 @@ def call_host(function: Rule, result_avals: Avals, values: Values) -> Any:
     if len(outs) != len(result_avals):
         raise RuntimeError(
             "Mismatched number of outputs from callback. Expected: "
-            f"{len(result_avals)}, Actual: {len(outs)}. Return what result_shape_dtypes announces."
+            f"{len(result_avals)}, Actual: {len(outs)}. Return arrays as result_shape_dtypes describes them."
         )
     results = []
     for i, (out, aval) in enumerate(safe_zip(outs, result_avals)):
@@ -91,7 +91,7 @@ def call_host(function: Rule, result_avals: Avals, values: Values) -> Any:
             if expected != actual:
                 raise RuntimeError(
                     f"Incorrect output {what} for return value #{i}: Expected: {expected}, Actual: {actual}. "
-                    "Return what result_shape_dtypes announces."
+                    "Return arrays as result_shape_dtypes describes them."
                 )
         results.append(value)
     return results

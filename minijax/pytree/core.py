@@ -595,7 +595,7 @@ def without_recursion(step: Callable[..., Any], *root: Any) -> Any:
             value = finished.value
         else:
             if len(running) > limit:
-                raise RecursionError(f"the tree is more than {limit} levels deep, or holds itself")
+                raise RecursionError(f"the tree is more than {limit} levels deep, or contains itself")
             running.append(step(*args))
             value = None
     return value

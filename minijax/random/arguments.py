@@ -98,8 +98,8 @@ def shape_of_samples(name: str, shape: Any, *parameters: Any, exact: bool = True
     if exact and together != given:
         shown = ", ".join(map(str, shapes))
         raise ValueError(
-            f"{name}: the shape of the samples is to be {given}, but with parameters of shape {shown} it is {together}."
-            " Give the shape that they broadcast to, or shape=None."
+            f"{name}: samples of shape {given} and parameters of shape {shown} broadcast to shape {together}. "
+            "Give this shape, or shape=None."
         )
     return given
 

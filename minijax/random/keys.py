@@ -123,7 +123,7 @@ def typed_keys(name: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
             )
         keys, raw = random_wrap_p.bind(key, impl=_implementation(None)), True
     else:
-        raise TypeError(f"unexpected PRNG key type {type(key)}. {name} takes what random.key(seed) gives.")
+        raise TypeError(f"unexpected PRNG key type {type(key)}. {name} takes a key, such as random.key(seed).")
     if keys.ndim and not batched:
         raise ValueError(
             f"{name} accepts a single key, but was given a key array of shape {np.shape(key)} != (). "

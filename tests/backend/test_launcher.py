@@ -13,7 +13,7 @@ from minijax.distributed.__main__ import _first_to_die, main
 
 def test_usage_errors_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, expected in (
-        (["-n", "0", "x.py"], "0 is too few: at least 1"),
+        (["-n", "0", "x.py"], "0 is too few: give at least 1"),
         (["-n", "2"], "say what to run: script.py, -m MODULE or -c CODE"),
         (["x.py"], "the following arguments are required: -n/--processes"),
     ):

@@ -349,7 +349,7 @@ def test_cotangents_of_a_swap_are_mapped_along_different_axes():
 
 
 def test_reverse_mode_with_respect_to_a_reference_is_refused():
-    with pytest.raises(NotImplementedError, match="Take the array that it holds as the argument"):
+    with pytest.raises(NotImplementedError, match="Take an array as the argument"):
         minijax.grad(lambda r: r[0])(minijax.new_ref(X))
 
 

@@ -169,7 +169,7 @@ def test_hostile_files_are_refused():
     refused("of another length", size=5)
     refused("not as many records", lambda p, d: p.__setitem__(0, b"[]"))
     refused("no JSON", lambda p, d: p.__setitem__(0, b"[" * 100_000))
-    refused("not those of a tree", lambda p, d: p.__setitem__(-6, b"\x02" * len(p[-6])))
+    refused("do not form a tree", lambda p, d: p.__setitem__(-6, b"\x02" * len(p[-6])))
     refused("its columns are not", lambda p, d: p.__setitem__(-1, p[-1][8:]))
     refused("numbers that are too large", lambda p, d: p.__setitem__(-1, b"\x7f" * len(p[-1])))
     refused("names are not", lambda p, d: p.__setitem__(-7, b"[[[1, 2]], []]"))

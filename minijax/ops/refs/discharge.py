@@ -251,8 +251,7 @@ def call_without(primitive: Primitive, args: Values, params: Params) -> list[Any
     if any(type(x) is Held or is_ref(x) for x in args):
         raise NotImplementedError(
             f"{primitive.name} of a function that takes or closes over a mutable array reference is not supported. "
-            "Make the reference inside of the function, or hand over what it holds, r[...], and return what it is to "
-            "hold."
+            "Make the reference inside of the function, or pass its content, r[...], and return the new content."
         )
     with inside(params) if primitive is shard_map_p else contextlib.nullcontext():
         inner = {

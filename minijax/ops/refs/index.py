@@ -69,7 +69,7 @@ def integer_shape(index: tuple[Slice | None, ...], shapes: Sequence[Shape]) -> S
                 raise ValueError(f"integers that index a reference must be of one shape, got {found} and {shape}")
             found = shape
         elif entry.start is None and next(given) != ():
-            raise ValueError("a slice of a reference begins at a scalar")
+            raise ValueError("the start of a slice of a reference must be a scalar")
     return found or ()
 
 
@@ -77,7 +77,7 @@ def part_shape(shape: Shape, index: Index, operand_shapes: Sequence[Shape]) -> S
     """The shape of the indexed part of an array of ``shape``. ValueError if the index does not fit."""
     if index is None:
         if operand_shapes:
-            raise ValueError("all of a reference is taken, so there is nothing for operands to index")
+            raise ValueError("an index of the whole reference takes no operands")
         return shape
     needed = sum(entry is None or entry.start is None for entry in index)
     if len(index) != len(shape) or needed != len(operand_shapes):
@@ -253,8 +253,8 @@ def batched_index(
         if entry is not None:
             if d is not None:
                 raise NotImplementedError(
-                    "vmap of a slice of a reference that begins elsewhere in each element is not supported. Index by "
-                    "an array of integers instead."
+                    "vmap of a slice of a reference is not supported if elements have different starts. Index by an "
+                    "array of integers instead."
                 )
             new_operands.append([x])
             continue

@@ -67,7 +67,7 @@ def _part_aval(ref: AbstractRef, index: Index, operands: Sequence[ShapedArray]) 
 @new_ref_p.def_abstract_eval
 def new_ref_abstract(init: Any, *, kind: Any = None, memory_space: Any = None) -> AbstractRef:
     if type(init) is AbstractRef:
-        raise TypeError("new_ref takes an array, got a reference: read it, new_ref(r[...]), for one of its own.")
+        raise TypeError("new_ref takes an array, got a reference. new_ref(r[...]) copies its content.")
     return AbstractRef(init)
 
 
@@ -215,7 +215,7 @@ def _refuse_unknown(tangent: Any) -> None:
     if isinstance(tangent, PartialEvalTracer):
         raise NotImplementedError(
             f"reverse-mode differentiation by a mutable array reference, of type {get_aval(tangent)}, is not "
-            "supported. Take the array that it holds as the argument, and make a reference of it in the function."
+            "supported. Take an array as the argument, and make a reference of this array in the function."
         )
 
 

@@ -129,7 +129,7 @@ def to_json(recording: Recording) -> dict[str, Any]:
 def from_json(data: Any) -> Recording:
     """The inverse of ``to_json``. ValueError for other data."""
     if type(data) is not dict or data.get("format") != FORMAT:
-        raise ValueError(f"it does not say that its format is {FORMAT!r}")
+        raise ValueError(f"its format is not {FORMAT!r}")
     version = data.get("version")
     if version != VERSION or type(version) is not int:
         raise ValueError(

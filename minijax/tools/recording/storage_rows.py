@@ -168,7 +168,7 @@ def _check_links(programs: LinkedPrograms) -> None:
     for pane in (*programs.python, programs.jaxpr, programs.stablehlo, programs.hlo):
         for parts in (pane.numbers, pane.links, pane.notes):
             if len(parts) != len(pane.lines):
-                raise ValueError("the parts of a program are not of one length")
+                raise ValueError("the parts of a program have different lengths")
         numbers += [number for links in pane.links for number in links]
     if [each.number for each in programs.equations] != list(known) or not all(n in known for n in numbers):
-        raise ValueError("a program speaks of equations that there are not")
+        raise ValueError("a program refers to equations that do not exist")

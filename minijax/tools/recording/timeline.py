@@ -92,7 +92,7 @@ class Timeline(Sequence[Moment]):
         after = np.cumsum(entered.view(np.int8) - left.view(np.int8), dtype=np.int32)
         strange = ((known > ERROR) & (known < LEFT)) | (known > MOST_SIGN)
         if after.min() < 0 or after[-1] or strange.any() or (known[1:-1] == OUTSIDE).any():
-            raise ValueError("the moments are not those of a tree")
+            raise ValueError("the moments do not form a tree")
         depths = after - entered
         # entry and exit of a bind have the same depth, and are neighbours among the entries and exits at that depth
         ends = np.flatnonzero(entered | left)
