@@ -32,8 +32,8 @@ _ASK_JAX = ("JAX_PLATFORM_NAME", "JAX_XLA_BACKEND", "PJRT_NAMES_AND_LIBRARY_PATH
 class Runtime:
     """One PJRT client: jaxlib's module ``xla``, the ``client``, all ``devices``, and those of this process.
 
-    ``from_jax``: whether jax made the client. To ``put``, ``copying`` says that a host array is read during the call,
-    ``aliasing`` that its memory is used in place.
+    ``from_jax``: whether jax made the client. Options of ``put``: with ``copying`` it reads a host array during
+    the call, with ``aliasing`` it uses the array's memory in place.
     """
 
     def __init__(self, xla: Any, xla_client: Any, client: Any, from_jax: bool) -> None:

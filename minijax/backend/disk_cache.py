@@ -2,7 +2,7 @@
 
 In: a module's text, XLA's options and the devices. Out: the executable that an earlier process made, or None. An
 entry's name is the hash of all that the executable depends on. The file contains a hash of the executable and gets its
-name when it is complete, so XLA never reads a damaged entry. The folder must be trusted: its programs run. Source:
+name when it is complete, so XLA never reads a damaged entry. The folder must be trusted: its code is run. Source:
 https://docs.jax.dev/en/latest/persistent_compilation_cache.html
 """
 

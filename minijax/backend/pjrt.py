@@ -3,7 +3,7 @@
 A *buffer* is jaxlib's array object; its ``aval`` is a :class:`~minijax.core.avals.ShapedArray`. Nothing here checks or
 converts dtypes: callers give exactly what the program expects. Importing jax takes ten times as long as the rest of a
 first call, so methods of jaxlib that import jax (``LoadedExecutable.execute``, ``disassemble_*``,
-``unsafe_buffer_pointer``) are not used.
+``unsafe_buffer_pointer``) are avoided.
 
 An argument of ``@main`` with ``tf.aliasing_output = 0 : i32`` or ``jax.buffer_donor = true`` is deleted by the call, or
 copied if a NumPy view of it is alive.

@@ -35,7 +35,7 @@ on_lowered: Hook = []
 on_compiled: Hook = []
 on_executed: Hook = []
 on_transfer: Hook = []
-# ``rule`` for rules of users' functions. They are few, so observers that only count may subscribe.
+# Like ``rule``, for rules of users' functions. These are few, so observers that only count may subscribe.
 on_custom_rule: Hook = []
 # for observers that only count: see ``Observer.counted``
 on_counted: Hook = []

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-# Types in the signatures of rules. ``Dims`` are batch axes; ``Axes`` numbers of dimensions, or a number for each.
+# Types in the signatures of rules. ``Dims`` are batch axes. ``Axes`` are numbers of dimensions.
 Rule = Callable[..., Any]
 Values = Sequence[Any]
 Dims = Sequence[int | None]

@@ -303,7 +303,7 @@ def _sorted(tiles: np.ndarray) -> np.ndarray:
 
 
 class SingleDeviceSharding(Sharding):
-    """All of an array on one device."""
+    """The sharding that puts a whole array on one device."""
 
     def __init__(self, device: Any, *, memory_kind: str | None = None) -> None:
         self._device = device
@@ -323,7 +323,7 @@ class SingleDeviceSharding(Sharding):
 
 
 class TiledSharding(Sharding):
-    """Parts on devices in an order that no spec describes. The compiler may choose it for a result."""
+    """A sharding that no spec describes, by its tiles. The compiler may choose one for a result."""
 
     def __init__(self, devices: Sequence[Any], tiles: np.ndarray) -> None:
         self._given = tuple(devices)
@@ -356,7 +356,7 @@ class TiledSharding(Sharding):
 
 
 class NamedSharding(Sharding):
-    """An array sharded over a mesh as in ``spec``; over an ``AbstractMesh``, a description for lowering and compiling.
+    """The sharding over ``mesh`` that ``spec`` describes. Over an ``AbstractMesh``: only for lowering and compiling.
 
     ValueError for an axis that the mesh lacks, DuplicateSpecError for an axis that shards two dimensions.
     """
@@ -599,7 +599,8 @@ def concrete(place: Any) -> Any:
 def canonical_sharding(sharding: Any, function: str) -> NamedSharding | None:
     """``sharding``, the ``out_sharding`` of ``function``, over its abstract mesh. None if the mesh is empty.
 
-    TypeError for other objects. ValueError without a mesh, for another mesh than the current one or non-explicit axes.
+    TypeError for other objects. ValueError if no mesh is set, if ``sharding`` has another mesh, or if it names
+    axes that are not explicit.
     """
     if sharding is None or (isinstance(sharding, NamedSharding) and sharding.mesh.empty):
         return None

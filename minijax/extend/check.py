@@ -316,7 +316,7 @@ class Subject:
             yield "dead code", "dce", [Case(self.check_dead_code)]
 
     def cases(self, interpreter: str, check: Callable[..., None], choices: Sequence[Any]) -> list[Case]:
-        """One case of ``check`` per choice (operands, or in_axes). It is skipped if there is a reason for no rule."""
+        """One case of ``check`` per choice (operands, or in_axes). A case is skipped if its rule need not exist."""
 
         def case(chosen: Any) -> Case:
             def run(args: Values) -> None:

@@ -49,7 +49,7 @@ def rounding(*arrays: Any) -> float:
 
 
 def inexact(x: Any) -> bool:
-    """Whether ``x`` can be differentiated with respect to."""
+    """Whether a function can be differentiated with respect to ``x``."""
     return dtypes.is_inexact(get_aval(x).dtype)
 
 

@@ -40,7 +40,7 @@ Equations = list[JaxprEqn] | None
 
 
 def import_jit(eqn: Any, site: Site) -> Equations:
-    """A call of ``jit``, without donation: the operands may share memory with JAX's arrays."""
+    """Import a call of ``jit``, without donation because the operands may share memory with JAX's arrays."""
     name = eqn.params["name"]
     closed = import_once(eqn.params["jaxpr"], name)
     params = {"jaxpr": closed, "name": name, "donated_invars": (False,) * len(site.invars)}
@@ -56,7 +56,7 @@ def import_jit(eqn: Any, site: Site) -> Equations:
 
 
 def import_sharding_constraint(eqn: Any, site: Site) -> Equations:
-    """A sharding constraint; borrowed if minijax's shardings cannot express JAX's."""
+    """Import a sharding constraint. It is borrowed if minijax's shardings cannot express JAX's."""
     sharding = sharding_of_jax(eqn.params["sharding"])
     if sharding is None:
         return None
@@ -69,7 +69,7 @@ def import_sharding_constraint(eqn: Any, site: Site) -> Equations:
 
 
 def import_reshard(eqn: Any, site: Site) -> Equations:
-    """A reshard. JAX's types name the operand's mesh even for replicated arrays."""
+    """Import a reshard. JAX's types name the operand's mesh even for replicated arrays."""
     sharding = sharding_of_jax(eqn.params["dst_sharding"])
     if sharding is None:
         return None
@@ -83,7 +83,7 @@ def import_reshard(eqn: Any, site: Site) -> Equations:
 
 
 def import_call(eqn: Any, site: Site) -> Equations:
-    """``closed_call`` or ``call``, with its body imported."""
+    """Import ``closed_call`` or ``call``, and its body."""
     params = {"call_jaxpr": import_once(eqn.params["call_jaxpr"])}
     if "name" in eqn.params:
         params["name"] = eqn.params["name"]
@@ -179,7 +179,7 @@ class ImportedPolicy(Frozen):
 
 
 def import_shard_map(eqn: Any, site: Site) -> Equations:
-    """A program that each device of a mesh runs; JAX's ``pmap`` makes one too."""
+    """Import a program that each device of a mesh runs. JAX's ``pmap`` makes one too."""
     params = eqn.params
     mesh, axes, checked = mesh_of_jax(params["mesh"]), frozenset(params["newly_manual_axes"]), params["check_vma"]
     with on_each_device(mesh, axes, checked):

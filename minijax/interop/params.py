@@ -36,7 +36,7 @@ _TABLES: tuple[Any, ...] = (
     *(abstract_rules, impl_rules, lowering_rules),
     *(jvp_rules, transpose_rules, batching_rules, axis_rules),
 )
-# JAX's plain-value classes with a namesake in minijax.
+# Classes of plain values, which need no conversion.
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 
@@ -60,7 +60,7 @@ def known_params(primitive: Primitive) -> frozenset[str]:
 def translated(
     primitive: Primitive, params: dict[str, Any], import_jaxpr: Callable[[Any], Any]
 ) -> dict[str, Any] | None:
-    """Convert a JAX equation's ``params`` for minijax's ``primitive``; None if it lacks a param."""
+    """Convert a JAX equation's ``params`` for minijax's ``primitive``; None if ``primitive`` lacks one."""
     if params.get("out_dtype", ...) is None:  # minijax's products have no such param
         params = {name: value for name, value in params.items() if name != "out_dtype"}
     known = known_params(primitive)

@@ -20,11 +20,11 @@ KEYS: tuple[tuple[str, tuple[Key, ...]], ...] = (
         (
             Key(("down", "j"), lambda b: b.scroll(1), "↓ ↑ j k", "the next line, the one before"),
             Key(("up", "k"), lambda b: b.scroll(-1), "", ""),
-            Key(("pagedown", "space"), lambda b: b.scroll(_page(b)), "PgDn PgUp", "a page further, back"),
+            Key(("pagedown", "space"), lambda b: b.scroll(_page(b)), "PgDn PgUp", "one page down, up"),
             Key(("pageup",), lambda b: b.scroll(-_page(b)), "", ""),
             Key(("home", "g"), StageBrowser.first, "Home g", "the first line"),
             Key(("end", "G"), StageBrowser.last, "End G", "the last"),
-            Key(("]",), StageBrowser.next_linked, "] [", "the next line that is highlighted, the one before"),
+            Key(("]",), StageBrowser.next_linked, "] [", "the next highlighted line, the one before"),
             Key(("[",), StageBrowser.previous_linked, "", ""),
             Key(("right", "l"), lambda b: b.sideways(8), "→ ← l h", "scroll right, left"),
             Key(("left", "h"), lambda b: b.sideways(-8), "", ""),
@@ -35,17 +35,17 @@ KEYS: tuple[tuple[str, tuple[Key, ...]], ...] = (
         (
             Key(("n",), StageBrowser.next_stage, "n p", "the next stage, the one before"),
             Key(("p",), StageBrowser.previous_stage, "", ""),
-            Key(("N",), StageBrowser.next_change, "N P", "the next or last pass that changed what is highlighted"),
+            Key(("N",), StageBrowser.next_change, "N P", "the next, previous pass that changed highlighted lines"),
             Key(("P",), StageBrowser.previous_change, "", ""),
             Key(("enter",), StageBrowser.follow, "Enter", "the same line in the next stage; a fusion's kernel"),
-            Key(("backspace",), StageBrowser.return_, "Backspace", "back to where Enter went from"),
-            Key(("d",), StageBrowser.toggle_diff, "d", "passes by what they changed, or whole"),
+            Key(("backspace",), StageBrowser.return_, "Backspace", "back to the line before Enter"),
+            Key(("d",), StageBrowser.toggle_diff, "d", "a pass as a diff, or whole"),
         ),
     ),
     (
         "Other",
         (
-            Key(("/",), StageBrowser.search, "/", "words: in this stage, then in the others"),
+            Key(("/",), StageBrowser.search, "/", "search this stage, then the others"),
             Key((".",), StageBrowser.again, ". ,", "the last search again, backwards"),
             Key((",",), StageBrowser.again_backwards, "", ""),
             Key(("tab",), StageBrowser.next_pane, "Tab 1 2 3", "the next pane, or the one with this number"),
@@ -60,8 +60,8 @@ KEYS: tuple[tuple[str, tuple[Key, ...]], ...] = (
     ),
 )
 _MARKS = (
-    "▶ the cursor · • what is for the same lines of yours · L4 line 4 · XLA added by XLA · XLA L4 added for line 4",
-    "A kernel's code is for its instruction as a whole: nothing in it tells its parts apart.",
+    "▶ the cursor · • from the same lines of yours · L4 line 4 · XLA added by XLA · XLA L4 added for line 4",
+    "A kernel's code belongs to its whole instruction: parts of it have no lines of yours.",
     "mouse: a click goes to a line or a stage, the wheel scrolls; with Shift it selects text",
 )
 

@@ -274,7 +274,7 @@ class StageBrowser:
         if at != self.at:
             self.show(at)
         if self.chosen and not self.linked_rows("stage"):
-            self.say(f"nothing of {self.chosen_text()} stands here{self.why_not()}", "muted")
+            self.say(f"nothing here comes from {self.chosen_text()}{self.why_not()}", "muted")
 
     def chosen_text(self) -> str:
         """The chosen lines as text: ``L4, 7``."""
@@ -318,7 +318,7 @@ class StageBrowser:
         here = self.rows[self.focus]
         found = [i for i in self.linked_rows(self.focus) if (i > here if step > 0 else i < here)]
         if not found:
-            self.say(f"no more of {self.chosen_text() or 'what is highlighted'} here", "muted")
+            self.say(f"no more of {self.chosen_text() or 'the highlighted lines'} here", "muted")
             return
         self.rows[self.focus] = found[0] if step > 0 else found[-1]
         self.scrolled.pop(self.focus, None)
@@ -349,7 +349,7 @@ class StageBrowser:
     def follow(self) -> None:
         """Go to the same line in the next stage that has it; after the last stage, to its Python line."""
         if not self.chosen:
-            self.say("no line of yours belongs to this one", "muted")
+            self.say("this line comes from no line of yours", "muted")
             return
         before = self.at, self.focus, dict(self.rows), self.chosen
         kernel = self._kernel()
@@ -397,7 +397,7 @@ class StageBrowser:
         row = self.shown("stage")[self.rows["stage"]] if self.shown("stage") else None
         self.diff = not self.diff
         if self.diff and self.stage.previous < 0:
-            self.say("passes are shown by what they changed: this stage is none", "muted")
+            self.say("only passes are shown as a diff, and this stage is not a pass", "muted")
         rows = self.shown("stage")
         at = next((i for i, each in enumerate(rows) if row is not None and each.index == row.index >= 0), -1)
         if at < 0:

@@ -332,7 +332,7 @@ WEAK_CARRY = ("fori", 0, Body((N, F, V, F), False, (("spread", 1), ("number", 0.
 NUMBERS = Body((F,), False, (("number", 0.5),), (0,))
 CONSTANT_CELL = Body((F, N, F, F), False, (("number", 0.5), ("number", 0.5), ("number", 0.5)), (3, 5, 0, 0))
 FOUND = {
-    # JAX returns a zero gradient from a loop without the unused tangents; minijax once ran that loop backwards
+    # JAX removes unused tangents from this loop, so its gradient is zero; minijax once ran the loop backwards
     "a carry made weak, differentiated": ((("number", 0.5), WEAK_CARRY, ("number", 0.5)), (1, 0, 4),
      (None, 0, None, None), "grad"),
     "a carry made weak, twice": ((("number", 0.5), ("scan", (3, False, 2, "jit"), CONSTANT_CELL, (4, 2, 0), (1,))),

@@ -47,7 +47,7 @@ class Scaled:
 
 @pytest.fixture(autouse=True)
 def one_device(monkeypatch):
-    """Tests that ran before in this process may have used several devices, which turns shortcuts off."""
+    """Forget that earlier tests used several devices, which turns the shortcuts off."""
     monkeypatch.setattr(pjrt, "others_in_use", False)
 
 
@@ -153,7 +153,7 @@ def test_known_calls_over_a_mesh_take_a_shortcut(kind, ordinary):
 
 
 class Delegate:
-    """A user's node that passes attributes of its array on."""
+    """A user's node that looks up missing attributes in its array."""
 
     def __init__(self, x):
         self.x = x

@@ -150,7 +150,7 @@ def test_a_fusion_leads_to_its_own_kernel(browser):
 
 def test_the_diff_of_a_pass(browser):
     press(browser, "d")
-    assert "this stage is none" in browser.message[1]
+    assert "this stage is not a pass" in browser.message[1]
     for at, stage in enumerate(browser.programs):
         browser.show(at)
         rows = browser.shown("stage")

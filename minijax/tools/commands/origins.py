@@ -331,7 +331,7 @@ COMMANDS: tuple[Command, ...] = (
         (
             Param("condition", "text", "a condition, then `in` and a call: h.max() > 10 in f(x)", required=True),
             Param("step", "flag", "open the stepper there"),
-            Param("retrace", "flag", "trace anew what would come from a cache: so its variables have names"),
+            Param("retrace", "flag", "trace again, ignoring the caches: then all variables have names"),
         ),
         "The first moment at which a condition holds: h.max() > 10, nan(h), h became NaN, x.dtype changed, line 12.\n\n"
         "The call is run once and recorded; without `in` the last full recording is searched. A condition has the "
@@ -347,7 +347,7 @@ COMMANDS: tuple[Command, ...] = (
         (
             _EXPR,
             Param("of", "word", "of this variable of the program, not of the result"),
-            Param("retrace", "flag", "trace anew what would come from a cache: so its variables have names"),
+            Param("retrace", "flag", "trace again, ignoring the caches: then all variables have names"),
             Param("depth", "int", "how many levels of rules and programs inside operations to show", default=3),
             Param("most", "int", "how many operations to draw at most, the last ones", default=200),
         ),

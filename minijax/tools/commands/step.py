@@ -265,7 +265,7 @@ COMMANDS = (
             VERBOSE,
             Param("into", "word", "begin where this function is first traced or called"),
             Param("at", "word", "begin at the first operation of this line: LINE or FILE:LINE"),
-            Param("retrace", "flag", "trace anew what would come from a cache of traces", default=False),
+            Param("retrace", "flag", "trace again, ignoring the caches of traces", default=False),
             Param("file", "word", "step through a recording that was saved to this file"),
         ),
         "Run a call once, recorded, and step through what the engine did: into, over, out and back.\n"
@@ -282,7 +282,7 @@ COMMANDS = (
             Param("expr", "text", "a call such as grad(f)(3.0)", required=True),
             MOST,
             VERBOSE,
-            Param("retrace", "flag", "trace anew what would come from a cache of traces", default=False),
+            Param("retrace", "flag", "trace again, ignoring the caches of traces", default=False),
         ),
         "Run a call and show everything the engine did, as an indented log.",
         "%log grad(f)(3.0)",

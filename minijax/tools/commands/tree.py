@@ -112,7 +112,7 @@ COMMANDS = (
         "shards",
         (Param("expr", "text", "an array, or a container of arrays", required=True),),
         "Which device has which part of an array: a picture, or a table for three dimensions or more.\n"
-        "Of a container of arrays each leaf has a line: how it is divided, and the bytes that a device holds of it.",
+        "A container of arrays has a line for each leaf: its sharding, and its bytes on each device.",
         "%shards jnp.ones((4, 8))",
         run_shards,
         group="watch",
@@ -127,8 +127,8 @@ COMMANDS = (
             Param("exact", "flag", "look at every element of large arrays too", default=False),
         ),
         "A nested container of arrays as a tree of keys: type, norm and range of each leaf.\n"
-        "Branches are folded where there are many, and say how much is in them. What is not finite is counted. Of "
-        "arrays that are too large to be looked at in passing 65,536 elements are taken, and the line says so.",
+        "Large branches are folded, and say how much is in them. Elements that are not finite are counted. Very large "
+        "arrays are sampled: the summary is of 65,536 elements, and the line says so.",
         "%tree {'w': jnp.ones((4, 8)), 'b': jnp.zeros(8)}",
         run_tree,
         group="watch",

@@ -139,7 +139,7 @@ def _document(known: Ledger, rows: TableRows, of: str | None, most: int) -> Docu
     if of is not None:
         blocks += _elements(rows)
     if rows.first:
-        blocks.append(text(f"--most {len(rows.named)} shows all {len(rows.named)}; it is {most}", role="muted"))
+        blocks.append(text(f"--most {len(rows.named)} shows all {len(rows.named)} rows, not {most}", role="muted"))
     return document(*blocks)
 
 
@@ -187,12 +187,12 @@ COMMANDS = (
             Param("of", "word", "only the values with this name, with their elements: h, params['w'] in quotes"),
             Param("iteration", "ints", "the iteration of loops to look at, from 0; 2,0 for a loop in a loop"),
             Param("example", "ints", "the example of a vmap to look at, from 0; 3,1 for a vmap in a vmap"),
-            Param("retrace", "flag", "trace anew what would come from a cache of traces", default=False),
+            Param("retrace", "flag", "trace again, ignoring the caches of traces", default=False),
             Param("most", "int", "how many rows to show at most, the last ones", default=MOST),
         ),
-        "Run a call once, recorded, and show what its variables are worth, in the order of the program: primals, and "
-        "where there are any tangents and cotangents.\n"
-        "What is inside jit, scan, while or cond comes from the traced program; your functions are not run again.",
+        "Run and record a call, and show the values of its variables in the order of the program: primals, and if "
+        "there are any, tangents and cotangents.\n"
+        "Values inside jit, scan, while or cond are computed from the traced program. Your functions do not run again.",
         "%values grad(f)(3.0)",
         run_values,
         group="watch",

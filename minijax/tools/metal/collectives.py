@@ -270,8 +270,8 @@ def blocks(found: Sequence[Collective], devices: int, several_files: bool, simul
     yield Table(("your line", "collective", "of", "result", "sent", "why"), tuple(rows))
     if any(each.kind == "all-gather" and each.reason.startswith("all of") for each in found):
         yield text(
-            "a gather goes away where both operands are divided alike, or where the other one is: name that with "
-            "in_shardings or with_sharding_constraint",
+            "no gather is needed if both operands have fitting shardings: set them with in_shardings or "
+            "with_sharding_constraint",
             role="muted",
         )
 

@@ -127,7 +127,7 @@ def _best(call: Callable[[], Any]) -> tuple[float, int]:
 
 
 def of_one(command: str, module: str, ran: list[InstructionRun], calls: int) -> list[InstructionRun]:
-    """If several programs have one name, keep the runs of the one that ran ``calls`` times. Else UsageError."""
+    """The runs of one program: if several programs ran, of the one that ran ``calls`` times. UsageError if unclear."""
     runs: dict[int, set[int]] = {}
     for one in ran:
         runs.setdefault(one.program, set()).add(one.run)

@@ -26,7 +26,7 @@ def blocks(found: Roofline, most: int) -> Iterator[Block]:
         )
     )
     if not found.rows:
-        yield text("XLA's profiler told of no instruction: it ran none, or the platform tells nothing", role="muted")
+        yield text("XLA's profiler reported no instruction: none ran, or the platform reports none", role="muted")
         return
     rows = sorted(found.rows, key=lambda each: -each.seconds)
     longest = max(found.inside, 1e-12)
@@ -45,7 +45,7 @@ def blocks(found: Roofline, most: int) -> Iterator[Block]:
         said += f", {seconds_text(outside)} around them: Python, dispatch, waiting"
     else:
         said += ": more than the call, since some ran side by side or the profiler slowed them"
-    how = f"times are means of {plural(found.traced, 'call')} while XLA's profiler looked on"
+    how = f"times are means of {plural(found.traced, 'call')} with XLA's profiler running"
     yield Row("call", (line(said), line(("muted", how))))
     yield Row("machine", (line(_machine(found.limits)),), line(("muted", "measured once, now")))
 

@@ -122,7 +122,7 @@ class _Collected:
         note = self.notes.get(each.note)
         if note is None:
             note = self.notes[each.note] = len(self.notes)
-            # with the mark that a line with this note has if it has no source lines
+            # add the mark of lines that have this note but no source lines
             self.note_rows.append([shown(each.note), each.own, self.stages.mark(each.replace(places=()))])
         name = self.texts.string(each.name) if each.name else -1
         text = self.texts.line(self.drawn[_key(stage, each)])

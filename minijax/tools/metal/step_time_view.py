@@ -58,7 +58,7 @@ def parts(step: StepTime, more: bool) -> Row:
         amount = brief_seconds(seconds) if seconds else "none"
         said += [(_ROLES[part], unbroken(f"{part} ")), ("time", unbroken(amount))]
     best = f"the best of {step.calls}" if step.calls > 1 else "one call"
-    how = f"{best} while XLA's profiler looked on: {unbroken(brief_seconds(step.seconds))}"
+    how = f"{best} with XLA's profiler running: {unbroken(brief_seconds(step.seconds))}"
     hint = " · --lines --timeline" if more else ""
     return Row("step", (tuple(said), line(("muted", how + hint))))
 

@@ -1,4 +1,4 @@
-"""The choices on a page, iterations of loops and examples of vmaps, as many as a page can hold.
+"""The choices on a page: iterations of loops and examples of vmaps, as many as the page can hold.
 
 Lines with values are drawn here once for every choice. The script shows those of the current choice.
 """

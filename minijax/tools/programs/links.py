@@ -42,7 +42,7 @@ class Equation(Frozen):
 
     ``number`` counts from 1. ``inside``: the numbers of the equations whose inner jaxpr directly contains this one
     (two, if two equations call the same jaxpr). The place is a file, lines from 1 and columns from 0 (-1 if unknown).
-    ``name`` is its name in XLA's metadata. ``stablehlo_note`` and ``hlo_note`` say why it has no line there, or ''.
+    ``name`` is its name in XLA's metadata. ``stablehlo_note`` and ``hlo_note``: why it has no line there, or ''.
     """
 
     number: int
@@ -231,7 +231,7 @@ def _mark(role: str) -> pp.Doc:
 
 
 class _NumberingPrinter(Printer):
-    """Prints a jaxpr with marks at the begin and end of each equation."""
+    """Prints a jaxpr with marks at the beginning and the end of each equation."""
 
     def __init__(self, root: Jaxpr) -> None:
         super().__init__(root)
@@ -485,7 +485,7 @@ def _equations(
         at = lowered.get(number)
         source = eqn.source if at is None else at.source
         if source is not None and source[0].co_filename not in files:
-            source = eqn.source  # a lowering from a cache, whose place is in the function that first needed it
+            source = eqn.source  # the lowering came from a cache, so its place is in another function
         place: dict[str, Any] = {}
         if source is not None:
             line, column, end_line, end_column = extent(source)

@@ -68,7 +68,7 @@ class Ran(WhatRan):
         self.frame = frame
 
     def frames(self, jaxpr: Jaxpr) -> Sequence[Frame] | None:
-        """The frames of one of its programs, one for each run, in order; None if they are unknown."""
+        """The frames of ``jaxpr``, one for each run, in order; None if they are unknown."""
         return [self.frame] if self.frame.jaxpr is jaxpr else None
 
     def inside(self, jaxpr: Jaxpr, eqn: JaxprEqn) -> WhatRan:

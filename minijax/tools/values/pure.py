@@ -80,7 +80,7 @@ class Purifier:
         return (None if out and all(out) else params), out
 
     def rule(self, function: Function) -> Function:
-        """``function`` as a rule staged on demand, if this runs no Python of the user or ``rules`` allows it."""
+        """``function`` as a rule that is staged on demand, if that runs no user Python or ``rules`` allows it."""
         key = (id(function), "rule")
         if key not in self.made:
             self.made[key] = KnownRule(self, function), function
@@ -256,7 +256,7 @@ class KnownRule(Function):
         return closed.evaluate(*closed.consts, *values), closed.side
 
     def closed_for(self, side: Any, avals: Sequence[Any]) -> Closed:
-        """The rule as a jaxpr for ``side``, the side result of the call before."""
+        """The rule as a jaxpr for ``side``, the side result of the previous call."""
         key = (side if self.staged is not None else self._hashable(side), state.axis_env)
         if key not in self.found:
             given = self.staged.avals_for(side) if self.staged is not None else avals

@@ -13,7 +13,7 @@ from minijax.core.records import Frozen
 from minijax.core.refs import AbstractRef
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
 
-# Operations that run one inner program on their operands, unchanged -> the parameter with this program.
+# Operations that pass their unchanged operands to one inner program -> the parameter with this program.
 CALLS = {
     "jit": "jaxpr",
     "remat2": "jaxpr",
@@ -109,7 +109,7 @@ def look_into(
 def _of_program(
     primitive: str, params: Mapping[str, Any], operands: int, outs: frozenset[int], known: WhatRan, focus: Focus | None
 ) -> Needed | None:
-    """The result of ``look_into``; None if the operation is unsupported or writes to refs from outside."""
+    """The result of ``look_into``; None if the operation is unsupported or an inner program takes refs."""
     if any(isinstance(v.aval, AbstractRef) for jaxpr in subjaxprs(dict(params)) for v in jaxpr.invars):
         return None
     if primitive in CALLS:

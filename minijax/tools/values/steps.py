@@ -401,7 +401,7 @@ class Steps:
     # ------------------------------------------------------------------------------------------ others
 
     def _solving(self, eqn: JaxprEqn, part: str) -> Any:
-        """The frame of a linear solve's solver, or that of its linear function applied to the solution."""
+        """The frame of the solver of a linear solve, or of its linear function applied to the solution."""
         jaxprs, lengths = eqn.params["jaxprs"], eqn.params["const_lengths"]
         *consts, b = operands(eqn.invars, *lengths)
         own = consts[list(jaxprs._fields).index(part)]
