@@ -134,7 +134,7 @@ def key_type(name: str) -> KeyType:
         if impl.dtype.name == name:
             return impl.dtype
     names = ", ".join(impl.dtype.name for impl in PRNGImpl.known.values())
-    raise ValueError(f"{name!r} is not the name of a type of keys; known are {names}")
+    raise ValueError(f"{name!r} is not the name of a key type; known are {names}")
 
 
 def storage(dtype: Any) -> np.dtype:

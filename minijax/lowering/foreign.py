@@ -228,7 +228,7 @@ def _values(primitive: Primitive, rule: Rule, outs: Any, out_avals: Any) -> list
     if found != wanted:
         raise ValueError(
             f"{_described(primitive, rule)} returned ({', '.join(found)}), but abstract evaluation says "
-            f"({', '.join(wanted)}). Make the one rule agree with the other."
+            f"({', '.join(wanted)}). Make the two rules agree."
         )
     return values
 
@@ -255,7 +255,7 @@ class LoweredFun:
                 name = primitive.name if primitive is not None else "a primitive"
                 raise ValueError(
                     f"The function that lowers {name} at {source_line()} returned ({', '.join(found)}), but abstract "
-                    f"evaluation says ({', '.join(wanted)}). Make the one agree with the other."
+                    f"evaluation says ({', '.join(wanted)}). Make the two agree."
                 )
         return closed
 

@@ -90,7 +90,7 @@ def _slice_part(whole: slice, part: Any, position: int) -> int | None:
     if isinstance(part, Tracer) and part.to_concrete_value() is None:
         raise IndexError(
             f"Slice entries must be static integers. Got {whole} at position {position}. "
-            "With a traced start and a static size, lax.dynamic_slice does it."
+            "For a traced start and a static size, use lax.dynamic_slice."
         )
     return static(part, "Array slice indices must be static integers.")
 

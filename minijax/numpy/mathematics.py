@@ -96,7 +96,7 @@ def floor_divide(x1: Any, x2: Any, /) -> Any:
     if kind == "u":
         return lax.div(x1, x2)
     if kind == "c":
-        raise TypeError("floor_divide does not support complex-valued inputs; divide the parts you mean")
+        raise TypeError("floor_divide does not support complex-valued inputs; divide their real or imaginary parts")
     if kind == "f":
         return _float_divmod(x1, x2)[0]
     quotient = lax.div(x1, x2)

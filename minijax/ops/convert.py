@@ -39,8 +39,8 @@ __all__ = [
 def _convert_abstract(x: ShapedArray, *, new_dtype: np.dtype, weak_type: bool, sharding: Any) -> ShapedArray:
     if (is_key(x.dtype) or is_key(new_dtype)) and x.dtype is not new_dtype:
         raise ValueError(
-            f"Cannot convert_element_type from {dtype_name(x.dtype)} to {dtype_name(new_dtype)}. The words of keys are "
-            "random.key_data(keys), and keys of words random.wrap_key_data(words)."
+            f"Cannot convert_element_type from {dtype_name(x.dtype)} to {dtype_name(new_dtype)}. random.key_data(keys) "
+            "gives the words of keys, and random.wrap_key_data(words) makes keys of words."
         )
     return ShapedArray(x.shape, new_dtype, weak_type)
 

@@ -166,9 +166,9 @@ class OutDims:
             return x
         if to is None:
             raise ValueError(
-                f"vmap of {self.name}: result {i} of the function does not depend on the mapped arguments, but what "
-                "its derivative rule gives for it does. Make the function's result depend on them too, for example by "
-                "adding 0 * x."
+                f"vmap of {self.name}: result {i} of the function does not depend on the mapped arguments, but "
+                "the value that its derivative rule returns does. Make the result depend on these arguments too, for "
+                "example by adding 0 * x."
             )
         return match_axis(x, dim, axis.size, to, axis.division)
 
@@ -324,8 +324,8 @@ def _resumed(mapped: Mapped, body: Callable[[], Result]) -> Result:
     with _turn:
         if main.alive:
             raise UnexpectedTracerError(
-                f"Encountered an unexpected tracer. The vmap of {main.subject} runs on another thread than the "
-                "derivative of what is called inside it. Differentiate on the thread that maps."
+                f"Encountered an unexpected tracer. The vmap of {main.subject} and the derivative of a "
+                "call inside of it run on different threads. Differentiate on the thread of the vmap."
             )
         level = len(stack)
         try:

@@ -104,7 +104,7 @@ def recomputed(recording: Recording) -> Iterator[list[str]]:
 def _kept(backward: BackwardPass) -> Iterator[Block]:
     record = backward.record
     if not record.constants:
-        yield Row("kept", (line(("muted", "no residuals: nothing but numbers that are written in the program")),))
+        yield Row("kept", (line(("muted", "no residuals: the backward pass uses only literals")),))
         return
     by_place: dict[str, list[int]] = {}
     total = 0
@@ -117,7 +117,7 @@ def _kept(backward: BackwardPass) -> Iterator[Block]:
     for place in sorted(by_place, key=lambda place: (place_parts(place)[0], place_parts(place)[1])):
         variables = by_place[place]
         size = sum(map(backward.residual_bytes, variables))
-        where = place_line(backward.recording, place) if place else line(("muted", "  what was there before"))
+        where = place_line(backward.recording, place) if place else line(("muted", "  no source line"))
         rows.append((*where, ("muted", f"  {size:,} bytes")))
         rows += [_residual_line(backward, variable) for variable in variables[:MOST_RESIDUALS]]
         if len(variables) > MOST_RESIDUALS:
