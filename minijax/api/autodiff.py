@@ -199,9 +199,9 @@ def linearizer() -> Callable[..., tuple[list[Any], LinearProgram | Tape]]:
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Return ``fun``'s value at ``primals`` and its linear approximation there, a function of tangents.
 
-    ``fun`` runs once; each call of the linear function computes only the derivative. Tangents have the structure,
-    shapes and dtypes of ``primals`` (TypeError or ValueError otherwise). Returns ``(value, linear)``; with ``has_aux``
-    also the auxiliary data. ``linear`` returns a tangent of the tree, shapes and dtypes of ``value``.
+    ``fun`` runs once; each call of the linear function computes only the derivative. Tangents must have the
+    structure, shapes and dtypes of ``primals``; others raise TypeError or ValueError. Returns ``(value, linear)``, or
+    ``(value, linear, aux)`` with ``has_aux``. ``linear`` returns a tangent of the tree, shapes and dtypes of ``value``.
     """
     check_callable(fun)
     leaves, in_tree = flatten_call(primals, {})
@@ -548,7 +548,7 @@ def check_scalar(out: Any) -> ShapedArray:
 
 
 def check_scalar_leaf(out: Any) -> ShapedArray:
-    """Return the type of ``out``, which must be a scalar array: TypeError otherwise."""
+    """Return the type of ``out``. Raise TypeError if it is not a scalar."""
     aval: ShapedArray = get_aval(out)
     if aval.shape:
         raise TypeError(
@@ -559,7 +559,7 @@ def check_scalar_leaf(out: Any) -> ShapedArray:
 
 
 def check_inputs(transform: str, avals: Sequence[ShapedArray], holomorphic: bool, allow_int: bool) -> None:
-    """TypeError if ``transform`` cannot differentiate with respect to an input of one of these types."""
+    """Raise TypeError if ``transform`` cannot differentiate with respect to an input of one of these types."""
     for aval in avals:
         if aval.dtype.kind != "f" or holomorphic:  # real inputs always pass
             _check_input(transform, aval.dtype, holomorphic, allow_int)

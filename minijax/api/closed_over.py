@@ -248,7 +248,7 @@ def _text(value: Any) -> str:
 
 
 def _is_read(entry: _Noted) -> bool:
-    """Whether the reader's instructions read the name (or the attribute of it), and never assign it."""
+    """Whether the code of the entry's reader reads the name or attribute of the entry, and never assigns it."""
     code = _instructions(entry.reader)
     if entry.name in code.writes or entry.attribute in code.writes_attributes:
         return False  # the function changes such a name itself

@@ -257,7 +257,7 @@ def no_module(name: str) -> str:
 
 @functools.cache
 def twin(name: str) -> ModuleType | None:
-    """minijax's module for JAX's ``name``, or None."""
+    """Return minijax's module for JAX's module ``name``, or None if minijax has no such module."""
     first, *rest = name.split(".")
     if first != "jax" or (rest and rest[0] in _INTERNAL):
         return None

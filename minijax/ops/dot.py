@@ -423,7 +423,7 @@ def _bumped(dims: Ints, new: int) -> Axes:
 
 
 def _batch_part(args: Values, dims: Dims) -> Any:
-    """The mesh axes that shard the batch axis according to the operands' types, or None."""
+    """Return the mesh axes that shard the batch axis in an operand's type, or None if it is not sharded."""
     parts = [sharded_part(get_aval(x), d) for x, d in zip(args, dims, strict=True) if d is not None]
     return next((part for part in parts if part is not None), None)
 

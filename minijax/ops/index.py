@@ -100,7 +100,10 @@ def _check_dims(op: str, name: str, dims: Ints, rank: int, in_order: bool) -> No
 
 
 def check_numbers(op: str, operand: ShapedArray, indices: ShapedArray, numbers: Any, window_rank: int) -> None:
-    """TypeError if the dimension numbers of ``op`` do not fit. ``window_rank``: the rank of the result or updates."""
+    """Raise TypeError if the dimension numbers of ``op`` do not fit, and ValueError if the indices are not integers.
+
+    ``window_rank`` is the rank of the result of a gather, or of the updates of a scatter.
+    """
     title = op.capitalize()
     if not dtypes.is_integer(indices.dtype):
         raise ValueError("indices must have an integer type")

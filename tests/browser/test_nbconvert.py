@@ -85,7 +85,7 @@ def test_a_page_of_nbconvert_shows_every_output_without_a_kernel(theme, notebook
     stages = window.all(".mjw-stage")
     assert len(stages) == len(window.all(".mjw-static")) >= 4
     assert not any(each.is_displayed() for each in window.all(".mjw-static"))
-    # the source pane shows cells as typed, including the one that loaded the extension
+    # the source pane shows the text that was typed in each cell, including the cell that loaded the extension
     sources = "\n".join(each.text for each in window.all("[data-pane=source]"))
     assert "%load_ext minijax" in sources and "get_ipython" not in sources
     assert window.readable(theme == "dark") > 1000

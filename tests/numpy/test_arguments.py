@@ -126,7 +126,7 @@ Deviations = dict[tuple[str, str], tuple[str, str]]
 
 
 def each(kinds: str, found: str, theirs: str, ours: str) -> Deviations:
-    """A deviation for each of these entries and kinds: ``theirs`` is JAX's result, ``ours`` minijax's."""
+    """Return one deviation for each pair of entry and kind: ``theirs`` is JAX's result, ``ours`` is minijax's."""
     return {(entry, kind): (theirs, ours) for entry in entries(found) for kind in kinds.split(" | ")}
 
 

@@ -141,7 +141,9 @@ def changed_in_files(recording):
 
 
 def without_room(recording, limit):
-    """The moments with a devices pane; those that keep it in a file written with ``limit`` 4; the last pane."""
+    """Return the moments that have a devices pane, the moments that still have it in a file written with ``limit`` 4,
+    and the text of that file's pane at the last moment with a pane.
+    """
     with mock.patch.object(saved_devices, limit, 4):
         cursors = [Cursor(recording), Cursor(chunks.read(chunks.written(with_devices(recording))))]
     positions = range(len(cursors[0].moments))

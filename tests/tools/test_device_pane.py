@@ -33,7 +33,7 @@ def test_devices_side_by_side(program, primitive, golden):
 
 @pytest.mark.parametrize("program", VARIABLES)
 def test_a_loaded_recording_shows_values_per_device(program):
-    # a file has only the first iteration of each loop; the pane says so for "turns", which has a loop
+    # a file has only the first iteration of each loop, so the pane says this for "turns", which has a loop
     assert shown_there()[f"changed {program}"] == [[], program == "turns"]
 
 

@@ -183,7 +183,7 @@ def test_a_failed_line_runs_again_and_opens_at_its_exception(session):
     after = session.run_line("%step").step
     assert after is not None and after.recording is not older and after.position == 2
     assert after.recording.source == "grad(f)(3.0)" and "failed before the engine did anything" in after.note
-    # if the line does not fail when it is run again, the note says so
+    # the second run of this line does not fail, and the note says this
     session.run_line("def once(x): ran.append(1); return jnp.sin(x).nothing if len(ran) == 1 else jnp.cos(x)")
     session.namespace["ran"].clear()
     session.run_line("grad(once)(3.0)")

@@ -240,7 +240,8 @@ def shard_map_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
 def _split(closed: ClosedJaxpr, unknown_in: Flags) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool], list[int | None]]:
     """Split ``closed`` into a known program, which returns residuals and known outputs, and an unknown one, which takes
     unknown inputs and residuals. Also return which outputs are unknown, and for each residual the number of the known
-    input that it equals, or None. A computed scalar gets a dimension, along which devices' residuals are stacked."""
+    input that it equals (None if it is computed). A computed scalar gets a dimension, along which the residuals of the
+    devices are stacked."""
     known, unknown, unknown_out, n_res = partial_eval_jaxpr(closed, unknown_in)
     n_out = len(known.out_avals) - n_res
     number = {v: i for i, v in enumerate(known.jaxpr.invars)}

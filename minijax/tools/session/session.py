@@ -278,7 +278,7 @@ class Session:
         return name in self.local_names or name in self.namespace
 
     def lookup(self, name: str) -> Any:
-        """The value of the variable, or None."""
+        """Return the value of the variable, or None if it does not exist."""
         return self.local_names.get(name, self.namespace.get(name))
 
     def is_given(self, name: str) -> bool:
