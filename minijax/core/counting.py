@@ -26,7 +26,7 @@ class Binds(NamedTuple):
 
 
 class Tally:
-    """Counts of program runs since the last report; ``own``: the level of the operation itself, if that is counted."""
+    """Counts of program runs since the last report; ``own``: the level of the operation, if it is counted too."""
 
     __slots__ = ("levels", "own", "known", "runs", "listeners")
 

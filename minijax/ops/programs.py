@@ -1,4 +1,4 @@
-"""Primitives whose programs come from a Python function of operations. It is staged once per signature, and called."""
+"""Primitives whose programs come from a Python function. The function is staged once per signature, and called."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ NODES = {"input": "○", "const": "○", "equation": "●", "call": "◉", "outp
 
 
 def drawing(graph: Graph, depth: int) -> tuple[Block, ...]:
-    """``graph`` as blocks, and below it ``depth`` levels of inner graphs, each under its title."""
+    """``graph`` as blocks, and below it the inner graphs under their titles; ``depth`` levels are drawn in all."""
     blocks: list[Block] = [Fitted(lambda width: (Text(tuple(lines(graph, width)), hanging=2 * most_lanes(width)),))]
     if graph.left_out:
         total = graph.left_out + sum(node.kind in ("equation", "call") for node in graph.nodes)

@@ -35,7 +35,7 @@ _OF_TANGENTS = "partial_eval"
 
 
 def ways(call: Callable[[], Any], most: int) -> tuple[list[Block], tuple[Recording, Recording]]:
-    """Run ``call`` both ways; return the comparison, which shows ``most`` records of each, and the recordings.
+    """Run ``call`` both ways; return the comparison, of at most ``most`` records each, and the recordings.
 
     Both ways ignore cached traces, so both do the same work.
     """

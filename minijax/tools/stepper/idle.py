@@ -1,4 +1,4 @@
-"""At a moment that has nothing for a pane, it shows its last content, else its next, under a heading with that word.
+"""A pane with nothing to show at a moment shows its last content, or else its next, under a heading that says which.
 
 Between the user's operations the engine works: no user line runs and no equation is recorded. The pane then keeps
 its last content.
