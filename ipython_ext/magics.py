@@ -116,7 +116,7 @@ class _Traits(Magics):
         help="How a notebook steps: 'live' asks the kernel (with anywidget), 'page' has all in the output; 'auto' is "
         "'live' where a person has JupyterLab or Notebook open, and anywidget is installed.",
     ).tag(config=True)
-    share = Bool(True, help="Style and script stand in one output of a notebook, and others refer to it.").tag(
+    share = Bool(True, help="One output of a notebook holds style and script, and the others refer to it.").tag(
         config=True
     )
 

@@ -204,7 +204,7 @@ def test_why_shows_every_miss_up_to_a_bound():
 
 def test_why_shows_misses_from_before_the_session(session):
     fresh = Session(find, session.namespace)
-    assert "no cache of minijax missed in it. %why f(3.0) tells" in shown(fresh, "%why")
+    assert "no cache of minijax missed in it. %why f(3.0) predicts" in shown(fresh, "%why")
     fresh.namespace["g"](session.namespace["p"], 2.0)  # this call is made before the session runs its first line
     text = shown(fresh, "%why")
     assert "nothing has been recorded yet" in text and "f was traced" in text and "why      first call" in text
@@ -228,7 +228,7 @@ def test_why_explains_a_trace_of_real_jax(caplog):
     shown(session, "import jax, jax.numpy as rnp", "f = jax.jit(lambda x, n=1: rnp.sin(x) * n, static_argnums=1)")
     for line, expected in (
         ("f(1.0)", "<lambda> was traced (jax) why JAX had not seen this function before at <minijax-3>:1"),
-        ("f(1.0)", "asked no cache of minijax, and real JAX traced nothing new in it; it tells no hits"),
+        ("f(1.0)", "used no cache of minijax, and real JAX traced nothing in it (JAX does not report hits)"),
         ("f(rnp.ones(3)); f(rnp.ones(4))", "why x: f32[3] became f32[4] at <minijax-7>:1"),
         ("jit(lambda x: x)(1.0), f(rnp.ones(5))", "why first call"),
         ("for i in range(2): jax.jit(lambda p: p)(1.0)", "advice Define the function once"),

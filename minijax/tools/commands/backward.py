@@ -51,7 +51,7 @@ def run_backward(session: Session, args: Arguments) -> Result:
     )
     blocks = value_rows(session, "value", out, "[0]")
     if backward_table.outermost(recording) > 1:
-        note = "the call takes a derivative itself: its pass is first; the last one, and the gradient, are of its value"
+        note = "the call takes a derivative itself: its own backward pass comes first, and that of its result last"
         blocks.append(Row("note", (line(("muted", note)),)))
     blocks += backward_table.steps_blocks(recording, args["most"], args["names"])
     places = [f"[1][{i}]" for i in range(len(cotangents))]
@@ -136,16 +136,16 @@ COMMANDS = (
         (
             EXPR,
             Param("cotangent", "expression", "the cotangent of the value, ones if not given"),
-            Param("iteration", "ints", "the iteration of loops to look at, from 0; 2,0 for a loop in a loop"),
+            Param("iteration", "ints", "the loop iteration to show, from 0; 2,0 for a loop inside a loop"),
             Param("most", "int", "how many steps of a pass to list at most", default=60),
-            Param("names", "flag", "call variables as your program does, where it has names for them", default=False),
-            Param("retrace", "flag", "trace again what was traced before", default=False),
+            Param("names", "flag", "show your program's variable names where there are any", default=False),
+            Param("retrace", "flag", "trace again, ignoring the cache", default=False),
         ),
         "The backward pass of a call's function, from the result back to the arguments.\n\n"
-        "Each step is an equation of the linear program, under the line of yours that it belongs to: the cotangent "
-        "that arrived at its result, and what it gives its operands. A cotangent is called by the value that it "
-        "belongs to: ct of h. Below are the gradients of the arguments, and the residuals that the forward pass keeps "
-        "for this, by line; with checkpoint, what it saves.",
+        "Each step is an equation of the linear program, below the source line that it belongs to. It shows the "
+        "cotangent that arrives at the equation's result, and the cotangents that go on to its operands. A cotangent "
+        "is named after its value: ct of h. Below the steps are the gradients of the arguments, the residuals that the "
+        "forward pass keeps for each line, and the memory that checkpoint saves.",
         "%backward f(3.0)",
         run_backward,
         group="transform",

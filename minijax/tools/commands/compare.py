@@ -63,12 +63,12 @@ def run_time(session: Session, args: Arguments) -> Result:
     found = measure.measured(side, target.abstract, once)
     if found.jitted is None and (args["lines"] or args["timeline"]):
         option = "--lines" if args["lines"] else "--timeline"
-        watching = f"%time {option} looks on while a compiled call runs again and again"
+        watching = f"%time {option} measures a compiled call over many runs"
         raise UsageError(f"{watching}. Leave it out here: {found.notes[0]}")
     figures = {"minijax": found.seconds}
     notes = found.notes
     if any(each.kept or each.reason for each in session.watched):
-        notes.append("JAX traces what is kept whole once, which the figures of minijax leave out")
+        notes.append("JAX traces functions that are kept whole once; minijax's times do not include that")
     if not args["alone"]:
         try:
             figures["jax"] = measure.measured(measure.theirs(target), target.abstract, once).seconds
@@ -181,7 +181,7 @@ def _jaxprs(closed: ClosedJaxpr, their_text: str) -> list[Block]:
         same = Row("jaxpr", (line(("good", "the same"), ("muted", f" · {count}")),))
         return [same, Printout(jaxpr_document(closed))]
     if read is None:
-        note = line(("warning", "they differ; JAX's is as it prints it, for it holds what minijax cannot read"))
+        note = line(("warning", "they differ; JAX's is shown as JAX prints it, since minijax cannot read all of it"))
         titles = (line(("heading", "minijax")), line(("heading", "jax")))
         return [Row("jaxpr", (note,)), diff.texts_side_by_side(str(closed).split("\n"), their_text.split("\n"), titles)]
     titles = (
@@ -198,17 +198,17 @@ COMMANDS: tuple[Command, ...] = (
             EXPR,
             STATIC,
             Param("alone", "flag", "leave JAX out", default=False),
-            Param("lines", "flag", "what each of your lines takes of a compiled call", default=False),
-            Param("timeline", "flag", "a compiled call from its beginning to its end", default=False),
+            Param("lines", "flag", "show the time of each of your lines in a compiled call", default=False),
+            Param("timeline", "flag", "show a compiled call on a time axis", default=False),
             Param("most", "int", "how many lines or instructions to show at most", default=20),
         ),
-        "What a call takes: tracing, lowering, compiling, the first run; then each call, eager and jitted; also on JAX."
+        "Time a call: tracing, lowering, compiling, the first run, then further eager and jitted calls; also in JAX."
         "\n\n"
-        "A compiled call is told apart: dispatch is what Python and the runtime do before the first instruction runs, "
-        "transfer copies arguments to the device, compute runs instructions; the rest lies between instructions and "
-        "after the last. "
-        "JAX gets the same program with its own functions in place of minijax's; where that cannot be, the reason is "
-        "said. Figures are the best of several runs. In IPython it is %minijax_time, for %time is IPython's own.",
+        "The time of a compiled call has four parts. Dispatch is the work of Python and the runtime before the first "
+        "instruction runs. Transfer copies arguments to the device. Compute runs instructions. The rest is the time "
+        "between instructions and after the last one. "
+        "JAX runs the same program with its own functions in place of minijax's; if it cannot, the reason is shown. "
+        "Times are the best of several runs. In IPython use %minijax_time, because IPython has its own %time.",
         "%time f(3.0)",
         run_time,
         group="programs",
@@ -216,9 +216,9 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "compare",
         (EXPR, STATIC),
-        "A call beside real JAX: its value, its jaxpr and what it takes.\n\n"
-        "JAX runs the same program with its own functions in place of minijax's, in your functions too. Jaxprs are "
-        "compared without what is only about sharding.",
+        "Compare a call with real JAX: its value, its jaxpr and its times.\n\n"
+        "JAX runs the same program with its own functions in place of minijax's, also inside your functions. The "
+        "comparison of jaxprs leaves out parameters that only concern sharding.",
         "%compare f(3.0)",
         run_compare,
         group="programs",

@@ -214,7 +214,7 @@ COMMANDS = (
         "jit",
         (EXPR,),
         "Compile a call's function with XLA and run it: phases, operations, cache hit or miss.\n\n"
-        "The cell form compiles the cell as a function of the inputs on its first line. Where an input is "
+        "The cell form compiles the cell as a function of the inputs on its first line. If an input is "
         "only a type, such as f32[3], the program is compiled and not run.",
         "%jit f(3.0)\n%%jit x=3.0\nsin(x) * 2.0",
         run_jit,
@@ -228,21 +228,21 @@ COMMANDS = (
             Param(
                 "stage",
                 "word",
-                "before XLA, or after it",
+                "the program before or after XLA's optimisations",
                 default="stablehlo",
                 choices=("stablehlo", "optimized"),
             ),
-            Param("partitioned", "flag", "what XLA's partitioner made devices send, by line, and why", default=False),
-            Param("links", "flag", "say which equation and whose line each operation comes from", default=False),
-            Param("line", "int", "only what this line of Python became"),
-            Param("eqn", "int", "only what this equation became, counted as the jaxpr prints them"),
-            Param("metadata", "flag", "keep the metadata, which is left out otherwise", default=False),
+            Param("partitioned", "flag", "list the data that devices send each other, by line, and why", default=False),
+            Param("links", "flag", "show the equation and the source line of each operation", default=False),
+            Param("line", "int", "only the operations of this line of Python"),
+            Param("eqn", "int", "only the operations of this equation, counted as the jaxpr prints them"),
+            Param("metadata", "flag", "keep the metadata (left out by default)", default=False),
         ),
         "The program that a call compiles to, before XLA has optimised it or after.\n\n"
-        "It comes with XLA's own estimates of its cost, after XLA of memory too. Nothing is run. --links ties every "
-        "operation to the equation of the jaxpr that it is for and to the line of Python that this comes from; "
+        "XLA's estimates of the program's cost are shown too and, after optimisation, of its memory. Nothing is run. "
+        "--links shows for each operation its equation in the jaxpr and the equation's line of Python. "
         "--line and --eqn show one line or equation in all of the programs. The value is then the linked programs, "
-        "which a notebook displays beside each other.",
+        "which a notebook displays side by side.",
         "%hlo f(3.0) --stage optimized --links",
         run_hlo,
         cell=True,

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
 
-_UNWATCHED = "the last cell was not watched: misses are kept all the same, hits are counted after %panels on"
+_UNWATCHED = "the last cell was not watched: its cache misses are recorded anyway; after %panels on, hits are too"
 _NO_MISS = "no cache of minijax missed in it"
-_NO_JAX_MISS = "the last line asked no cache of minijax, and real JAX traced nothing new in it; it tells no hits"
-_JAX_UNSEEN = "JAX was not there when the last line began: what it traced in it was not watched"
+_NO_JAX_MISS = "the last line used no cache of minijax, and real JAX traced nothing in it (JAX does not report hits)"
+_JAX_UNSEEN = "JAX was imported after the last line began, so JAX's traces in this line were not watched"
 
 
 def run_why(session: Session, args: Arguments) -> Result:
@@ -60,7 +60,7 @@ def run_why(session: Session, args: Arguments) -> Result:
     return Result(why_document(session.recording, everything) + jax)
 
 
-_ASK = "%why f(3.0) tells what a call would find now"
+_ASK = "%why f(3.0) predicts whether a call is cached"
 
 
 def _kept(first: int, everything: bool, nothing: str) -> Document:
@@ -69,7 +69,7 @@ def _kept(first: int, everything: bool, nothing: str) -> Document:
     shown = kept_document(entries, made, everything)
     if not made and nothing:
         shown = document(text(nothing, role="muted"))
-    earlier = text(f"{first:,} misses before that: %why --history tells those that are kept", role="muted")
+    earlier = text(f"{first:,} misses before that: %why --history shows those that are kept", role="muted")
     return shown + document(earlier) if first else shown
 
 
@@ -135,8 +135,8 @@ def _made(session: Session, target: targets.Target, called: str, everything: boo
     of_jax = _of_jax(session, bool(recording.caches))
     if error is not None and not recording.caches and not of_jax:
         raise error
-    made = f"{called} is not jitted; its call, which was made,"
-    shown = document(text(f"{made} asked these caches:", role="muted"))
+    made = f"{called} is not jitted, so it was called; the call"
+    shown = document(text(f"{made} used these caches:", role="muted"))
     if not recording.caches:
         shown = Document() if of_jax else why_document(recording, everything, made)
     else:
@@ -286,25 +286,25 @@ COMMANDS = (
     Command(
         "why",
         (
-            Param("expr", "text", "a call: what would it find in the cache? Made only if its function is not jitted"),
-            Param("all", "flag", "tell every miss, however many"),
-            Param("history", "flag", "tell the misses that are kept of the whole session, watched or not"),
+            Param("expr", "text", "a call of a jitted function: predict whether it is cached, without calling it"),
+            Param("all", "flag", "show every miss, even if there are many"),
+            Param("history", "flag", "show the kept misses of the whole session, also of lines that were not watched"),
         ),
         "Why the last line was traced or compiled again: what differs from the nearest earlier call, by argument.\n\n"
-        "It says too what that cost and what to change. What was found in a cache is counted. "
-        "Misses are kept by the engine, so that nothing need have been watched. "
-        "With a call of a jitted function, such as f(x), what that call would find now; it is not made. A call of any "
-        "other function is made, to tell why what it calls was traced or compiled. Of functions that the real JAX "
-        "jitted it says why JAX traced them, as JAX explains it.",
+        "It also shows what that cost and what to change, and counts the cache hits. "
+        "The engine always records cache misses, so %why shows them for lines that were not watched, too. "
+        "%why f(x) predicts a cache hit or miss of a jitted function without calling it. A function that is not jitted "
+        "is called, and the cache misses inside it are explained. For functions that real JAX jitted, JAX's own "
+        "explanations are shown.",
         "%why",
         run_why,
         group="watch",
     ),
     Command(
         "leaks",
-        (Param("all", "flag", "list what only the prompt keeps, too"),),
+        (Param("all", "flag", "also list tracers that only the prompt keeps"),),
         "Live tracers whose transformation has ended: where each was made, and what in your program keeps it.\n"
-        "What only the prompt keeps (Out, _, the last exception) is no leak of yours: it is counted on the last line.",
+        "Tracers that only the prompt keeps (in Out, _, the last exception) are not leaks: the last line counts them.",
         "%leaks",
         run_leaks,
         group="watch",
@@ -316,7 +316,7 @@ COMMANDS = (
             Param("grad", "flag", "run the backward pass too"),
         ),
         "The first operation that made a NaN or infinity, forward or (with --grad) backward, with its inputs.\n"
-        "It looks inside of jit, loops (which iteration), branches, custom rules and vmap (which index).",
+        "It looks inside jit, loops (which iteration), branches, custom rules and vmap (which index).",
         "%nan jnp.log(jnp.arange(3.0) - 1.0)",
         run_nan,
         cell=True,
@@ -325,10 +325,10 @@ COMMANDS = (
     Command(
         "keys",
         (Param("expr", "text", "a call such as f(key, x), or an expression in your variables", required=True),),
-        "The random keys that a call uses more than once, where, and which key was made of which.\n"
-        "It looks inside of jit, grad, vmap, loops (which iteration) and branches. A key is told by its words, also "
-        "one of PRNGKey; split uses the key that it is given, fold_in and clone do not, and vmap runs both branches "
-        "of a cond.",
+        "The random keys that a call uses more than once, where, and from which key each key was made.\n"
+        "It looks inside jit, grad, vmap, loops (which iteration) and branches. Keys are compared by their raw data, "
+        "legacy PRNGKeys included. split counts as a use of its key; fold_in and clone do not. Under vmap, both "
+        "branches of a cond run.",
         "%keys minijax.random.normal(minijax.random.key(0), (3,))",
         run_keys,
         group="watch",

@@ -103,15 +103,15 @@ COMMANDS: tuple[Command, ...] = (
                 "a file whose name ends in .html (a page), .json (data) or .rec (a recording)",
                 required=True,
             ),
-            Param("session", "flag", "the inputs of this session and what they showed; so it is without this", False),
-            Param("recording", "flag", "only the last full recording, of %step or %log", default=False),
-            Param("force", "flag", "write over a file that exists", default=False),
+            Param("session", "flag", "export the inputs of this session and their outputs (the default)", False),
+            Param("recording", "flag", "export only the last full recording, made by %step or %log", default=False),
+            Param("force", "flag", "overwrite an existing file", default=False),
         ),
         "Write the session, or the last full recording, as one HTML page or as JSON.\n\n"
-        "The page holds each input, what it showed and its panels, and a stepper for every full recording; it needs no "
-        "other file and no network, and can be read where scripts are off. %step --file FILE.rec steps through a "
-        "recording that was written so, however long it is: what is looked at is loaded. FILE.json, for other "
-        "programs, is loaded as a whole.",
+        "The page has every input with its output and panels, and a stepper for every full recording. It needs no "
+        "other file and no network, and can be read without scripts. %step --file FILE.rec steps through a saved "
+        "recording of any length, since only the parts that are shown are loaded. FILE.json is for other programs, and "
+        "is loaded as a whole.",
         "%export /tmp/session.html --force",
         run_export,
         group="session",

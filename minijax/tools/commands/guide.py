@@ -175,7 +175,7 @@ class Tour:
         if outcome.error is not None and not stop.fails:
             stopped = isinstance(outcome.error, KeyboardInterrupt)
             message = "" if stopped else "The tour did not expect that; a name may have changed. "
-            message += "%tour again runs this part's lines anew."
+            message += "%tour again runs this part's lines again."
             yield text(message, role="warning", hanging=0)
         elif stop.after:
             yield text(self.filled(stop.after, outcome), hanging=0)

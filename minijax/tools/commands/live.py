@@ -157,14 +157,14 @@ COMMANDS = (
             Param("name", "word", "vmap and pmap: a name for the mapped axis, for collectives such as lax.psum"),
         ),
         "Open a transformation at the prompt, and keep it open for the lines that follow.\n\n"
-        "The inputs are names with values, which hold tracers then: type lines as if inside a function of them, "
-        "and %pop EXPR closes the innermost transformation and gives what EXPR is worth outside it. The "
-        "transformations go in any order and to any depth.\n\n"
-        "jvp takes tangents too: dx is that of x, one if not given. vmap maps axis 0 of each name unless --axis "
+        "The inputs are names with values. Now these names hold tracers: type lines as if inside a function of them. "
+        "%pop EXPR closes the innermost transformation and returns the value of EXPR outside it. "
+        "Transformations nest in any order and to any depth.\n\n"
+        "jvp takes tangents too: dx is the tangent of x, ones by default. vmap maps axis 0 of each name unless --axis "
         "says otherwise. jaxpr records each line as equations; its inputs may be types, as in z=f32[3]. linearize, "
-        "vjp, grad and value_and_grad record what they need for the way back. jit, checkpoint, pmap, jacfwd, jacrev, "
-        "hessian, linear_transpose and eval_shape record, and are applied to the record at %pop.\n\n"
-        "A name alone takes your variable's value. What a name held before comes back with %pop.",
+        "vjp, grad and value_and_grad record the linear program of the backward pass. jit, checkpoint, pmap, jacfwd, "
+        "jacrev, hessian, linear_transpose and eval_shape record your lines, and %pop applies them to the record.\n\n"
+        "A name alone takes your variable's value. %pop restores the values that the names had before.",
         "%push jvp x=3. dx=1.\ny = jnp.sin(x) * x\n%pop y",
         run_push,
         group="watch",
@@ -172,15 +172,15 @@ COMMANDS = (
     Command(
         "pop",
         (
-            Param("expr", "text", "what to take out; the value last assigned or shown if not given"),
+            Param("expr", "text", "the value to return, by default the one last assigned or shown"),
             Param("all", "flag", "close every level, without a value", default=False),
             Param("drop", "flag", "close the innermost level without a value", default=False),
         ),
-        "Close the innermost transformation, and give what EXPR is worth outside it.\n\n"
-        "That is what the transformation gives for a function of the pushed names that runs your lines and returns "
-        "EXPR: (primal, tangent), the batched array, the jaxpr, (value, linear map), the gradient. Names that held "
-        "tracers of the level hold their worth outside, and what %push covered comes back. "
-        "If something goes wrong the level stays open.",
+        "Close the innermost transformation, and return the value of EXPR outside it.\n\n"
+        "This is the result of the transformation for a function of the pushed names that runs your lines and returns "
+        "EXPR: (primal, tangent), the batched array, the jaxpr, (value, linear map) or the gradient. Other names that "
+        "hold tracers of the level get the tracers' values outside it. The pushed names get back their earlier "
+        "values. After an error the level stays open.",
         "%push grad x=3.\n%pop jnp.sin(x) * x",
         run_pop,
         group="watch",
@@ -195,7 +195,7 @@ COMMANDS = (
     ),
     Command(
         "tracers",
-        (Param("all", "flag", "those that no variable of yours holds, too", default=False),),
+        (Param("all", "flag", "also show tracers that none of your variables holds", default=False),),
         "The live tracers of the pushed levels, unwrapped level by level; without levels, those of the last line.",
         "%tracers",
         run_tracers,

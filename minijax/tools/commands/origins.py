@@ -330,14 +330,14 @@ COMMANDS: tuple[Command, ...] = (
         "find",
         (
             Param("condition", "text", "a condition, then `in` and a call: h.max() > 10 in f(x)", required=True),
-            Param("step", "flag", "open the stepper there"),
+            Param("step", "flag", "open the stepper at this moment"),
             Param("retrace", "flag", "trace again, ignoring the caches: then all variables have names"),
         ),
         "The first moment at which a condition holds: h.max() > 10, nan(h), h became NaN, x.dtype changed, line 12.\n\n"
-        "The call is run once and recorded; without `in` the last full recording is searched. A condition has the "
-        "program's names, numbers, comparisons, and, or, not, and figures of arrays: max, min, mean, std, sum, norm, "
-        "any, all, abs, nan, inf, finite, dtype, shape, size. Of an array it must hold for all elements. Loops are "
-        "searched iteration by iteration, on values that were kept or that are computed again from programs.",
+        "The call is run once and recorded; without `in` the last full recording is searched. A condition consists of "
+        "the program's names, numbers, comparisons, and, or, not, and these figures of arrays: max, min, mean, std, "
+        "sum, norm, any, all, abs, nan, inf, finite, dtype, shape, size. A comparison of an array must hold for all "
+        "its elements. Loops are searched iteration by iteration; values that were not kept are computed again.",
         "%find x > 1.0 in f(3.0)",
         run_find,
         group="watch",
@@ -346,15 +346,15 @@ COMMANDS: tuple[Command, ...] = (
         "origin",
         (
             _EXPR,
-            Param("of", "word", "of this variable of the program, not of the result"),
+            Param("of", "word", "the origin of this variable of the program, not of the result"),
             Param("retrace", "flag", "trace again, ignoring the caches: then all variables have names"),
             Param("depth", "int", "how many levels of rules and programs inside operations to show", default=3),
-            Param("most", "int", "how many operations to draw at most, the last ones", default=200),
+            Param("most", "int", "draw only this many operations, the last ones", default=200),
         ),
         "What a result came from: the arguments and the operations that led to it, and no others, with values.\n\n"
-        "The expression is run once. Calls of jitted functions, loops and derivatives are looked into, whether they "
-        "were traced now or come from a cache. What a result was chosen by counts: the index of a cond, the condition "
-        "of a while loop; an `if` of Python's leaves no trace.",
+        "The expression is run once. The operations inside jitted functions, loops and derivatives are shown too, even "
+        "if their traces come from a cache. A value that only decides which operations run is an origin too: the index "
+        "of a cond, the condition of a while loop. The condition of a Python `if` is not recorded.",
         "%origin f(3.0)",
         run_origin,
         group="watch",

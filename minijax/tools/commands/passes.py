@@ -95,14 +95,14 @@ def run_roofline(session: Session, args: Arguments) -> Result:
     target = targets.typed(session, "roofline", args["expr"], args.cell).concrete("roofline")
     jitted, lowered = _lowered(target)
     if any(map(is_effectful, lowered.jaxpr.eqns)):
-        raise UsageError("%roofline runs a call dozens of times, and this one has effects: %passes looks at it unrun")
+        raise UsageError("%roofline runs a call dozens of times, and this one has effects: %passes does not run it")
     if lowered.compile().program.donated:
         why = "runs a call dozens of times, and this one can run once: it takes an argument's memory (donate_argnums)"
-        raise UsageError(f"%roofline {why}: jit the function without donating, or look at it unrun with %passes")
+        raise UsageError(f"%roofline {why}: jit the function without donating, or use %passes, which does not run it")
     try:
         found = roofline.measure(lowered, lambda: jitted(*target.args, **target.kwargs))
     except ProfilerBusy:
-        raise UsageError("%roofline needs XLA's profiler, which is at work for somebody else: end that first") from None
+        raise UsageError("%roofline needs XLA's profiler, which is already active: stop that profile first") from None
     return Result(Document(tuple(roofline_view.blocks(found, args["most"]))), found)
 
 
@@ -111,20 +111,20 @@ COMMANDS = (
         "passes",
         (
             EXPR,
-            Param("pass", "word", "before and after this one, by number or by name"),
-            Param("memory", "flag", "what lies in memory from when to when, and the peak", default=False),
-            Param("kernel", "word", "the machine code of this kernel"),
+            Param("pass", "word", "show the program before and after the pass with this number or name"),
+            Param("memory", "flag", "show when each value is in memory, and the peak", default=False),
+            Param("kernel", "word", "show the machine code of this kernel"),
             Param("llvm", "flag", "with --kernel: its LLVM IR in place of the machine code", default=False),
             Param("open", "flag", "browse all stages on a full screen, with one cursor through them", default=False),
             Param("most", "int", "how many lines to show at most", default=200),
         ),
         "What XLA does to the program of a call, pass by pass, down to memory and machine code.\n\n"
-        "The program is compiled once more, while XLA writes down what each pass makes of it, and not run. Only passes "
-        "that changed something are shown: with how many instructions there were before and after, of which kinds, and "
-        "the lines of yours that they are for. --pass puts before and after beside each other; --memory draws when "
-        "each value lives and which one makes the peak; --kernel lists the machine code that the processor runs. In a "
-        "terminal --open browses Python, jaxpr, StableHLO, every pass, LLVM IR and machine code, with whose line each "
-        "line is. A notebook, and a page that %export writes, shows all of it beside your lines, to choose from.",
+        "The program is compiled once more, and XLA dumps it after each pass; it is not run. Only passes that changed "
+        "the program are shown, with the number of instructions before and after, their kinds, and the source lines "
+        "that they belong to. --pass shows the program before and after a pass, side by side. --memory draws when each "
+        "value lives, and which values are live at the peak. --kernel lists the machine code that the processor runs. "
+        "In a terminal, --open browses Python, jaxpr, StableHLO, every pass, LLVM IR and machine code, each with the "
+        "source line of every line. A notebook, and a page written by %export, shows all of these beside your lines.",
         "%passes f(3.0)",
         run_passes,
         cell=True,
@@ -133,11 +133,12 @@ COMMANDS = (
     Command(
         "roofline",
         (EXPR, Param("most", "int", "how many instructions to show at most", default=20)),
-        "Where the time of a compiled call goes, and how far each part is from what the machine can do.\n\n"
-        "The call is run some dozens of times, a few of them while XLA's profiler looks on, which tells when each "
-        "instruction of the optimised program ran. Its work, operations and bytes, is XLA's own estimate. The limit is "
-        "the processor's or the memory's, whichever holds an instruction, and the figure how much of what it allows is "
-        "reached; 'cache' says that its data never came from memory. The machine is measured once.",
+        "Where the time of a compiled call goes, and how close each instruction comes to the machine's limit.\n\n"
+        "The call is run some dozens of times. During a few of these runs, XLA's profiler reports when each "
+        "instruction of the optimised program runs. XLA estimates the operations and bytes of each instruction. Its "
+        "limit is the speed of the processor or that of the memory, whichever is reached first, and the percentage "
+        "says how much of this speed it reaches. 'cache' means that its data did not come from memory. The machine's "
+        "speed is measured once.",
         "%roofline f(3.0)",
         run_roofline,
         cell=True,

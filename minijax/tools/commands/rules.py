@@ -48,12 +48,12 @@ COMMANDS: tuple[Command, ...] = (
         "rules",
         (
             Param("primitives", "text", "names of primitives, such as sin", default=""),
-            Param("missing", "flag", "list what has no rule, with the reasons", default=False),
+            Param("missing", "flag", "list missing rules, with the reasons", default=False),
             Param("full", "flag", "show the whole source of long rules", default=False),
         ),
         "The rules of primitives: the matrix of primitives and interpreters, or one primitive's rules with source.\n\n"
-        "Without a name all primitives are in the matrix, yours too. With one name each rule comes with its file, line "
-        "and source.",
+        "Without a name, the matrix has all primitives, including yours. With one name, each rule is shown with its "
+        "file, line and source.",
         "%rules sin",
         run_rules,
         group="programs",
@@ -68,12 +68,12 @@ COMMANDS: tuple[Command, ...] = (
                 required=True,
             ),
         ),
-        "Test the rules of a primitive against each other, for those who write them.\n\n"
+        "Test the rules of a primitive against each other, for authors of rules.\n\n"
         "The value is compared with the types and with the compiled program, jvp with finite differences, the "
-        "transpose with jvp by inner products, vmap with a loop, second derivatives with the first. What fails is "
-        "shown at the smallest operands that show it. Operands are values or types (f32[3]), parameters are given by "
-        "name; without operands, ordinary ones are tried. The rule of a custom_jvp or custom_vjp function is "
-        "compared with finite differences of the function itself.",
+        "transpose with jvp by inner products, vmap with a loop, second derivatives with first derivatives. A failed "
+        "check is shown with the smallest operands that make it fail. Operands are values or types (f32[3]); "
+        "parameters are given by name. Without operands, %check tries common ones. The rule of a custom_jvp or "
+        "custom_vjp function is compared with finite differences of the function itself.",
         "%check sin(0.5)",
         run_check,
         group="programs",

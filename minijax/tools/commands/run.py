@@ -30,7 +30,7 @@ def run_run(session: Session, args: Arguments) -> Result:
         words = shlex.split(args["file"])
     except ValueError as error:
         action = "Give the file, then its arguments, quoted as in a shell"
-        raise UsageError(f"%run cannot take {args['file']!r} apart: {error}. {action}") from None
+        raise UsageError(f"%run cannot split {args['file']!r}: {error}. {action}") from None
     here = words[0] == "-i"
     path, *arguments = words[here:] or [""]
     if here and (args["as_jax"] or not path):
@@ -97,12 +97,12 @@ COMMANDS = (
     Command(
         "run",
         (
-            Param("file", "program", "a Python file, and what it finds in sys.argv", required=True),
+            Param("file", "program", "a Python file, and its arguments for sys.argv", required=True),
             Param("as_jax", "flag", "import jax means minijax, in the file and in what it imports", default=False),
         ),
-        "Run a Python file as a program; its names are there afterwards. After -i it has the session's names too.\n"
-        "With --as-jax a program that was written for JAX runs on minijax, and so do the packages on JAX that it "
-        "imports, such as Optax. Options stand before the file; what follows it is the program's own.",
+        "Run a Python file as a program and keep its names. With -i, it can use the session's names.\n"
+        "With --as-jax, a program written for JAX runs on minijax, and so do packages that it imports and that use "
+        "JAX, such as Optax. Options stand before the file; the words after the file are the program's arguments.",
         "%run --as-jax train.py --steps 10",
         run_run,
         group="session",

@@ -244,7 +244,7 @@ def commands(table: Callable[[], Mapping[str, Command]]) -> tuple[Command, ...]:
     return (
         Command(
             "help",
-            (Param("name", "text", "a command; or keys"),),
+            (Param("name", "text", "a command, or keys"),),
             "The commands, or everything about one of them; %help keys lists the keys of the prompt.",
             "%help grad",
             help_command,
@@ -261,7 +261,7 @@ def commands(table: Callable[[], Mapping[str, Command]]) -> tuple[Command, ...]:
         ),
         Command(
             "config",
-            (Param("setting", "text", "a setting, and perhaps its new value; or save"),),
+            (Param("setting", "text", "a setting (and its new value, to change it), or save"),),
             "Show the settings, change one, or save them for later sessions.",
             "%config style tutorial",
             run_config,
@@ -269,7 +269,7 @@ def commands(table: Callable[[], Mapping[str, Command]]) -> tuple[Command, ...]:
         Command(
             "x64",
             (Param("state", "text", "on or off"),),
-            "Show, or choose, whether 64-bit types are kept.",
+            "Show or set whether 64-bit types are kept.",
             "%x64 on",
             run_x64,
         ),

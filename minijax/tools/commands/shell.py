@@ -271,8 +271,8 @@ COMMANDS = (
         "sh",
         (Param("command", "program", "a line of the shell", required=True),),
         "Run a line of the shell: !LINE for short.\n\n"
-        "$name and {expression} stand for values of yours. names = !LINE keeps the lines that it writes as a list. "
-        "!!LINE gives that list. _exit_code is its exit code. At a terminal the program has the terminal for itself.",
+        "$name and {expression} are replaced by their values. names = !LINE stores the lines of output as a list, and "
+        "!!LINE returns such a list. _exit_code is the exit code. In a terminal, the program uses it directly.",
         "%sh echo {1 + 1}\n!echo $HOME",
         run_sh,
         group="session",
@@ -280,10 +280,10 @@ COMMANDS = (
     ),
     Command(
         "timeit",
-        (Param("statement", "program", "Python to time; -n N and -r N before it: how often in a run, and runs"),),
-        "How long a statement takes, run often, nothing waited for.\n\n"
-        "As %%timeit it times the lines below; what stands on its own line is run before, and not timed. "
-        "%time EXPR tells more of a call: tracing, lowering, compiling and running, beside JAX.",
+        (Param("statement", "program", "a Python statement; before it, -n N (calls in a run) and -r N (runs)"),),
+        "Time a statement by running it often, without waiting for XLA to finish.\n\n"
+        "%%timeit times the lines below it; the code on its own line runs before them and is not timed. "
+        "%time EXPR shows more about a call: the times of tracing, lowering, compiling and running, beside JAX's.",
         "%timeit -n 10 1 + 1",
         run_timeit,
         cell=True,
@@ -303,7 +303,7 @@ COMMANDS = (
     Command(
         "cd",
         (Param("folder", "text", "where to go"),),
-        "Go to another folder (- for the one before), or say which this one is.",
+        "Change the current folder (- for the one before), or show it.",
         "%cd",
         run_cd,
         group="session",

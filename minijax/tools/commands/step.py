@@ -29,7 +29,7 @@ MOST = Param("most", "int", "how many records to list at most", default=200)
 
 # The hint after a shortened line of a log.
 _WHOLE = "--verbose lists each"
-VERBOSE = Param("verbose", "flag", "tell places, parameters and rules too", default=False)
+VERBOSE = Param("verbose", "flag", "show places, parameters and rules too", default=False)
 
 
 def run_log(session: Session, args: Arguments) -> Result:
@@ -257,7 +257,7 @@ COMMANDS = (
             Param(
                 "expr",
                 "text",
-                "a call such as grad(f)(3.0); without it the line that failed last, run again, or the "
+                "a call such as grad(f)(3.0); by default the line that failed last, which is run again, or the "
                 "last full recording",
             ),
             Param("text", "flag", "list the steps as an indented log instead of opening the stepper", default=False),
@@ -270,7 +270,7 @@ COMMANDS = (
         ),
         "Run a call once, recorded, and step through what the engine did: into, over, out and back.\n"
         "In a terminal this opens a full-screen stepper (? lists its keys); elsewhere it lists the steps. After an "
-        "exception the stepper opens where it was raised, and you step back from there.",
+        "exception the stepper opens at the operation that raised it, and you step back from there.",
         "%step grad(f)(3.0) --text",
         run_step,
         cell=True,

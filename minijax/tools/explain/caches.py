@@ -163,7 +163,7 @@ def answer_document(answer: CacheAnswer) -> Document:
         if answer.stale:
             blocks.append(stale_section(answer.name, answer.stale))
         if answer.unseen:
-            said = f"whether {', '.join(answer.unseen)} changed inside since it was traced: only which object it is"
+            said = f"whether the contents of {', '.join(answer.unseen)} have changed since the trace"
             blocks.append(Row("not known", (line(("muted", said)),)))
         return Document(tuple(blocks))
     record = CacheRecord(0, "staging", answer.name, False, answer.reason, answer.advice, answer.earlier, answer.known)
@@ -183,7 +183,7 @@ def why_document(recording: Recording, everything: bool = False, what: str = "th
     blocks += _without_a_miss(recording, costs.get(-1, []))
     blocks += _hit_rows(recording)
     if not blocks:
-        return document(text(f"{what} asked no cache: it called no jitted function", role="muted"))
+        return document(text(f"{what} used no cache: it called no jitted function", role="muted"))
     return Document(tuple(blocks))
 
 

@@ -46,7 +46,7 @@ BACKWARD = (
 
 _WORDS = {"nan": "NaN", "inf": "infinity"}
 READ = "No operation made it: look for the number or array above where the program writes it or closes over it."
-OUTSIDE = "what minijax was given was finite, so Python or NumPy computed it, or the program writes it"
+OUTSIDE = "the inputs were finite, so it comes from Python or NumPy code, or is a constant of the program"
 
 
 def search_document(search: Search, title: str, backward: bool) -> Document:

@@ -50,7 +50,7 @@ class Live:
     def push(self, level: Level) -> None:
         """Push ``level``, and assign its tracers to the names of its inputs. If opening fails, nothing changes."""
         if self.levels and get_ident() != self._thread:
-            raise UsageError("%push: levels are open on another thread; a stack belongs to one: %pop --all there first")
+            raise UsageError("%push: another thread has open levels: close them there with %pop --all")
         try:
             values = level.open()
         except BaseException:
@@ -119,8 +119,8 @@ class Live:
         if name in _MEASURING and state.dynamic.level:
             main = state.dynamic.main
             raise UsageError(
-                f"%{name} runs a program and looks at what comes of it, but {main!r} records everything instead of "
-                "running it. Close that level first: %pop EXPR, or %pop --drop."
+                f"%{name} needs the results of a program, but {main!r} records everything instead of running it. "
+                "Close that level first: %pop EXPR, or %pop --drop."
             )
 
     # --- what %pop alone takes

@@ -264,7 +264,7 @@ def memory(found: Descent, most: int) -> Iterator[Block]:
     values = [(each.number, held) for each in plan.allocations for held in each.held if held.begin >= 0]
     values.sort(key=lambda pair: (pair[1].begin, pair[1].end, pair[1].name))
     if not values:
-        yield text("XLA told of no values' lives", role="muted")
+        yield text("XLA reported no lifetimes of values", role="muted")
         return
     chosen = sorted(values, key=lambda pair: -pair[1].bytes)[:most]
     kept = {id(held) for _, held in chosen}

@@ -66,7 +66,7 @@ def watched(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
     if wide != x64_enabled():
         has, lacks = ("JAX", "minijax") if wide else ("minijax", "JAX")
         raise Unwatched(
-            f"{has} computes with 64 bits here and {lacks} does not, so that its numbers are not what would be seen. "
+            f"{has} computes with 64 bits here and {lacks} does not, so their results would differ. "
             f'Write minijax.config.update("jax_enable_x64", {wide}).'
         )
     try:

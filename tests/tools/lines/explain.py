@@ -1,7 +1,7 @@
 GOOD = (
     ("%why", ("",)),
     ("%why jit(f)(f32[7])", ("f would be traced", "advice")),
-    ("%why f(3.0)", ("f is not jitted; its call, which was made, asked no cache: it called no jitted",)),
+    ("%why f(3.0)", ("f is not jitted, so it was called; the call used no cache: it called no jitted",)),
     ("%%nan y=0.0\nz = jnp.log(y)\nz * 2.0", ("log", "-inf")),
     ("twice = jit(lambda z: z * 2.0)", ()),
     ("def outer(x): return twice(x) + twice(x * v).sum()", ()),
@@ -10,7 +10,7 @@ GOOD = (
     ("%leaks", ("",)),
     ("%leaks --all", ("",)),
     ("%nan f(3.0)", ("nothing: no operation of f(3.0)", "--grad")),
-    ("%nan jnp.inf - jnp.inf", ("nothing: no operation", "not finite: what minijax was given was finite", "NumPy")),
+    ("%nan jnp.inf - jnp.inf", ("nothing: no operation", "not finite: the inputs were finite", "NumPy")),
     ("%nan jnp.log(v - 1.0)", ("first NaN made by log (forward)", "min -1", "at [0]: -1", "%origin jnp.log(v")),
     ("%nan jnp.sqrt(x - 3.0) --grad", ("first infinity made by div (jvp rule of sqrt)", "equation", "inf")),
     ("%nan grad(jnp.sqrt)(0.0)", ("jvp rule of sqrt",)),

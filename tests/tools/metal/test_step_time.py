@@ -182,7 +182,7 @@ def test_another_profiler_leaves_the_times_unknown():
     session = new_session({})
     with at_work():
         found = pipeline.descent(lowered)
-        assert "end that first" in str(session.run_line("%roofline jnp.sin(jnp.ones(3))").error)
+        assert "stop that profile first" in str(session.run_line("%roofline jnp.sin(jnp.ones(3))").error)
     assert found.passes and not any(each.runs or each.seconds for each in found.passes)
     assert "µs" not in plain(Document(tuple(views.overview(found))), 120).partition("memory")[0]
 
