@@ -217,15 +217,28 @@ def test_values_of_commands_can_be_used():
 
 @pytest.mark.parametrize("size", [1e9, 1.0, 1e-9])
 def test_the_check_can_fail(size):
-    """The derivative of floor is 0, but finite differences with this small step see a slope at any size."""
-    session = batch.new_session({"size": size})
-    session.run_line("def steps(x): return jnp.floor(x * 1e7) * size")
-    shown = plain(session.run_line("%grad steps(0.5) --check").shown, 200)
+    session = batch.new_session({"size": size, "wrong": minijax.custom_jvp(minijax.numpy.sin)})
+    session.run_line("wrong.defjvp(lambda p, t: (wrong(p[0]), 0. * t[0]))")
+    shown = plain(session.run_line("%grad (lambda x: wrong(x) * size)(0.5) --check").shown, 200)
     assert "DISAGREES" in shown and "(relative difference 1.0e+00)" in shown
     shown = plain(session.run_line("%grad (lambda x: jnp.sin(x) * size)(0.5) --check").shown, 200)
     assert "agrees" in shown and float(shown.rpartition("relative difference ")[2].rstrip(")\n ")) < 1e-6
     shown = plain(session.run_line("%grad (lambda x: x * 0 + size)(0.5) --check").shown, 200)
     assert "agrees" in shown and "both are 0" in shown
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("(lambda x: jnp.abs(x))(0.)", "jumps or has a kink here: -0.125730221 to the left, 0.125730221 to the right"),
+        ("(lambda x: jnp.round(x))(.5)", "jumps or has a kink here"),
+        ("(lambda x: jnp.sin(x.astype(jnp.bfloat16)))(.5)", "the program rounds to bfloat16"),
+        ("(lambda x: jnp.sum(jnp.sin(jnp.float32(x))))(1.)", "the program rounds to float32"),
+    ],
+)
+def test_the_check_says_what_it_cannot_tell(program, reason):
+    shown = plain(batch.new_session({}).run_line(f"%grad {program} --check").shown, 200)
+    assert "cannot tell" in shown and reason in shown and "DISAGREES" not in shown
 
 
 def test_the_check_widens_all_floats_or_gives_a_reason():

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minijax.api import grad, jvp, linearize, value_and_grad, vjp, vmap
+from minijax import errors
+from minijax.api import grad, jvp, linearize, make_jaxpr, value_and_grad, vjp, vmap
 from minijax.config import enable_x64
 from minijax.core import dtypes
 from minijax.core.array import get_aval
-from minijax.ir.jaxpr import ClosedJaxpr
+from minijax.core.records import Frozen
+from minijax.ir.jaxpr import ClosedJaxpr, all_eqns
 from minijax.ir.pretty import jaxpr_document
 from minijax.pytree import tree_leaves, tree_map, tree_structure
 from minijax.tools.commands.arguments import Arguments, Param
@@ -201,11 +203,45 @@ def type_texts(tree: Any) -> str:
 CHECK_TOLERANCE = 1e-4
 
 
-def finite_differences(target: Target, argnums: tuple[int, ...]) -> tuple[float, float, float]:
-    """The derivative along a fixed random direction, from grad and from central differences, both in 64 bits.
+class Differences(Frozen):
+    """Derivatives along a random direction, all in 64 bits.
 
-    The third number estimates how far the rounding of function values moves the central difference.
+    Attributes:
+      exact: by grad.
+      left, right: by differences of the values at the point and beside it.
+      rounding: how far the rounding of the values can move these differences.
+      narrow: the first narrower float type that the program computes in, such as ``float32``; '' if there is none.
     """
+
+    exact: float
+    left: float
+    right: float
+    rounding: float
+    narrow: str
+
+    @property
+    def central(self) -> float:
+        return (self.left + self.right) / 2
+
+    @property
+    def size(self) -> float:
+        return max(abs(self.exact), abs(self.central))
+
+    @property
+    def agree(self) -> bool:
+        apart = abs(self.exact - self.central)
+        return apart <= CHECK_TOLERANCE * self.size or apart <= self.rounding
+
+    @property
+    def doubt(self) -> str:
+        """Why finite differences say nothing about this program at this point; '' if they do."""
+        if abs(self.left - self.right) > 0.1 * max(abs(self.left), abs(self.right)) and not self.agree:
+            return f"the function jumps or has a kink here: {self.left:.9g} to the left, {self.right:.9g} to the right"
+        return f"the program rounds to {self.narrow}, and the check needs 64 bits" if self.narrow else ""
+
+
+def finite_differences(target: Target, argnums: tuple[int, ...]) -> Differences:
+    """The derivative of the target along a fixed random direction, from grad and from finite differences."""
 
     def wide(x: Any) -> np.ndarray:
         return np.asarray(x, np.float64)
@@ -226,36 +262,50 @@ def finite_differences(target: Target, argnums: tuple[int, ...]) -> tuple[float,
                 shifted[i] = tree_map(lambda x, d: x + size * d, point[i], part)
             return float(target.fun(*shifted, **kwargs))
 
+        narrow = _narrow_float(target.fun, point, kwargs)
         gradient = grad(target.fun, argnums)(*point, **kwargs)
         exact = sum(
             float(np.vdot(np.asarray(g), d)) for g, d in zip(tree_leaves(gradient), tree_leaves(direction), strict=True)
         )
-        above, below = moved(step), moved(-step)
+        above, here, below = moved(step), moved(0.0), moved(-step)
         rounding = 10 * float(np.finfo(np.float64).eps) * max(abs(above), abs(below)) / step
-        return exact, (above - below) / (2 * step), rounding
+        return Differences(exact, (here - below) / step, (above - here) / step, rounding, narrow)
+
+
+def _narrow_float(fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+    """The first float type below 64 bits that the staged program computes in."""
+    try:
+        closed = make_jaxpr(fun)(*args, **kwargs)
+    except errors.JAXTypeError:  # the function's Python code depends on values
+        return ""
+    types = (v.aval.dtype for eqn in all_eqns(closed.jaxpr) for v in eqn.outvars)
+    return next((dtype.name for dtype in types if dtypes.is_inexact(dtype) and dtype.itemsize < 8), "")
 
 
 def _finite_difference_line(target: Target, argnums: tuple[int, ...]) -> Line:
     if any(dtypes.is_complex(get_aval(x).dtype) for i in argnums for x in tree_leaves(target.args[i])):
         return line(("warning", "not checked: complex arguments"))
     try:
-        exact, numeric, rounding = finite_differences(target, argnums)
+        found = finite_differences(target, argnums)
     except Exception as raised:  # the program may need 32-bit types
         detail = f"{type(raised).__name__}: {str(raised).partition(chr(10))[0]}"
         return line(("warning", "not checked"), f": it does not run in 64 bits ({detail})")
-    if not np.isfinite(numeric):
-        detail = f": finite differences give {numeric:.9g} here, along a random direction, and grad {exact:.9g}"
+    if not np.isfinite(found.central):
+        gives = (
+            f"finite differences give {found.central:.9g} here, along a random direction, and grad {found.exact:.9g}"
+        )
+        detail = f": {gives}"
         return line(("warning", "not checked"), f"{detail}; %nan {target.title} --grad finds what is not finite")
-    size = max(abs(exact), abs(numeric))
-    apart = abs(exact - numeric)
-    agrees = apart <= CHECK_TOLERANCE * size or apart <= rounding
-    relative = f"relative difference {apart / size:.1e}" if size else "both are 0"
-    if agrees and apart > CHECK_TOLERANCE * size:
-        relative += f"; rounding the function's values alone makes {rounding:.1e}"
-    verdict = ("good", "agrees") if agrees else ("error", "DISAGREES")
+    if not found.agree and found.doubt:
+        return line(("warning", "cannot tell"), f": {found.doubt}; grad gives {found.exact:.9g} along this direction")
+    apart = abs(found.exact - found.central)
+    relative = f"relative difference {apart / found.size:.1e}" if found.size else "both are 0"
+    if found.agree and apart > CHECK_TOLERANCE * found.size:
+        relative += f"; rounding the function's values alone makes {found.rounding:.1e}"
+    verdict = ("good", "agrees") if found.agree else ("error", "DISAGREES")
     return line(
         verdict,
-        f" with finite differences: along a random direction {exact:.9g} and {numeric:.9g}",
+        f" with finite differences: along a random direction {found.exact:.9g} and {found.central:.9g}",
         ("muted", f" ({relative})"),
     )
 
