@@ -27,7 +27,7 @@ class UserFolder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module ``name`` in the current folder, if user code imports it; None otherwise."""
+        """Find the module ``name`` in the current folder. Return None if it is not there or no user code imports it."""
         if path is not None or not self._users(sys._getframe(1)):
             return None
         try:

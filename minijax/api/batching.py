@@ -86,7 +86,7 @@ NO_ARGUMENT = "vmap wrapped function must be passed at least one argument contai
 
 
 def check_axes(in_axes: Any, out_axes: Any, transform: str) -> None:
-    """TypeError if a leaf of the axes passed to ``transform`` is neither an int nor None."""
+    """Raise TypeError if a leaf of the axes passed to ``transform`` is neither an int nor None."""
     for name, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
         if type(axes) is int:
             continue
@@ -158,7 +158,10 @@ def _axis_size(
 
 
 def _division(leaves: Sequence[Any], dims: Sequence[int | None]) -> Any:
-    """Return the mesh axes that shard the mapped axis, or None. ValueError if they differ between leaves."""
+    """Return the mesh axes that shard the mapped axis, or None if it is not sharded.
+
+    Raise ValueError if two leaves differ in this.
+    """
     found = None
     mapped = [(get_aval(x), d) for x, d in zip(leaves, dims, strict=True) if d is not None]
     for i, (aval, d) in enumerate(mapped):

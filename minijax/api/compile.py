@@ -538,7 +538,7 @@ def _spread(shardings: Any, full: Any, which: str) -> list[Any]:
 
 
 def _check_named(sharding: Any, aval: ShapedArray, which: str, subject: str) -> None:
-    """ValueError unless an array of this type can have this sharding."""
+    """Raise ValueError unless an array of this type can have this sharding."""
     sharding.shard_shape(aval.shape)
     if any([isinstance(part, _shardings.Free) for part in getattr(sharding, "spec", ())]):
         raise ValueError(
@@ -594,7 +594,7 @@ def lift_constants(closed: ClosedJaxpr, kind: type, last: bool = False) -> tuple
 
 
 def _check_aliases(leaves: Sequence[Any], staged: StagedCall, fun: Any) -> None:
-    """ValueError if one reference is passed twice, or both passed and closed over."""
+    """Raise ValueError if one reference is passed twice, or both passed and closed over."""
     refs = [i for i, x in enumerate(leaves) if is_ref(x)]
     seen: dict[int, int] = {}
     for i in refs:

@@ -562,7 +562,7 @@ class Carrier:
         return made
 
     def _unmapped_path(self, fun: types.FunctionType) -> str:
-        """The reason why a module member that ``fun`` names (``diffrax.ODETerm``) cannot be carried, or ''."""
+        """Return why a module member that ``fun`` names (``diffrax.ODETerm``) cannot be carried; '' if all can."""
         for first, *attributes in _paths(fun.__code__):
             value = fun.__globals__.get(first)
             for attribute in attributes:

@@ -243,7 +243,7 @@ def _public(module: ModuleType | None) -> list[str]:
 
 
 def near(module: str, name: str) -> str:
-    """`` Did you mean jax.numpy.sin?`` for a name similar to a known one, or ''."""
+    """Return `` Did you mean jax.numpy.sin?`` if ``name`` is similar to a known name, and '' if not."""
     close = difflib.get_close_matches(name, _public(twin(module)), 1)
     return f" Did you mean {module}.{close[0]}?" if close else ""
 
@@ -282,7 +282,7 @@ def exists(name: str) -> bool:
 
 @functools.cache
 def file_of(name: str) -> str:
-    """The file of a JAX module, or ''."""
+    """Return the path of a JAX module's file, or '' if JAX has no such module."""
     top, *rest = name.split(".")
     spec = spec_of(top)
     for folder in getattr(spec, "submodule_search_locations", ()):

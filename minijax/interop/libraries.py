@@ -128,7 +128,7 @@ class Library:
         return found
 
     def name_of(self, x: Any) -> str:
-        """The public name of a library object, such as ``jax.numpy.sin``, or ''."""
+        """Return the public name of a library object, such as ``jax.numpy.sin``, or '' if it has none."""
         module, name = self.public().get(id(x), [("", "")])[0]
         return f"{self.package}{module}.{name}" if name else ""
 

@@ -58,7 +58,7 @@ NONE_IN_JAX = "JAX has no derivative of it either"
 
 
 def check_kinds(name: str, accepts: Names, avals: Avals) -> None:
-    """TypeError, with JAX's text, if the kind of an operand's dtype is not among the kinds that ``accepts`` lists."""
+    """Raise TypeError, with JAX's text, if the kind of an operand's dtype is not among the kinds in ``accepts``."""
     for i, (kinds, aval) in enumerate(zip(accepts, avals, strict=True)):
         if dtypes.kind(aval.dtype) in kinds:
             continue
@@ -76,7 +76,7 @@ def check_kinds(name: str, accepts: Names, avals: Avals) -> None:
 
 
 def check_same_dtypes(name: str, avals: Avals) -> None:
-    """TypeError, with JAX's text, if the operands' dtypes differ."""
+    """Raise TypeError, with JAX's text, if the operands' dtypes differ."""
     if any(a.dtype != avals[0].dtype for a in avals):
         found = ", ".join(dtype_name(a.dtype) for a in avals)
         raise TypeError(

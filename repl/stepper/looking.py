@@ -58,7 +58,7 @@ class Looking:
 
     Attributes:
       selected: the index of the selected row among all named values; -1 follows the latest change.
-      viewer: the elements shown instead of the panes, or None.
+      viewer: the elements shown instead of the panes; None if the panes are shown.
       watches: the expressions shown at every moment.
     """
 

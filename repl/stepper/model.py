@@ -37,7 +37,7 @@ class Stepper:
       rename: replaces places in a text by the front end's names; None if it has no names of its own.
       cursor: the position in the recording.
       moment_panes: the panes of a moment; 'devices' only if this recording has a program that several devices run.
-      linked: the programs of the call; None if unknown.
+      linked: the programs of the last compilation; None if the recording has none and none were made since.
       programs: whether the programs are shown instead of the moment's panes.
       selection: the equations that are marked in the programs.
       focus: the pane that the keys scroll; a small screen shows only this one.
@@ -45,7 +45,7 @@ class Stepper:
       fold: the number of levels that the tree shows.
       share: the first pane's share of the height, in twentieths.
       message: (role, text), the response to the last key.
-      question: the open question, or None.
+      question: the open question; None if there is none.
       values: the state of the values pane.
       walk: the moves from values to their origins.
       help: whether the help is shown, from line ``help_top`` on.

@@ -104,7 +104,7 @@ def _asserted(x: Any, aval: Any, sharding: NamedSharding) -> Any:
 
 
 def _check_auto(sharding: NamedSharding) -> None:
-    """ValueError if ``sharding`` names axes that are not Auto."""
+    """Raise ValueError if ``sharding`` names axes that are not Auto."""
     if not {*axes_of_spec(sharding.spec)} <= {*sharding.mesh.auto_axes}:
         raise ValueError(
             "The spec of NamedSharding passed to with_sharding_constraint can only refer to Auto axes of the mesh. Got "

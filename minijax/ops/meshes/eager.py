@@ -84,7 +84,7 @@ def evaluate(usual: Callable[..., Any], trace: Any, primitive: Primitive, args: 
 
 
 def _check_devices(args: Values, mesh: Mesh, name: str) -> None:
-    """ValueError if one of ``args`` is committed to other devices than those of ``mesh``."""
+    """Raise ValueError if one of ``args`` is committed to other devices than those of ``mesh``."""
     devices = tuple(mesh.devices.flat)
     for i, x in enumerate(args):
         if isinstance(x, CommittedArray) and (x.assignment if type(x) is MeshArray else (x.device,)) != devices:

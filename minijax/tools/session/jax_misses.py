@@ -37,7 +37,7 @@ class JaxMiss(NamedTuple):
       defined: the place of the function's definition, ``file.py:12``.
       place: the user line with the call, ``file.py:14 (g)``.
       reason: the differences from the nearest earlier call, separated by semicolons.
-      advice: what to change, or ''.
+      advice: what to change; '' if there is no advice.
     """
 
     number: int

@@ -56,7 +56,7 @@ def counterpart(x: Any) -> Any:
 
 
 def primitive_of(name: str) -> Primitive | None:
-    """The minijax primitive for the JAX primitive called ``cholesky`` or ``cholesky_p``, or None."""
+    """Return minijax's primitive for a JAX primitive (``cholesky`` or ``cholesky_p``), or None if it has none."""
     from minijax.tools.session import watch
 
     found = watch.primitive(name)

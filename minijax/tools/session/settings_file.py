@@ -56,7 +56,7 @@ def parsed(text: str) -> dict[str, Any]:
 
 
 def _take(settings: Settings, name: str, value: Any) -> str:
-    """Set one setting. Returns the problem, or ''."""
+    """Set one setting. Return an error message, or '' if it could be set."""
     if name in config.values:
         try:
             config.update(name, value)

@@ -35,7 +35,7 @@ class Selection(Frozen):
 
 
 def recorded_programs(recording: Recording) -> LinkedPrograms | None:
-    """The linked programs of the last compilation in the recording, or None."""
+    """Return the linked programs of the last compilation in the recording, or None if it has none."""
     for executable in reversed(recording.executables):
         found = getattr(executable, "programs", None)
         if isinstance(found, LinkedPrograms):
