@@ -77,7 +77,7 @@ def _judge_training(result: tuple[Any, Any], w: Any) -> None:
             (_trained(w, EPOCHS - 1)[0], f"An epoch is missing: there are {EPOCHS}."),
             (
                 w * (1 - 0.2) ** EPOCHS,
-                "The rate does not get smaller any more: it is 0.1 / (epoch + 1), another one each time.",
+                "The rate does not get smaller any more: it should be 0.1 / (epoch + 1).",
             ),
         ],
     )
@@ -113,25 +113,25 @@ def _advice(reasons: list[str]) -> str:
     static = next(filter(None, (re.match(_STATIC, part) for part in parts)), None)
     if static is not None:
         return (
-            f"{static[1]} is a static argument: its value is a part of what the cache is asked for, and there is "
-            "another value each time. Let it be traced."
+            f"{static[1]} is a static argument: its value is part of the cache key, and each call has another value. "
+            "Let it be traced."
         )
     if "weak_type" in words:
         return (
             "The type of an argument has changed: a Python number, or an array made of one, is weakly typed; what "
-            "comes back from step is not. Begin with what it will be."
+            "comes back from step is not. Begin with a value of that type."
         )
     if "became" in words:
-        return "An argument has another type after the first call. Begin with what it will be."
-    return "Below is what differed each time."
+        return "An argument has another type after the first call. Begin with a value of that type."
+    return "The lines below show what differed each time."
 
 
 ONCE = Exercise(
     "compile-once",
     "Make this compile once",
     "jit keeps a program for each signature: the types of the traced arguments, and the values of the static ones. "
-    "train calls step four times, and each of the four compiles.",
-    "Change step and train so that one program does, with the same results.",
+    "train calls step four times, and each call compiles.",
+    "Change step and train so that step compiles only once, with the same results.",
     "from functools import partial\n"
     "\n"
     "@partial(jit, static_argnums=2)\n"
@@ -148,8 +148,8 @@ ONCE = Exercise(
     (
         "Run train(jnp.ones(3)), then %why: it says for each compilation what differed from the one before.",
         "There are two reasons. rate is static, so each value needs a program of its own. And total?",
-        "total is a Python float at first, of a weak type, and an array from then on: jnp.zeros(()) is one from the "
-        "beginning.",
+        "At first total is a Python float, which is weakly typed. After the first call it is an array. Begin with an "
+        "array: jnp.zeros(()).",
     ),
     (
         "@jit\n"
@@ -168,8 +168,8 @@ ONCE = Exercise(
         "        return (w - 0.1 / (epoch + 1) * 2 * w, total + jnp.sum(w)), None\n"
         "    return lax.scan(step, (w, jnp.zeros((), w.dtype)), jnp.arange(4, dtype=w.dtype))[0]\n",
     ),
-    "A static argument is right where Python itself needs the value: for an if, a shape, a number of turns. rate is "
-    "only multiplied with. minijax.tools.no_recompile() makes an error of every further miss.",
+    "Make an argument static only if Python itself needs its value: for an if, a shape, or a number of iterations. "
+    "rate is only a factor. Inside minijax.tools.no_recompile() every further cache miss raises an error.",
 )
 
 
@@ -192,7 +192,7 @@ def _check_peak(answer: Answer) -> Passed:
         raise NotYet(f"The temporaries take {bytes_text(mine)}; at most {due} is due. {_remedy(loss)}", rows)
     said = f"The temporaries of the gradient take {bytes_text(mine)}, before {bytes_text(start)}."
     if not _scans(loss):
-        said += " Without the scan XLA sees all layers at once, and computes again by itself what it fuses."
+        said += " Without the scan XLA sees all layers at once, and recomputes values when it fuses operations."
     return Passed(said, rows)
 
 
@@ -207,17 +207,17 @@ def _judge_loss(loss: Any, ws: Any, x: Any) -> None:
             (deep(ws[:1], x), "That is one layer."),
             (np.mean(_last(ws, x)), "That is the mean; loss is the sum."),
         ],
-        lambda: "It is near, but not equal: fewer bits are another result." * close(value, deep(ws, x), 0.02),
+        lambda: "It is near, but not equal: fewer bits change the result." * close(value, deep(ws, x), 0.02),
         1e-5,
     )
     if np.asarray(value).dtype != np.float32:
-        raise NotYet(f"loss gives {np.asarray(value).dtype}, and gave float32: fewer bits are another result.")
+        raise NotYet(f"loss gives {np.asarray(value).dtype} instead of float32: fewer bits change the result.")
     expect(
         "grad(loss)",
         grad(loss)(ws, x),
         grad(deep)(ws, x),
         [
-            (np.zeros_like(ws), "The gradient is zero: what stops it also saves memory, but loses the answer."),
+            (np.zeros_like(ws), "The gradient is zero: stopping it saves memory, but the result is wrong."),
         ],
         tolerance=1e-4,
     )
@@ -263,18 +263,15 @@ def _remedy(loss: Any) -> str:
     jaxpr = make_jaxpr(loss)(ws, x).jaxpr
     where = list(_checkpoints(jaxpr, False))
     if not where:
-        return (
-            "Nothing is recomputed yet: the forward pass keeps five vectors for each layer, and all of them wait for "
-            "the backward pass."
-        )
+        return "Nothing is recomputed yet: the forward pass keeps five vectors for each layer until the backward pass."
     if not any(inside for inside, _ in where):
         return (
             "The checkpoint is around the whole loop: the backward pass runs it once more, keeping everything as "
-            "before. Checkpoint what is done at each step."
+            "before. Put it around each step."
         )
     if any(policy is not None for _, policy in where):
         return "There is a checkpoint in each step, but its policy keeps the values inside: leave the policy out."
-    return "The checkpoint is around a part of the step only: what is outside of it is still kept for each layer."
+    return "The checkpoint is around a part of the step only: other values are still kept for each layer."
 
 
 def _checkpoints(jaxpr: Jaxpr, inside: bool) -> Iterator[tuple[bool, Any]]:
@@ -289,8 +286,9 @@ def _checkpoints(jaxpr: Jaxpr, inside: bool) -> Iterator[tuple[bool, Any]]:
 PEAK = Exercise(
     "halve-the-peak",
     "Halve this peak",
-    "The backward pass needs values of the forward pass, its residuals. A scan stacks those of every step, and all of "
-    "them are in memory when the backward pass begins. checkpoint(f) keeps only the arguments of f, and computes the "
+    "The backward pass needs values of the forward pass, the residuals. A scan stacks the residuals of every step, "
+    "and all of them are in memory when the backward pass begins. checkpoint(f) keeps only the arguments of f, and "
+    "computes the "
     "rest again when it is needed.",
     "Halve the memory for temporaries of jit(grad(loss)), with the same values and gradients.",
     "def layer(x, w):\n"
@@ -303,8 +301,8 @@ PEAK = Exercise(
     _check_peak,
     (
         "%passes grad(loss)(jnp.ones(32), jnp.ones(4096)) --memory --most 8 shows what is in memory at the peak.",
-        "Which values does the backward pass need of a layer? The arguments of each sin: they can be had from x and w "
-        "again.",
+        "Which values does the backward pass need of a layer? The arguments of each sin. They can be computed again "
+        "from x and w.",
         "Put a checkpoint around what scan does at each step, not around the loop.",
     ),
     (
@@ -316,8 +314,8 @@ PEAK = Exercise(
         "def loss(ws, x):\n"
         "    return jnp.sum(lax.scan(lambda x, w: (four(x, w), None), x, ws)[0])\n",
     ),
-    "The carry of each step is still kept: one vector in place of five. The price is the forward pass of a step, run "
-    "twice. A policy says which values are worth keeping: those of matrix products, say.",
+    "The carry of each step is still kept: one vector instead of five. In return, the forward pass of each step runs "
+    "twice. A policy chooses the values to keep, for example the results of matrix products.",
 )
 
 EXERCISES = (ONCE, PEAK)

@@ -26,7 +26,7 @@ def _check_leak(answer: Answer) -> Passed:
         raise NotYet("Write the name of the variable in quotes: suspect = 'name'.")
     name = said.strip().removeprefix("global ").split("[")[0].split(".")[0]
     if not name:
-        raise NotYet("suspect is still empty: write the name of the variable, in quotes. %leaks knows it.")
+        raise NotYet("suspect is still empty: write the name of the variable, in quotes. %leaks shows it.")
     if name != "cache":
         raise NotYet(_innocent(name, answer))
     leaks = find_leaks(answer.names)[1]
@@ -39,11 +39,11 @@ def _check_leak(answer: Answer) -> Passed:
 
 
 _INNOCENT = {
-    "shapes": "shapes holds {value}: the shape of a tracer is Python's, known while tracing, and no tracer.",
-    "history": "history holds arrays: what normalize returned, appended outside of jit.",
-    "normalize": "normalize is where the tracer was made. Who keeps it, now that normalize has been traced?",
-    "scale": "scale is what the tracer was called inside normalize. That variable is gone since normalize returned; "
-    "who keeps its value?",
+    "shapes": "shapes holds {value}: the shape of a tracer is a Python tuple, not a tracer.",
+    "history": "history holds arrays: the results of normalize, appended outside of jit.",
+    "normalize": "normalize is where the tracer was made. Which variable keeps it, now that normalize has been traced?",
+    "scale": "The tracer was called scale inside normalize. That variable is gone since normalize returned; which "
+    "variable keeps its value?",
     "v": "v, the argument of normalize, is a tracer while it is traced, and is not kept.",
 }
 
@@ -53,15 +53,15 @@ def _innocent(name: str, answer: Answer) -> str:
     if name in _INNOCENT:
         return _INNOCENT[name].format(value=shown(answer.names.get(name)))
     if name in answer.names:
-        return f"{name} keeps no tracer: look at what normalize puts somewhere while it is traced."
+        return f"{name} keeps no tracer: look where normalize stores a value while it is traced."
     return f"There is no variable called {name}.{did_you_mean(name, ('shapes', 'history', 'cache'))}"
 
 
 LEAK = Exercise(
     "leaked-tracer",
     "Find the leaked tracer",
-    "While jit traces a function, its values are tracers. One that is stored somewhere outlives the trace, and stands "
-    "for nothing then: later calls run the compiled program, and no Python. Some variable here keeps such a tracer.",
+    "While jit traces a function, its values are tracers. A tracer that is stored somewhere outlives the trace, and "
+    "has no value then: later calls run the compiled program, not Python. Some variable here keeps such a tracer.",
     "Which one? Set suspect to its name.",
     "shapes, history, cache = [], [], {}\n"
     "\n"
@@ -78,14 +78,13 @@ LEAK = Exercise(
     ("suspect",),
     _check_leak,
     (
-        "Look at what the three variables hold: a tracer says of itself that it is one.",
-        "%leaks lists the tracers that have outlived their transformation, and who keeps each.",
-        "v.shape is a tuple of Python's, and what normalize returns is an array once jit is done. What is left?",
+        "Look at what the three variables hold: the text of a tracer says that it is one.",
+        "%leaks lists the tracers that have outlived their transformation, and the variable that keeps each.",
+        "v.shape is a Python tuple, and after the call the result of normalize is an array. What is left?",
     ),
     ('suspect = "cache"\n', 'suspect = "cache[(3,)]"\n'),
-    "The cache looks right: a vector of the same shape would find its scale. But while tracing there is no scale, only "
-    "a tracer of one; and the scale of one vector is not that of the next. What is to be kept, a jitted function "
-    "returns.",
+    "The cache looks right: a vector of the same shape would find its scale. But tracing computes no scale, only a "
+    "tracer, and the next vector has another scale. A jitted function must return the values that are to be kept.",
 )
 
 
@@ -137,18 +136,18 @@ def _primitive_name(said: str) -> str:
 
 _SIGNS = {"**": "integer_pow", "*": "mul", "/": "div", "-": "sub", "+": "add", ">": "gt"}
 _NOT_CULPRIT = {
-    "mul": "mul makes the first NaN, of 0 and inf: that is the equation. Its inf is older: which primitive's jvp rule "
-    "has made that?",
-    "div": "The div that makes an inf, 0.5 / 0, is in nobody's program: it is a part of the jvp rule of a primitive. "
-    "Which? (The div by 2.0 is finite both ways.)",
+    "mul": "mul makes the first NaN, from 0 and inf. The inf is older: which primitive's jvp rule has made it?",
+    "div": "The div that makes an inf, 0.5 / 0, is not in energy: it is part of the jvp rule of a primitive. Which? "
+    "(The div by 2.0 is finite, forwards and backwards.)",
     "select_n": "where (select_n) only chooses. Its transpose gives a cotangent of 0 to the branch that was not taken, "
     "and 0 does no harm, unless it meets an inf.",
     "log": "The log is of 1 + far, which is 6: finite, and so is its derivative, 1 / 6.",
-    "integer_pow": "The square is handed a NaN by the backward pass, and hands it on. It is further to the front.",
-    "reduce_sum": "The sum is handed a NaN by the backward pass, and hands it on. It is further to the front.",
-    "sub": "a - b is 0, and its derivatives are 1 and -1. The backward pass comes here last, with a NaN in its hand.",
+    "integer_pow": "The square gets a NaN from the backward pass, and passes it on. The backward pass has made it "
+    "earlier.",
+    "reduce_sum": "The sum gets a NaN from the backward pass, and passes it on. The backward pass has made it earlier.",
+    "sub": "a - b is 0, and its derivatives are 1 and -1. The backward pass comes here last, and brings a NaN.",
     "gt": "A comparison has no derivative at all: nothing passes through it backwards.",
-    "add": "An addition hands its cotangent on as it is: it makes nothing that it was not given.",
+    "add": "An addition passes its cotangent on unchanged, so it makes no NaN.",
 }
 # name of a function in jnp -> the primitive that it binds
 _ALSO = {
@@ -171,9 +170,9 @@ def _not_culprit(name: str) -> str:
         return _NOT_CULPRIT[known]
     if name in ("distance", "energy", "near", "far", "spring"):
         where = {"distance": "It is in distance, right: ", "near": "It begins with near being 0: "}.get(name, "")
-        return f"{where}{name} is a name of the program's; which primitive is it, of those that it calls?"
+        return f"{where}{name} is a name in the program. Which of its primitives is the culprit?"
     if known in _primitives(make_jaxpr(energy)(jnp.array(POINTS)).jaxpr):
-        return f"{known} hands on what it is given, forwards and backwards, and makes no NaN of numbers."
+        return f"{known} passes its values on, forwards and backwards, and makes no NaN from finite numbers."
     return f"{name} is not in the program of energy: %jaxpr energy(points) shows which primitives are."
 
 
@@ -186,8 +185,8 @@ def _primitives(jaxpr: Jaxpr) -> set[str]:
 NAN = Exercise(
     "first-nan",
     "Find where the NaN begins",
-    "energy(points) is finite, and grad(energy)(points) is not, where two points are the same. A NaN is handed on by "
-    "everything that it meets; one primitive's derivative has begun it.",
+    "energy(points) is finite, but grad(energy)(points) is not if two points are the same. Every operation passes a "
+    "NaN on; the derivative of one primitive has made the first NaN.",
     "Which primitive? Set culprit to its name.",
     "def distance(a, b):\n"
     "    return jnp.sqrt(jnp.sum((a - b) ** 2))\n"

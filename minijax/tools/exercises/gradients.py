@@ -27,7 +27,7 @@ def _check_norm(answer: Answer) -> Passed:
             [
                 (due * due, "That is the square of the norm."),
             ],
-            lambda: "norm itself must stay as it was: what is added below the root shows where v is small.",
+            lambda: "norm itself must stay as it was: a number added below the root changes it for small v.",
             1e-7,
         )
     _judge_at_zero(norm(zero))
@@ -44,7 +44,7 @@ def _check_norm(answer: Answer) -> Passed:
     if np.isnan(found).any():
         raise NotYet(
             f"grad(norm)([0, 0]) is {shown(found)}. The root of 0 is still computed, and its derivative there is inf; "
-            "choosing afterwards is too late, since 0 * inf is NaN. Choose what the root is taken of."
+            "choosing afterwards is too late, since 0 * inf is NaN. Choose the argument of the root."
         )
     expect("grad(norm)([0, 0])", found, [0.0, 0.0], (), lambda: "What norm gives there must not depend on v.")
     both = jnp.array([[0.0, 0.0], [3.0, 4.0]], jnp.float32)
@@ -52,8 +52,8 @@ def _check_norm(answer: Answer) -> Passed:
         many = jit(vmap(grad(norm)))(both)
     except JAXTypeError as error:
         raise NotYet(
-            "Right for one vector of numbers. Under jit and vmap an if of Python's has no value to look at: the choice "
-            "has to be a part of the program.",
+            "Right for one vector of numbers. Under jit and vmap a Python if has no value to test: the choice must be "
+            "part of the program.",
             error=error,
         ) from None
     expect("vmap(grad(norm)) under jit", many, [[0.0, 0.0], [0.6, 0.8]])
@@ -65,8 +65,8 @@ def _judge_at_zero(found: Any) -> None:
 
     def why() -> str:
         if np.shape(found) == () and 0 < found < 1e-2:
-            return "Something small was added below the root, or put in the place of 0: the norm itself must stay."
-        return "What the root is given in the place of 0 comes out of it: choose once more, after the root."
+            return "Something small was added below the root, or put in the place of 0: norm itself must not change."
+        return "The result is now the root of the number that replaces 0: choose once more, after the root."
 
     expect("norm([0.0, 0.0])", found, np.float32(0.0), (), why, 0.0)
 
@@ -74,7 +74,7 @@ def _judge_at_zero(found: Any) -> None:
 NORM = Exercise(
     "safe-where",
     "Repair a gradient at zero",
-    "where computes both of its branches, and its derivative too: the branch that is not taken gets a cotangent of 0. "
+    "where computes both branches, and so does its derivative: the branch that is not taken gets a cotangent of 0. "
     "If the derivative in that branch is inf, 0 * inf is NaN.",
     "Make grad(norm) zero at v = 0, with the same norm, and the same gradient elsewhere.",
     "def norm(v):\n    n = jnp.sqrt(jnp.sum(v * v))\n    return jnp.where(n > 0.0, n, 0.0)\n",
@@ -100,7 +100,7 @@ NORM = Exercise(
         "    n = norm(primals[0])\n"
         "    return n, jnp.sum(primals[0] * tangents[0]) / jnp.where(n > 0.0, n, 1.0)\n",
     ),
-    "The first where keeps 0 away from the root, the second says what is due there. Neither alone is enough.",
+    "The first where keeps 0 away from the root; the second gives the right value at 0. Neither alone is enough.",
 )
 
 
@@ -143,16 +143,16 @@ def _softplus_mistakes(value: float, slope: float) -> tuple[Mistake, ...]:
         (slope + CT, "ct is added. The chain rule multiplies with it."),
         (slope / CT, "ct is divided by. The chain rule multiplies with it."),
         (CT * value, "That is ct times the value. It should be ct times the derivative."),
-        (CT, "ct is handed on as it came: the derivative is missing."),
+        (CT, "ct is returned unchanged: the derivative is missing."),
         (AT / (1 + np.exp(-CT)), "The arguments are exchanged: softplus_bwd takes the residuals, and then ct."),
         (
             CT * (1 - slope),
-            "That is ct times 1 / (1 + exp(x)), which is the derivative of softplus(-x), but for the sign. exp(x) / "
-            "(1 + exp(x)) is due.",
+            "That is ct times 1 / (1 + exp(x)), which is the derivative of softplus(-x) up to the sign. It should be "
+            "ct times exp(x) / (1 + exp(x)).",
         ),
         (
             CT * np.exp(AT),
-            "exp(x) is the derivative of what is in the log; the derivative of log(u) is 1 / u: divide by 1 + exp(x).",
+            "exp(x) is the derivative of the log's argument; the derivative of log(u) is 1 / u: divide by 1 + exp(x).",
         ),
     )
 
@@ -172,9 +172,9 @@ CUSTOM = Exercise(
     "custom-vjp",
     "Make this gradient right",
     "custom_vjp takes two functions: fwd gives the value and residuals, bwd takes the residuals and a cotangent ct of "
-    "the result, and gives those of the arguments. Nothing checks them: grad(softplus)(0.4) is right here, "
-    "grad of 3 * softplus(x) is not.",
-    "Repair softplus_bwd. %tour check pairs softplus with your two functions anew.",
+    "the result, and gives the cotangents of the arguments. Nothing checks them: here grad(softplus)(0.4) is right, "
+    "but grad of 3 * softplus(x) is not.",
+    "Repair softplus_bwd. %tour check passes your two functions to defvjp again.",
     "@custom_vjp\n"
     "def softplus(x):\n"
     "    return jnp.logaddexp(x, 0.0)      # log(1 + exp(x))\n"
@@ -191,7 +191,7 @@ CUSTOM = Exercise(
     (
         "Which of its arguments does softplus_bwd not use?",
         "ct says how much the end result moves with softplus(x): the chain rule multiplies with it.",
-        "And for x = 200? exp(x) is inf there. nn.sigmoid(x) is the same function without it.",
+        "And for x = 200? exp(x) is inf there. nn.sigmoid(x) is the same function without overflow.",
     ),
     (
         "def softplus_bwd(x, ct):\n    return (ct * nn.sigmoid(x),)\n\nsoftplus.defvjp(softplus_fwd, softplus_bwd)\n",
@@ -201,8 +201,8 @@ CUSTOM = Exercise(
         "def softplus_bwd(slope, ct):\n"
         "    return (ct * slope,)\n",
     ),
-    "A ct of 1 is what grad begins with; anything after softplus changes it. %check softplus(0.4) holds such a rule "
-    "against finite differences.",
+    "grad begins with a ct of 1; every operation after softplus changes it. %check softplus(0.4) compares such a rule "
+    "with finite differences.",
 )
 
 EXERCISES = (NORM, CUSTOM)

@@ -48,15 +48,15 @@ def _refuse_failures(primitive: Primitive, rule: str, wrong: tuple[str, ...], ar
     for each in mine:
         if each.status == "FAILED" and each.verdict == "wrong":
             raise NotYet(
-                f"{rule} is right here, and wrong elsewhere, as check_rules says of '{each.check}'.",
+                f"{rule} is right here and wrong elsewhere: check_rules reports '{each.check}'.",
                 tuple(note(row) for row in each.detail.splitlines()),
             )
     right = [each.check for each in report.outcomes if each.status == "passed"]
-    return (note(f"check_rules finds right: {', '.join(right)}"),)
+    return (note(f"check_rules passed: {', '.join(right)}"),)
 
 
 def _asks_itself(of: str, instead: str, error: RecursionError) -> NotYet:
-    return NotYet(f"The rule asks for {of}, and so for itself. {instead}", error=error)
+    return NotYet(f"The rule needs {of}, and so calls itself. {instead}", error=error)
 
 
 def _traceable(what: str, run: Callable[..., Any], *args: Any) -> None:
@@ -65,10 +65,10 @@ def _traceable(what: str, run: Callable[..., Any], *args: Any) -> None:
         make_jaxpr(run)(*args)
     except (errors.TracerArrayConversionError, errors.ConcretizationTypeError) as error:
         array = isinstance(error, errors.TracerArrayConversionError)
-        needs = "makes NumPy arrays of what it is given" if array else "asks what it is given for its value"
+        needs = "converts its arguments to NumPy arrays" if array else "needs the values of its arguments"
         raise NotYet(
-            f"{what} works on numbers alone: it {needs}. Compute with jnp, whose operations any interpreter below can "
-            "take.",
+            f"{what} works only on numbers: it {needs}. Compute with jnp, whose operations work in every interpreter "
+            "below.",
             error=error,
         ) from None
 
@@ -144,8 +144,8 @@ def _judge_zeros(rule: Any) -> None:
         rule((x, y), (np.float32(1.0), ad.Zero(get_aval(y))))
     except TypeError as error:
         raise NotYet(
-            "Right where both tangents are numbers. grad by x alone gives an ad.Zero for dy, which nothing can be "
-            "computed with: ad.instantiate_zeros makes an array of it, as the start code does.",
+            "Right where both tangents are numbers. grad with respect to x alone gives an ad.Zero for dy, which no "
+            "operation takes: convert it to an array with ad.instantiate_zeros, as the start code does.",
             error=error,
         ) from None
 
@@ -169,9 +169,9 @@ def _jvp_difference(of: Callable[[float, float], Any]) -> str:
 JVP_RULE = Exercise(
     "jvp-rule",
     "Write the jvp rule of a primitive",
-    "sinmul_p is a new primitive, x * sin(y), and sinmul(x, y) binds it. eval knows it; its jvp rule is yours. It "
-    "takes primals and tangents, and gives the value and its tangent, made of operations that the interpreter below "
-    "can take.",
+    "sinmul_p is a new primitive, x * sin(y), and sinmul(x, y) binds it. eval can evaluate it; you write its jvp "
+    "rule. The rule takes primals and tangents, and gives the value and its tangent, computed by operations that the "
+    "interpreter below can process.",
     "Make the tangent right. %tour check puts your rule into the table and tests it.",
     "def sinmul_jvp(primals, tangents):\n"
     "    x, y = primals\n"
@@ -195,7 +195,8 @@ JVP_RULE = Exercise(
         "    tangents = tuple(map(ad.instantiate_zeros, tangents))\n"
         "    return jvp(lambda x, y: x * jnp.sin(y), tuple(primals), tangents)\n",
     ),
-    "ad.instantiate_zeros makes arrays of symbolic zeros: grad by y alone gives the rule an ad.Zero for dx. This one "
+    "ad.instantiate_zeros converts symbolic zeros to arrays: grad with respect to y alone gives the rule an ad.Zero "
+    "for dx. This one "
     "rule is enough for grad too: linearize and transpose are derived from it.",
     _sinmul_given,
 )
@@ -259,8 +260,7 @@ def _transpose_mistakes(ct: np.ndarray, later: np.ndarray, earlier: np.ndarray) 
         ),
         (
             (later - earlier)[::-1],
-            "That runs backwards along x. A transpose exchanges what goes in with what comes out; it does not turn the "
-            "array round.",
+            "That runs backwards along x. A transpose exchanges inputs and outputs; it does not turn the array round.",
         ),
     )
 
@@ -275,9 +275,9 @@ def _dots(out: Any, ct: Any, t: Any, ct_x: Any) -> str:
 TRANSPOSE_RULE = Exercise(
     "transpose-rule",
     "Write the transpose rule of a primitive",
-    "steps(x) is x[1:] - x[:-1], a linear primitive: f32[4] to f32[3]. The backward pass asks for its transpose, which "
-    "takes a cotangent of the result to one of x, so that <steps(t), ct> = <t, ct_x> for every t. x has no value then: "
-    "it is an ad.UndefinedPrimal, and x.aval is its type.",
+    "steps(x) is x[1:] - x[:-1], a linear primitive: f32[4] to f32[3]. The backward pass needs its transpose, which "
+    "maps a cotangent of the result to a cotangent of x, so that <steps(t), ct> = <t, ct_x> for every t. x has no "
+    "value in the rule: it is an ad.UndefinedPrimal, and x.aval is its type.",
     "Give the list of the cotangents of the operands: here one, ct_x.",
     "def steps_transpose(ct, x):\n"
     "    return [ct]    # not right yet\n"
@@ -352,11 +352,11 @@ def _check_axes(rule: Any, primitive: Primitive, axes: tuple[int | None, int | N
         raise NotYet(f"For {where} overlap_batch raised. {_AXES_HINT[axes]}", before, error) from None
     out, axis = pair("overlap_batch", result, "the result, and its batch axis")
     if axis is None:
-        raise NotYet(f"For {where} overlap_batch says None, that its result has no batch axis. It has one: which?")
+        raise NotYet(f"For {where} overlap_batch returns None for the batch axis of its result. It has one: which?")
     _judge_batch_shape(where, np.shape(out), axis, _AXES_HINT[axes], before)
     if not close(out, wanted):
         rows = (*compared("vmap", out, wanted), *before)
-        raise NotYet(f"For {where} vmap is not what a loop gives. {_AXES_HINT[axes]}", rows)
+        raise NotYet(f"For {where} vmap and a loop give different results. {_AXES_HINT[axes]}", rows)
 
 
 def _judge_batch_shape(where: str, shape: tuple[int, ...], axis: Any, hint: str, before: tuple[Block, ...]) -> None:
@@ -369,7 +369,7 @@ def _judge_batch_shape(where: str, shape: tuple[int, ...], axis: Any, hint: str,
         )
     if shape == ():
         raise NotYet(
-            f"For {where} the result is one number: the examples have been added up too, which vmap keeps apart.",
+            f"For {where} the result is one number: the examples have been added up too, but vmap keeps them apart.",
             before,
         )
     if shape != (2,):
@@ -387,10 +387,10 @@ _AXES_HINT = {
     (0, 0): f"{_DIMS} Here both have it in front.",
     (0, None): "None says that y is one vector, the same for all examples: it has no batch axis.",
     (None, 0): "None says that x is one vector, the same for all examples: it has no batch axis.",
-    (1, 1): f"{_DIMS} Here it is the last axis: what is added up is the other one, or move it to the front.",
-    (1, 0): f"{_DIMS} Those of x and y differ here: move both to one place before you multiply.",
-    (0, 1): f"{_DIMS} Those of x and y differ here: move both to one place before you multiply.",
-    (None, 1): "x has no batch axis, and that of y is the last one: move it to the front.",
+    (1, 1): f"{_DIMS} Here it is the last axis: add up the other one, or move the batch axis to the front.",
+    (1, 0): f"{_DIMS} The batch axes of x and y differ here: move both to one place before you multiply.",
+    (0, 1): f"{_DIMS} The batch axes of x and y differ here: move both to one place before you multiply.",
+    (None, 1): "x has no batch axis, and the batch axis of y is the last one: move it to the front.",
 }
 
 BATCHING_RULE = Exercise(
@@ -398,7 +398,7 @@ BATCHING_RULE = Exercise(
     "Write the batching rule of a primitive",
     "overlap(x, y) is a new primitive: the sum of x * y for two vectors. Under vmap one or both operands are stacks of "
     "vectors. A batching rule gets the stacks and dims, the batch axis of each (None: not mapped), and gives the "
-    "result for all examples at once, with the batch axis of that.",
+    "result for all examples at once, and the batch axis of this result.",
     "Make overlap_batch right for any dims. vmap(overlap, in_axes=...) is compared with a loop.",
     "def overlap_batch(args, dims):\n"
     "    x, y = args\n"

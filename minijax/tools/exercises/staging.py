@@ -47,25 +47,25 @@ def _check_count(answer: Answer) -> Passed:
 
 def _judge_written(count: int, true: int) -> None:
     hints = {
-        true + 1: "You have counted one too many. 2.0 * 3.0 are numbers of Python's: it multiplies them before any "
-        "interpreter hears of it.",
-        true - 1: "One is missing. sin(x) is there twice in f, and c counts too: staging writes down what Python "
-        "calls, each time, needed or not.",
-        true - 2: "Two are missing. A Python loop is over when the program is staged: each of its three turns has "
-        "written an equation. And b and c are written down, though nobody uses them.",
-        true - 3: "Three are missing. f is staged by running it: each operation on x is written down, whether or not "
-        "its result is used, and however often it comes.",
+        true + 1: "You have counted one too many. 2.0 and 3.0 are Python numbers: Python multiplies them, and no "
+        "interpreter sees that.",
+        true - 1: "One is missing. sin(x) is there twice in f, and c counts too: staging writes down every operation "
+        "that Python calls, needed or not.",
+        true - 2: "Two are missing. A Python loop is over when the program is staged: each of its three iterations "
+        "has written an equation. b and c are written down too, although nothing uses them.",
+        true - 3: "Three are missing. f is staged by running it: each operation on x is written down each time, "
+        "whether or not its result is used.",
     }
     if count == true:
         return
     if count > true + 1:
         raise NotYet(
-            f"{count} is too many for what is written down. Only operations on x, and on what was made of x, reach an "
-            "interpreter; what Python does by itself leaves no equation."
+            f"{count} is too many for what is written down. Only operations on x, and on values computed from x, "
+            "reach an interpreter; Python's own operations leave no equation."
         )
     few = (
         f"{count} is too few for what is written down: run f in your head, as Python would, and count each operation "
-        "on x or on what was made of x."
+        "on x or on a value computed from x."
     )
     raise NotYet(hints.get(count, few))
 
@@ -81,15 +81,18 @@ def _judge_left(count: int, written: int, true: int) -> None:
     if count == true - 1:
         raise NotYet(
             f"{start}You have taken away one too many. sin(x) is computed twice, but both results are used: "
-            "dce looks for what is not needed, not for what is there already. (XLA does that later.)"
+            "dce removes equations that are not needed, not repeated ones. (XLA removes those later.)"
         )
-    raise NotYet(f"{start}{count} are not left: follow what is returned back to x; what you meet stays.")
+    raise NotYet(
+        f"{start}{count} are not left: start from what f returns and go back to x. Every equation on the way stays."
+    )
 
 
 PREDICT = Exercise(
     "predict-the-jaxpr",
     "Predict the jaxpr",
-    "To stage a function is to run its Python once, on tracers: each operation on one is written down as an equation. "
+    "To stage a function is to run its Python once, on tracers: each operation on a tracer is written down as an "
+    "equation. "
     "Dead-code elimination (dce) then leaves out the equations that no result needs.",
     "Do not run it: how many equations has make_jaxpr(f)(1.0), and how many are left after dce?",
     "def f(x):\n"
@@ -105,14 +108,14 @@ PREDICT = Exercise(
     ("answer",),
     _check_count,
     (
-        "What would Python do? It would run the loop three times, and compute c although nobody asks for it.",
-        "Operations on tracers: sin, mul, then one mul for each turn, exp, add, sin, add.",
-        "Now backwards from the result: add needs a and the second sin; a needs its muls and the first sin. Who needs "
-        "b and c?",
+        "What would Python do? It would run the loop three times, and compute c although nothing needs it.",
+        "Operations on tracers: sin, mul, then one mul for each iteration, exp, add, sin, add.",
+        "Now backwards from the result: add needs a and the second sin; a needs its muls and the first sin. What "
+        "needs b and c?",
     ),
     ("answer = (9, 7)\n", "answer = [9, 7]\n"),
-    "%jaxpr f(1.0) shows the nine. Dead equations are dropped before lowering; that sin(x) is there twice only XLA "
-    "will notice.",
+    "%jaxpr f(1.0) shows the nine. Dead equations are dropped before lowering. Only XLA will notice that sin(x) is "
+    "computed twice.",
 )
 
 
@@ -213,7 +216,7 @@ def _judge_equations(eqns: list[JaxprEqn]) -> int:
     names = [eqn.primitive.name for eqn in eqns]
     rest = [name for name in names if name not in ("scan", "while")]
     if len(names) > len(rest) > 0:
-        raise NotYet(f"{len(names)} equations: the loop is one, and around it stand {', '.join(rest)}.")
+        raise NotYet(f"{len(names)} equations: one is the loop; the others are {', '.join(rest)}.")
     if len(names) > 1 and wrapped:
         raise NotYet(
             f"One equation, jit, with {len(names)} inside: wrapped up, and still unrolled. The program grows with the "
@@ -221,13 +224,13 @@ def _judge_equations(eqns: list[JaxprEqn]) -> int:
         )
     if len(names) > 1:
         raise NotYet(
-            f"{len(names)} equations for {STEPS} rates: the loop is still Python's, and over when the program is "
-            "staged. Give the step to lax.scan."
+            f"{len(names)} equations for {STEPS} rates: the loop is still a Python loop, which is over when the "
+            "program is staged. Give the step to lax.scan."
         )
     if names == ["while"]:
         raise NotYet(
-            "One equation, a while: how often it turns is not known in advance, so reverse mode cannot keep what each "
-            "turn leaves behind. grad needs a scan."
+            "One equation, a while: its number of iterations is not known in advance, so reverse mode cannot keep the "
+            "residuals of each iteration. grad needs a scan."
         )
     if names != ["scan"]:
         raise NotYet(f"The program is {', '.join(names) or 'empty'}, where one scan is due.")
@@ -237,8 +240,8 @@ def _judge_equations(eqns: list[JaxprEqn]) -> int:
 SCAN = Exercise(
     "one-equation",
     "A loop that is one equation",
-    "A Python loop is unrolled when its function is staged: the program grows with the number of turns, and so does "
-    "the time that XLA takes for it. lax.scan(step, x, rates) stages step once: step(carry, rate) gives (carry, "
+    "A Python loop is unrolled when its function is staged: the program grows with the number of iterations, and so "
+    "does XLA's compile time. lax.scan(step, x, rates) stages step once: step(carry, rate) gives (carry, "
     "something to stack, or None).",
     "Write grow so that make_jaxpr(grow)(x, rates) has one equation. grad must still work.",
     "def grow(x, rates):              # x: f32[], rates: f32[12]\n"
@@ -248,7 +251,8 @@ SCAN = Exercise(
     ("grow",),
     _check_loop,
     (
-        "What goes from turn to turn? That is the carry. What is another one at each turn? That is scanned over.",
+        "Which value goes from one iteration to the next? That is the carry. Which value is new in each iteration? "
+        "scan takes it from an array.",
         "def step(x, rate): return x + rate * jnp.sin(x), None",
         "scan gives a pair: lax.scan(step, x, rates)[0] is the carry at the end.",
     ),
@@ -259,8 +263,8 @@ SCAN = Exercise(
         "    return lax.scan(step, x, rates)[0]\n",
         "def grow(x, rates):\n    return lax.fori_loop(0, len(rates), lambda i, x: x + rates[i] * jnp.sin(x), x)\n",
     ),
-    "A fori_loop whose bounds are known while staging is a scan too. The price of one equation: what the step needs of "
-    "Python, such as an if on i, has to be said with lax.cond.",
+    "A fori_loop whose bounds are known while staging is a scan too. In return for one equation, the step must use "
+    "lax.cond instead of a Python if, for example on i.",
 )
 
 EXERCISES = (PREDICT, SCAN)

@@ -13,7 +13,7 @@ GOOD = (
     ("%tour ex 8", ("Exercise 8 of 11: Find the leaked tracer", "cache[v.shape] = scale", "%tour check runs it")),
     ("%tour check", ("8  not yet. suspect is still empty", "This is the start code still")),
     ("%tour hint", ("hint 1", "2 left")),
-    ("%tour solution --use", ('suspect = "cache"', "a jitted function returns")),
+    ("%tour solution --use", ('suspect = "cache"', "A jitted function must return")),
     ("%tour check", ("8  ✓ right. cache keeps a tracer", "as `scale`", "%tour next: Find where the NaN begins")),
     ("%tour next", ("Exercise 9 of 11: Find where the NaN begins", "%tour edit · check · hint · solution · next")),
     ("%tour back", ("Exercise 8 of 11: Find the leaked tracer  ✓",)),
