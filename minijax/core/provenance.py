@@ -268,14 +268,14 @@ _BOOL = {
 }
 _INDEX = {
     "range": "Use lax.fori_loop (or lax.scan) in place of this loop over range",
-    "subscript": "Use jnp.array on what is indexed here: an array takes a traced index, a list does not (lax.switch "
+    "subscript": "Use jnp.array for the indexed object: an array takes a traced index, a list does not (lax.switch "
     "chooses among functions)",
     "": "Use jnp.array to turn the list being indexed into an array, or lax.fori_loop for a loop",
 }
 _OTHER = {
-    "float": "Use x.astype(float) where another dtype is wanted, and leave float() out",
-    "int": "Use x.astype(int) where another dtype is wanted, and leave int() out",
-    "complex": "Use x.astype(complex) where another dtype is wanted, and leave complex() out",
+    "float": "Use x.astype(float) for another dtype, and leave out float()",
+    "int": "Use x.astype(int) for another dtype, and leave out int()",
+    "complex": "Use x.astype(complex) for another dtype, and leave out complex()",
 }
 _TABLES = {"bool": _BOOL, "index": _INDEX, "value": _OTHER}
 
@@ -298,7 +298,7 @@ def _make_concrete(label: str) -> str:
         return "pass the value as a static argument (static_broadcasted_argnums of pmap)"
     if label == "vmap":
         return "leave the argument out of the batch (in_axes=None)"
-    return "work the value out before the function is transformed"
+    return "compute the value before the function is transformed"
 
 
 def _constructs(frame: FrameType) -> Iterator[str]:

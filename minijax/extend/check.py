@@ -262,7 +262,7 @@ class Subject:
         case, error = failed[0]
         if isinstance(error, NotImplementedError):  # report a missing rule once
             if str(error) in self.missing:
-                return RuleOutcome(check, interpreter, SKIPPED, f"it needs what {self.missing[str(error)]} lacks")
+                return RuleOutcome(check, interpreter, SKIPPED, f"it needs the rule {self.missing[str(error)]} lacks")
             self.missing[str(error)] = check
             return RuleOutcome(check, interpreter, FAILED, str(error), also=len(failed) - 1)
 
@@ -311,7 +311,7 @@ class Subject:
 
     def whole(self) -> Iterator[tuple[str, str, list[Case]]]:
         """Yield the checks of staged programs."""
-        yield "types of what is staged", "abstract", [Case(self.check_staged)]
+        yield "types of staged programs", "abstract", [Case(self.check_staged)]
         if self.primitive.multiple_results:
             yield "dead code", "dce", [Case(self.check_dead_code)]
 

@@ -53,7 +53,7 @@ def user_context(traceback: Any, *, name_stack: Any = None) -> Iterator[None]:
         yield
     except Exception as error:
         if traceback is not None:
-            error.add_note(f"It happened in what stands for the operation at {errors.summarize(traceback)}.")
+            error.add_note(f"It happened in the replacement of the operation at {errors.summarize(traceback)}.")
         raise
     finally:
         state.source = outer

@@ -209,7 +209,7 @@ def _refusing(why: str) -> Any:
     return refuse
 
 
-_NO_REFERENCES = "{} makes a mutable reference in a way that minijax lacks. Make it of an array, by new_ref."
+_NO_REFERENCES = "{} makes a mutable reference in a way that minijax lacks. Make it from an array with new_ref."
 
 
 # Files of JAX functions whose rules call no user function.

@@ -52,7 +52,7 @@ def dtype_of(theirs: Any) -> Any:
     if dtypes.issubdtype(theirs, dtypes.prng_key):
         return impl_of(theirs._impl).dtype
     if dtypes.issubdtype(theirs, dtypes.extended):
-        raise NotImplementedError(f"a value of type {theirs}: there are no such values here")
+        raise NotImplementedError(f"minijax has no values of type {theirs}")
     return np.dtype(theirs)
 
 

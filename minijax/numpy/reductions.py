@@ -320,7 +320,7 @@ def _spread(name: str, computed: Function, doc: str) -> Function:
     return named(function, name, doc)
 
 
-var = _spread("var", _var, "The variance along ``axis``: the mean of squared deviations, the count less ``ddof``.")
+var = _spread("var", _var, "The variance along ``axis``: the sum of squared deviations divided by (count - ``ddof``).")
 std = _spread("std", _std, "The standard deviation along ``axis``: the square root of ``var``.")
 
 

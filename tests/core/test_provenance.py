@@ -148,7 +148,7 @@ ADVICE = {
     "max": (lambda x: max(x, 2), "Use jnp.maximum"),
     "bool": (lambda x: bool(x), "Use jnp.where, lax.cond or lax.while_loop"),
     "range": (_range, "Use lax.fori_loop"),
-    "list index": (lambda x: [1, 2, 3, 4][x], "Use jnp.array on what is indexed here"),
+    "list index": (lambda x: [1, 2, 3, 4][x], "Use jnp.array for the indexed object"),
     "shape": (lambda x: jnp.zeros(x),
      "Pass the value as a static argument (static_argnums of jit), or keep it an array."),
     "float": (lambda x: float(x), "Use x.astype(float)"),

@@ -18,7 +18,7 @@ ROW = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
 CALLS = {
     "matrix by vector": lambda ns, sp, m: m @ ns.numpy.asarray(ROW),
     "jit": lambda ns, sp, m: ns.jit(lambda m, x: (m @ x, m.T))(m, ns.numpy.asarray(ROW)),
-    "grad of what is stored": lambda ns, sp, m: sp.grad(lambda m, x: ((m @ x) ** 2).sum(), (0, 1))(
+    "grad of the stored elements": lambda ns, sp, m: sp.grad(lambda m, x: ((m @ x) ** 2).sum(), (0, 1))(
         m, ns.numpy.asarray(ROW)
     ),
     "sparsify": lambda ns, sp, m: sp.sparsify(lambda m, x: 2 * ns.numpy.sin(m.T) @ x)(m, ns.numpy.ones(3)),

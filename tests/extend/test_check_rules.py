@@ -274,7 +274,7 @@ NO_EXAMPLE = {
 }
 # (primitive, check) -> why its rules disagree on purpose
 ON_PURPOSE = {
-    ("new_ref", "types of what is staged"): "a function does not return a reference",
+    ("new_ref", "types of staged programs"): "a function does not return a reference",
     ("stop_gradient", "jvp"): "it hides the derivative",
     ("polygamma", "jvp"): "as in JAX, it has no derivative by the order; tests/ops checks the derivative by x",
     ("polygamma", "linearize"): "likewise",

@@ -217,4 +217,4 @@ def test_the_fallback_without_a_kernel_is_escaped_and_has_no_script():
     with recorder:
         jnp.sin(jnp.array([3.0]))
     made = static_html(recorder.recording)
-    assert "<script" not in made and "in a notebook with a kernel a stepper stands here" in made and "sin" in made
+    assert "<script" not in made and "in a notebook with a kernel, the stepper is shown" in made and "sin" in made

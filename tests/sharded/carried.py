@@ -93,7 +93,7 @@ def programs(of: Any) -> dict[str, Row]:
             ),
             [((8, 8), (None, "x")), rows],
         ),
-        "a gradient of what is reduced": (
+        "a gradient of a reduced value": (
             lambda w, a: reshard(of.grad(lambda w: jnp.tanh(a @ (w * 2.0)).sum())(reshard(w, summed)), P()),
             [((4, 8), ()), rows],
         ),

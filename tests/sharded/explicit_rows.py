@@ -46,7 +46,7 @@ def _rows(of: Any) -> dict[str, Any]:
         "branches": lambda: of.vmap(lambda a: lax.cond(a.sum() > 3, lambda: jnp.ones(3), lambda: jnp.zeros(3)))(rows),
         "two levels": lambda: of.vmap(of.vmap(lambda a: of.jit(jnp.sin)(a)))(both),
         "an update that is the same for all": lambda: of.vmap(lambda a: a.at[np.array([1])].add(2.0))(rows),
-        "updates of what is for all": lambda: of.vmap(lambda a: jnp.zeros(4).at[np.array([1])].set(a[0]))(rows),
+        "updates that all examples share": lambda: of.vmap(lambda a: jnp.zeros(4).at[np.array([1])].set(a[0]))(rows),
         "a right side that is the same for all": lambda: of.vmap(
             lambda a: lax.linalg.triangular_solve(a, jnp.ones((2, 2)), lower=True)
         )(sharded((8, 2, 2), "x")),
@@ -137,7 +137,7 @@ def _with_out_sharding(of: Any) -> dict[str, Any]:
         "no such axis": lambda x: jnp.ones(8, out_sharding=P("q")),
         "no sharding": lambda x: jnp.ones(8, out_sharding="x"),
         "a device too": lambda x: jnp.ones(8, device=of.devices()[0], out_sharding=P("x")),
-        "repeat of what is sharded": lambda x: jnp.repeat(x, 2, axis=0),
+        "repeat along a sharded dimension": lambda x: jnp.repeat(x, 2, axis=0),
         "largest, reduced": lambda x: lax.reduce(x, np.float32(-np.inf), lax.max, (1,), P("x")),
     }
 

@@ -44,7 +44,7 @@ ROWS = "8@x 16"
 # Element by element, and broadcasting.
 program("a chain", XY, of=lambda ns, x: ns.jnp.tanh(ns.jnp.sin(x) * 2.0 + ns.jnp.exp(-x)))
 program("alike", XY, XY, of=lambda ns, x, y: x * y + ns.jnp.arctan2(x, y))
-program("sharded otherwise", ROWS, "8 16@x", of=lambda ns, x, y: x + y)
+program("different shardings", ROWS, "8 16@x", of=lambda ns, x, y: x + y)
 program("a row", XY, "16@y", of=lambda ns, x, row: x * row + 1)
 program("both over one dimension", "16@xy 4", of=lambda ns, x: ns.jnp.sqrt(x) - x)
 program("truth values", "b:8@x 16", "b:8@x 16", of=lambda ns, a, b: (a & ~b, ns.jnp.all(a, 1), ns.jnp.any(b, 1)))
@@ -54,7 +54,7 @@ program("complex numbers", "c:8@x 16@y", of=lambda ns, x: (x * ns.jnp.conj(x), n
 # Products; the names say which dimensions are sharded.
 program("product, rows sharded", ROWS, "16 8", of=lambda ns, x, w: x @ w)
 program(
-    "product over what is sharded",
+    "product over a sharded dimension",
     "8 16@x",
     "16@x 8",
     of=lambda ns, x, w: ns.psum(ns.jnp.matmul(x, w, **ns.out("-", "-")), "x"),
@@ -71,7 +71,7 @@ program("row by row", ROWS, ROWS, of=lambda ns, x, y: ns.jnp.einsum("ij,ij->i", 
 program("three factors", ROWS, "16 8", "8 4@y", of=lambda ns, x, a, b: ns.jnp.einsum("ij,jk,kl->il", x, a, b))
 
 # Reductions.
-program("sums over what is sharded", XY, of=lambda ns, x: (ns.psum(x.sum(0), "x"), ns.psum(x.sum(1), "y")))
+program("sums over sharded dimensions", XY, of=lambda ns, x: (ns.psum(x.sum(0), "x"), ns.psum(x.sum(1), "y")))
 program("extremes", XY, of=lambda ns, x: (x.max(1), x.min(0), ns.jnp.max(x)))
 program("mean and deviation", XY, of=lambda ns, x: (x.mean(1), ns.jnp.std(x, 0), ns.jnp.var(x, 1)))
 program("argmax", XY, of=lambda ns, x: (ns.jnp.argmax(x, 1), ns.jnp.argmin(x, 0)))
@@ -82,7 +82,7 @@ program("cumulative, along a sharded one", ROWS, of=lambda ns, x: (ns.jnp.cumsum
 # Shapes.
 program("transposed", XY, of=lambda ns, x: (x.T * 2, ns.jnp.swapaxes(x, 0, 1)))
 program("merged", "8@x 4", of=lambda ns, x: x.reshape(-1))
-program("concatenated beside", ROWS, ROWS, of=lambda ns, x, y: ns.jnp.concatenate([x, y * 2], 1))
+program("concatenated along a whole dimension", ROWS, ROWS, of=lambda ns, x, y: ns.jnp.concatenate([x, y * 2], 1))
 program("padded along", ROWS, of=lambda ns, x: ns.jnp.pad(x, ((4, 4), (0, 0)), constant_values=2.0))
 program("sliced along", "16@x 4", of=lambda ns, x: x[: x.shape[0] // 2])
 program("reversed", XY, of=lambda ns, x: (ns.jnp.flip(x, 1), ns.lax.rev(x, (0,))))
@@ -119,7 +119,7 @@ program(
     of=lambda ns, x: ns.lax.scan(lambda c, r: (ns.jnp.tanh(c + r), c * r), ns.jnp.zeros_like(x[0]), x),
 )
 program(
-    "scan along what is sharded",
+    "scan along a sharded dimension",
     ROWS,
     of=lambda ns, x: ns.lax.scan(lambda c, r: (c + ns.jnp.sin(r), c.sum()), ns.vary(ns.jnp.zeros(16), "x"), x),
 )
@@ -165,7 +165,7 @@ def attention(ns: Any, q: Any, k: Any, v: Any) -> Any:
 
 
 HEADS = "8@x 4 8@y 4"
-program("softmax of what is sharded", XY, of=lambda ns, x: ns.nn.softmax(x, axis=1))
+program("softmax along a sharded dimension", XY, of=lambda ns, x: ns.nn.softmax(x, axis=1))
 program("attention", HEADS, HEADS, HEADS, of=attention)
 program(
     "MLP",

@@ -93,7 +93,7 @@ simple("in groups, unchecked", lambda ns, x: ns.lax.psum(x, "x", axis_index_grou
 
 # these raise errors in JAX
 simple("in groups", lambda ns, x: ns.lax.psum(x, "x", axis_index_groups=[[0, 1], [2, 3]]))
-simple("a carry that comes to vary", lambda ns, x: ns.lax.scan(lambda c, r: (c + r.sum(), c), 0.0, x)[1])
+simple("a carry that starts to vary", lambda ns, x: ns.lax.scan(lambda c, r: (c + r.sum(), c), 0.0, x)[1])
 simple("branches of two types", lambda ns, x: ns.lax.cond(x[0, 0] > 0, lambda: ns.lax.psum(x, "x"), lambda: x))
 simple("not reduced", lambda ns, x: x, "x", "")
 simple("an axis left to XLA", lambda ns, x: x, "x", "x,y", axis_names=("x",))

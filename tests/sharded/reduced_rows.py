@@ -77,7 +77,7 @@ def _rows(of: Any) -> dict[str, Row]:
     return {
         # ---- explicit types
         "a product": (dot, a, b),
-        "a gradient of what is reduced": (of.grad(lambda w: (reshard(w, R) * 2.0).sum()), w),
+        "a gradient of a reduced value": (of.grad(lambda w: (reshard(w, R) * 2.0).sum()), w),
         "a running sum": (lambda u: jnp.cumsum(u, 0), u),
         "reduced": (lambda w: jnp.sin(reshard(w, R)) * 2.0, w),
         "auto_axes": (of.sharding.auto_axes(lambda r: r * 2, out_sharding=P()), wr),
@@ -109,7 +109,7 @@ def _rows(of: Any) -> dict[str, Row]:
         "psum of two kinds": (mapped(lambda u: lax.psum(u, ("x", "y")), U, P()), u),
         "psum_scatter": (mapped(lambda u: lax.psum_scatter(u, "x", tiled=True), U, P("x")), u),
         "all_gather": (mapped(lambda b: lax.all_gather(b, "x", tiled=True, to="reduced"), P("x"), R), b),
-        "all_gather of what is whole": (mapped(lambda b: lax.all_gather(b, "x", to="reduced"), P(), R), w),
+        "all_gather of a whole value": (mapped(lambda b: lax.all_gather(b, "x", to="reduced"), P(), R), w),
         "all_gather, groups": (
             mapped(lambda b: lax.all_gather(b, "x", axis_index_groups=[[0, 1], [2, 3]], to="reduced"), P("x"), R), b,
         ),
@@ -117,14 +117,14 @@ def _rows(of: Any) -> dict[str, Row]:
         "pcast by out_specs": (mapped(lambda b: b * 2, P("x"), U), b),
         "reduced beside varying": (mapped(lambda r, x: x @ r, (R, P("x")), P("x")), wr, x),
         "reduced in shapes": (mapped(lambda r: r.T.reshape(2, 16) * r.reshape(2, 16), R, R), wr),
-        "pcast of what is shared to unreduced": (mapped(lambda w: lax.pcast(w, "x", to="unreduced"), P(), P()), w),
-        "all_gather of what is unreduced": (mapped(lambda u: lax.all_gather(u, "x"), U, P("x")), u),
+        "pcast of a shared value to unreduced": (mapped(lambda w: lax.pcast(w, "x", to="unreduced"), P(), P()), w),
+        "all_gather of an unreduced value": (mapped(lambda u: lax.all_gather(u, "x"), U, P("x")), u),
         "in_specs that do not say it": (mapped(lambda u: u, P(), P()), u),
         "out_specs that do not say it": (mapped(lambda u: u, U, P()), u),
         "some axes only": (mapped(lambda u: lax.psum(u, "x"), U, P(), axis_names={"x"}), u),
         "over the compiler's axes": (of.shard_map(lambda u: u, mesh=of_auto, in_specs=U, out_specs=U), w),
         "a gradient gathered and scattered": (scattered, b, x),
-        "a gradient of what is cast": (mapped(of.grad(lambda w: jnp.sin(cast(w)).sum()), P(), P()), w),
+        "a gradient of a cast value": (mapped(of.grad(lambda w: jnp.sin(cast(w)).sum()), P(), P()), w),
         "a loop over what is cast": (
             mapped(lambda w: lax.scan(lambda c, _: (c + cast(w).sum(), None), 0.0, None, length=2)[0], P(), P()), w,
         ),

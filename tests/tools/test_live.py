@@ -104,7 +104,7 @@ def test_jaxpr_records_line_by_line(session):
     assert "4 equations, 2 new" in shown and shown.count("new\n") == 2
     shown = text(run(session, "3 + 4"))
     assert "jaxpr" not in shown  # arithmetic of Python numbers adds no equations
-    assert "z is a tracer, and only an array lies somewhere" in str(session.run_line("%shards z").error)
+    assert "z is a tracer, and only arrays are on devices" in str(session.run_line("%shards z").error)
     value = run(session, "%pop (v, w)").value
     assert isinstance(value, ClosedJaxpr)
     expected = minijax.make_jaxpr(lambda z, k: (jnp.sin(z) * 2.0 + k, jnp.sin(z) * 2.0))

@@ -63,7 +63,7 @@ def _leaf(session: Session, leaf: TreePart, name: str) -> Document:
     if not is_array(leaf.value):
         return head
     if leaf.elements > MOST_PRINTED:
-        more = f"{leaf.elements:,} elements: its corners; print(np.asarray(_)[...]) shows a part"
+        more = f"{leaf.elements:,} elements, corners only; print(np.asarray(_)[...]) shows a part"
         return head + _printed(session, leaf.value) + document(text(line(("muted", more))))
     with np.printoptions(threshold=MOST_PRINTED):
         return head + _printed(session, leaf.value)
@@ -85,15 +85,15 @@ def run_shards(session: Session, args: Arguments) -> Result:
     leaves = [(path, leaf) for path, leaf in _arrays(root, "") if hasattr(leaf, "sharding")]
     if not leaves:
         if isinstance(root.value, Tracer):
-            problem = f"{shortened(name.strip())} is a tracer, and only an array lies somewhere"
+            problem = f"{shortened(name.strip())} is a tracer, and only arrays are on devices"
             raise UsageError(f"%shards: {problem}: %pop closes the level, %hlo --partitioned shows a program's parts")
         kind, called = type(root.value).__name__, shortened(name.strip())
         if callable(root.value):
-            problem = f"{called} is of type {kind}, and only an array lies somewhere: %shards {called}(x) shows where"
-            more = f"what it gives lies, %hlo {called}(x) --partitioned what each device does"
+            problem = f"{called} is of type {kind}, and only arrays are on devices: %shards {called}(x) shows where"
+            more = f"its result is, %hlo {called}(x) --partitioned what each device does"
             raise UsageError(f"%shards: {problem} {more}")
-        problem = f"{called} is of type {kind}, of which nothing lies on a device"
-        raise UsageError(f"%shards: {problem}: %shards jnp.asarray(x) shows where an array lies")
+        problem = f"{called} is of type {kind}, which has nothing on a device"
+        raise UsageError(f"%shards: {problem}: %shards jnp.asarray(x) shows where an array is")
     if len(leaves) == 1 and root.parts is None:
         return Result(document(*shards.blocks(name.strip(), root.value)), root.value)
     return Result(document(shards.table(leaves)), NOTHING)

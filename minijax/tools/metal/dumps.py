@@ -93,7 +93,7 @@ def read(folder: str) -> Dump:
     names = sorted(os.listdir(folder))
     programs = [(int(found[1]), name) for name in names if (found := re.fullmatch(_PROGRAM, name))]
     if not programs:
-        raise FileNotFoundError("XLA has written down nothing of this program")
+        raise FileNotFoundError("XLA dumped nothing for this program")
     # constant folding may compile other programs meanwhile, but the first program is the user's
     start = min(programs)[1].removesuffix("before_optimizations.txt")
     rest = {name[len(start) :]: os.path.join(folder, name) for name in names if name.startswith(start)}

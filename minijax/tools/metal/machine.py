@@ -62,14 +62,14 @@ def operations(code: bytes) -> Iterator[Operation]:
     import capstone
 
     if code[:5] != b"\x7fELF\x02":
-        raise ValueError("no object file in 64-bit ELF: only such code can be read")
+        raise ValueError("not a 64-bit ELF object file, the only format that can be read")
     (machine,) = struct.unpack_from("<18xH", code)
     ways = {
         _X86_64: (capstone.CS_ARCH_X86, capstone.CS_MODE_64),
         _AARCH64: (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM),
     }
     if machine not in ways:
-        raise ValueError(f"machine code of a processor that is not known (ELF machine {machine})")
+        raise ValueError(f"machine code of an unknown processor (ELF machine {machine})")
     reader = capstone.Cs(*ways[machine])
     reader.skipdata = True
     parts = _parts(code)

@@ -197,7 +197,7 @@ def _drawn(listed: Iterable[Stage], highlight: Highlighter | None) -> Drawn:
 
 
 def _static(stages: Stages) -> Iterator[str]:
-    yield "<pre>The main texts. Where scripts are on, all stages are here: run its cell again.</pre>"
+    yield "<pre>The main texts. With scripts enabled, all stages are shown: run its cell again.</pre>"
     for stage in stages.all:
         if stage.kind in ("python", "jaxpr", "stablehlo", "final"):
             yield _details(stage.title, _marked(stages, stage), stage.kind == "python")

@@ -208,7 +208,7 @@ def _range(elements: list[float], whole: bool, bounds: tuple[float, float]) -> d
 
 def static_html(recording: Recording, start: int = 0, rename: Callable[[str], str] = str) -> str:
     """What a saved notebook shows if the page is not live: the folded log, and the values at the first moment."""
-    log = "".join(log_lines(recording, MOST_RECORDS, start, "in a notebook with a kernel a stepper stands here."))
+    log = "".join(log_lines(recording, MOST_RECORDS, start, "in a notebook with a kernel, the stepper is shown."))
     values = "\n".join(html.escape(shown(each)) for each in _values(recording, start))
     table = f"<pre>values at the first moment\n{values}</pre>" if values else ""
     around = '<div class="minijax mjw-static mjw-kept tex2jax_ignore mathjax_ignore">'

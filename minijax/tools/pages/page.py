@@ -19,7 +19,7 @@ from minijax.tools.documents.document import Line, line
 from minijax.tools.documents.html import layout, shown, stylesheet
 
 # The first words of the content without scripts.
-WITH_SCRIPTS = "where scripts are on, a stepper stands here."
+WITH_SCRIPTS = "with scripts enabled, the stepper is shown."
 WITH_ANOTHER = "run its cell again for a stepper."
 # Maximum number of lines of one program or file on the page.
 MOST_LINES = 1000

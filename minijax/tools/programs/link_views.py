@@ -185,7 +185,7 @@ def fused_rows(programs: LinkedPrograms) -> Iterator[Block]:
         where = (role, mark_text(places, known.main_file))
         rows.append(line(("primitive", f"{name:<{columns}}"), f"  {held}  ", where))
     if len(found) > len(rows):
-        rows.append(line(("muted", f"… {len(found) - len(rows)} more: --links tells of every instruction")))
+        rows.append(line(("muted", f"… {len(found) - len(rows)} more: --links shows every instruction")))
     if rows:
         yield Row("fused", tuple(rows))
 

@@ -209,7 +209,7 @@ class Frame:
     def _constant(self, var: Var) -> Any:
         const = self.consts[var]
         if isinstance(const, Tracer):
-            return Unknown("it is a value of a transformation that this program was recorded in")
+            return Unknown("it is a value of the transformation in which this program was recorded")
         try:
             return self.levels.same(const)
         except Exception as error:  # it was donated, or cannot be read
@@ -455,7 +455,7 @@ def _argument(x: Any, aval: Any, mapped: tuple[bool, ...], levels: Levels) -> An
     if isinstance(x, Unknown):
         return x
     if isinstance(x, Tracer):
-        return Unknown("it is a value of a transformation that is at work")
+        return Unknown("it is a value of a transformation that is still active")
     try:
         array = as_array(np.asarray(x, aval.dtype) if isinstance(x, (bool, int, float, complex)) else x)
         array._value()

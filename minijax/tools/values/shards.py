@@ -47,7 +47,7 @@ def blocks(name: str, value: Any) -> Iterator[Block]:
     yield Row("bytes", (line(f"{bytes_text(each)} on each device, {bytes_text(held)} in all{more}"),))
     if isinstance(sharding, NamedSharding) and sharding.spec.unreduced:
         along = ", ".join(str(axis) for axis in sharding.mesh.axis_names if axis in sharding.spec.unreduced)
-        yield Row("sum", (line(f"of what devices along {along} have; sharding.reshard({name}, P(...)) takes it"),))
+        yield Row("sum", (line(f"of the values along {along}; sharding.reshard({name}, P(...)) computes it"),))
     if len(shape) <= 2 and _has_room(grid(shape, sharding)):
         yield text(*[line(("", each)) for each in drawing(shape, sharding, _WIDTH)], wrap=False)
         return

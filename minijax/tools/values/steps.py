@@ -34,7 +34,7 @@ INSTEAD = "inside the function of a custom_{} call there are no {}: the {} takes
 # inner programs that exist only for derivatives -> why there are none
 NEEDED = {
     "rule": "a derivative rule needs tangents, and none were given",
-    "fwd": "a forward pass is run where there are cotangents, and none were given",
+    "fwd": "a forward pass needs cotangents, and none were given",
     "bwd": "a backward pass needs cotangents, and none were given",
 }
 NO_CONDITION = "it is not known which branch is taken"
@@ -68,7 +68,7 @@ class Steps:
 
     def _forward(self, eqn: JaxprEqn, ins: Sequence[Any]) -> list[Any]:
         if eqn.primitive in SILENT:
-            return [Unknown("it belongs to what is printed")] * len(eqn.outvars)
+            return [Unknown("it is only printed")] * len(eqn.outvars)
         refusal = refused(eqn)
         if refusal:
             return [Unknown(refusal)] * len(eqn.outvars)
@@ -420,4 +420,4 @@ class Steps:
         return self._once(id(eqn), make)
 
 
-INSIDE_SOLVE = "a linear solve is differentiated by another solve, not by going through this one"
+INSIDE_SOLVE = "a linear solve is differentiated by another solve, so this one has no derivatives inside"

@@ -17,7 +17,7 @@ GOOD = (
     (
         "%shards minijax.sharding.reshard(jnp.ones((4, 2)), minijax.NamedSharding(minijax.make_mesh((2,), ('i',)), "
         "minijax.P(unreduced={'i'})))",
-        ("f32[4,2]{U:i} on 2 devices · a sum of 2 terms", "of what devices along i have", "32 B on each device"),
+        ("f32[4,2]{U:i} on 2 devices · a sum of 2 terms", "of the values along i", "32 B on each device"),
     ),
     (
         "%tree [minijax.sharding.reshard(minijax.sharding.reshard(v, minijax.NamedSharding(mesh, spec)), "
@@ -39,7 +39,7 @@ BAD = (
     ("%tree f", "f is of type function, which holds no arrays: %tree f(3.0) shows what it gives"),
     ("%tree (i for i in [v])", "is of type generator, which holds no arrays: %tree list((i for i in [v])) shows"),
     ("%tree v --depth 0", "--depth needs a number from 1, not 0"),
-    ("%shards f", "f is of type function, and only an array lies somewhere: %shards f(x) shows where what it gives"),
+    ("%shards f", "f is of type function, and only arrays are on devices: %shards f(x) shows where its result is"),
     ("%shards jit(f)", "%hlo jit(f)(x) --partitioned what each device does"),
-    ("%shards 'v'", "'v' is of type str, of which nothing lies on a device"),
+    ("%shards 'v'", "'v' is of type str, which has nothing on a device"),
 )
