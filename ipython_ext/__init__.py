@@ -4,8 +4,8 @@ Write magics with their ``%``: IPython's automagic finds ``grad f(3.)`` only whi
 ``from minijax import grad`` creates one. ``config``, ``history`` and ``time`` are ``%minijax_config``,
 ``%minijax_history`` and ``%minijax_time`` here, since IPython has magics with the short names.
 
-``unload_ipython_extension`` removes everything that ``load_ipython_extension`` registers, so loading twice, or
-unloading and loading, leaves one of each.
+``unload_ipython_extension`` removes everything that ``load_ipython_extension`` registers. After loading twice, or
+unloading and loading, everything is registered once.
 """
 
 from __future__ import annotations

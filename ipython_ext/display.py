@@ -51,8 +51,8 @@ def in_terminal(shell: Any) -> bool:
 
 
 class Shown:
-    """A magic's result, which displays itself; ``value`` is the command's value (None if it has none). Unpacking and
-    indexing use ``value``: ``y, dy = %grad f(3.0)``.
+    """A magic's result, which displays itself. ``value`` is the command's value, None if the command returns none.
+    Unpacking and indexing use ``value``: ``y, dy = %grad f(3.0)``.
 
     ``document`` is the displayed text. ``recording`` is what minijax did; functions of ``minijax.tools`` take it.
     """
@@ -309,7 +309,7 @@ class Trees:
         self.before.clear()
 
     def _document(self, value: Any) -> Document | None:
-        """A container as a tree; None if it should not be one."""
+        """A container as a tree; None for a value that IPython should display as usual."""
         if not self.plain.pprint:  # the user turned pretty-printing off
             return None
         tree = self.session.value_tree(value, "", page())

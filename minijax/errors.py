@@ -194,7 +194,7 @@ def user_frames(most: int) -> list[FrameType]:
 
 
 def span(info: SourceInfo) -> tuple[int | None, int | None, int | None, int | None]:
-    """``(line, last line, column, last column)`` of a place; unknown ones are None."""
+    """``(line, last line, column, last column)`` of a place. Each number is None if it is unknown."""
     code, offset = info[:2]
     return next(itertools.islice(code.co_positions(), offset // 2, None), (None, None, None, None))
 
@@ -236,7 +236,7 @@ def did_you_mean(word: object, words: Iterable[object], prefix: str = "", alike:
 
 
 def _aval_text(value: Any) -> str:
-    """``'float32[3,4]'`` for an aval, or an object with one."""
+    """``'float32[3,4]'`` for an aval, or for an object with an attribute ``aval``."""
     aval = getattr(value, "aval", value)
     dtype, shape = getattr(aval, "dtype", None), getattr(aval, "shape", None)
     if dtype is None or shape is None:

@@ -193,7 +193,7 @@ def hessian(
     """The Hessian of ``fun``: the forward-mode Jacobian of the reverse-mode one.
 
     For a scalar ``fun`` and an argument of shape ``s`` the result has shape ``s + s``. For other outputs and trees the
-    layout is that of ``jacfwd``, applied twice. TypeError, when called, for integer inputs.
+    layout is that of ``jacfwd``, applied twice. A call with integer inputs raises TypeError.
 
     >>> hessian(lambda x: (x**3).sum())(jnp.arange(2.))
     Array([[0., 0.],

@@ -67,12 +67,12 @@ def make_mesh(
 
 
 def get_abstract_mesh() -> AbstractMesh:
-    """The names and sizes of the axes of the mesh that is set; an empty one if none is."""
+    """The names and sizes of the axes of the mesh that is set; an empty mesh if none is set."""
     return AbstractMesh((), ()) if context.mesh is None else context.mesh.abstract_mesh
 
 
 def get_mesh() -> Mesh:
-    """The mesh that is set on this thread; an empty one if none is. ValueError inside a transformation."""
+    """The mesh that is set on this thread; an empty mesh if none is set. ValueError inside a transformation."""
     _refuse_traced("get_mesh", " Maybe you want `sharding.get_abstract_mesh()`?")
     return Mesh(np.empty((), object), ()) if context.mesh is None else context.mesh
 

@@ -113,7 +113,7 @@ TRANSFORMS = {
 
 
 def with_rules(ns, f, fwd=None, bwd=None):
-    """A ``custom_vjp`` function with these rules. Without rules it gets valid ones."""
+    """A ``custom_vjp`` function with these rules. A rule that is None is replaced by a valid one."""
     function = ns.custom_vjp(f or ns.numpy.sin)
     function.defvjp(fwd or (lambda x: (x, None)), bwd or (lambda _, ct: (ct,)))
     return function

@@ -33,7 +33,7 @@ def test_every_name_of_jax_errors_is_here():
 @pytest.mark.parametrize("name", [n for n in errors.__all__ if hasattr(jax.errors, n)])
 def test_bases_are_jaxs(name):
     def bases(cls):
-        # private classes are ignored: JAX has one more base class
+        # private classes are ignored: JAX has one more private base class
         return [c.__name__ for c in cls.__mro__ if not c.__name__.startswith("_")]
 
     assert bases(getattr(errors, name)) == bases(getattr(jax.errors, name))

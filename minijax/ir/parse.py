@@ -65,7 +65,7 @@ _LITERAL = re.compile(rf"(?:{COMPLEX.pattern}|{NUMBER.pattern}|True|False|\[\.\.
 _CUT = re.compile(r"\.\.\. \(\d+ more equations\)")
 _KEY = re.compile(r"([A-Za-z_]\w*)=")
 _NEXT_KEY = re.compile(r"\s+(?:[A-Za-z_]\w*=|# )")
-# Parameters with jaxprs: there, a bare name is the name of a shared jaxpr.
+# Names of parameters that hold jaxprs. A bare name as their value is the name of a shared jaxpr.
 _JAXPR_KEY = re.compile(r"(?:.*_)?jaxprs?$|branches$")
 # Python type of a literal's text -> the kinds of types (see ``dtypes.kind``) that the literal can have.
 _KINDS: dict[type, str] = {bool: "b", int: "iufc", float: "fc", complex: "c"}

@@ -113,7 +113,7 @@ def _check_body(jaxpr: Jaxpr, root: Jaxpr, user: JaxprEqn | None) -> list[JaxprE
 
 
 class _Mistake(Exception):
-    """An error text with ``{}`` for the names of ``variables``, which are known once the program is printed."""
+    """An error text with ``{}`` for the names of ``variables``, which are known when the program is printed."""
 
     def __init__(self, text: str, *variables: Var) -> None:
         super().__init__(text)

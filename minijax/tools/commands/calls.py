@@ -79,7 +79,7 @@ def _open(before: str) -> tuple[list[int], int | None]:
 
 
 def open_string(before: str) -> str | None:
-    """The text of the unfinished string on one line at the end of ``before``, or None."""
+    """The text of an unfinished one-line string at the end of ``before``, or None."""
     _, start = _open(before)
     if start is None or before[start] == "#" or before.startswith(before[start] * 3, start):
         return None

@@ -140,7 +140,7 @@ def _partitioned(lowered: Any) -> Iterator[Block]:
 
 
 def _linked(args: Arguments, lowered: Any, compiled: Any) -> tuple[list[Block], Any]:
-    """Blocks that show the linked programs, or what became of one line or equation; and the linked programs."""
+    """Blocks that show the linked programs, or only one line or equation in them; and the linked programs."""
     # imported late: 700 lines that only these options need
     from minijax.tools.programs import link_views, links
 

@@ -34,7 +34,7 @@ def run_debug(session: Session, args: Arguments) -> Result:
 
 
 def _frames(error: BaseException, tb: TracebackType) -> Document:
-    """The user's frames, and the variables of the innermost one."""
+    """The user's frames, and the variables of the innermost frame."""
     frames: list[tuple[FrameType, int]] = []
     at: TracebackType | None = tb
     while at is not None:

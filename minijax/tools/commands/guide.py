@@ -125,7 +125,7 @@ class Tour:
     # ------------------------------------------------------------------------------------------------------
 
     def _borrow(self, part: int, stop: int) -> list[str]:
-        """Save the user's names that this stop is the first to use. Returns those that had a value."""
+        """Save the user's names that this stop is the first to use. Returns the names that had a value."""
         stops = self.parts[part].stops
         own, read = _names_of(stops[stop])
         given = used_names(stops)[1]

@@ -35,7 +35,7 @@ _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _VALUES = r"(?<!\$)\{(?P<expression>[^{}]+)\}|\$(?P<name>[A-Za-z_]\w*)"
 # ``names = !ls``, and ``!!ls`` without a name
 _ASSIGNED = r"(?:([A-Za-z_]\w*)\s*=|())\s*!\s*"
-# The exit code of a program that SIGINT killed, and that of the shell which ran the program.
+# The exit code of a program that SIGINT killed, and the exit code of the shell that ran the program.
 _INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
 
 # --- %sh

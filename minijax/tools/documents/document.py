@@ -48,7 +48,7 @@ class Text(Frozen):
 
 
 class Printout(Frozen):
-    """A jaxpr (or other output of ``ir.pretty``), laid out once the width is known."""
+    """A jaxpr (or other output of ``ir.pretty``), laid out when the width is known."""
 
     doc: pp.Doc
 
@@ -116,7 +116,7 @@ class Pair(Frozen):
     among: Line = ()
 
 
-# In a single column, variables have the right side's names. This mark ends the name of one that only the left has.
+# In a single column, variables have the right side's names. A name with this mark is one that only the left side has.
 OWN = "'"
 
 

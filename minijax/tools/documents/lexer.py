@@ -52,7 +52,7 @@ _LITERAL = re.compile(
 )
 _COMMENT = re.compile(r"#[^\n]*")
 _CUT = re.compile(r"\.\.\. \(\d+ more equations\)")
-# Operations on a reference. The brackets after one hold integers and slices; a slice may start at a variable.
+# Operations on a reference. Brackets after a reference hold integers and slices; a slice may start at a variable.
 _ARROW = re.compile(r"<-|\+=")
 _BOUNDS = re.compile(r"-?\d*:(?:-?\d+)?|-?\d+")
 _REST_OF_SLICE = re.compile(r"\+\d+")

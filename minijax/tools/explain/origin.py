@@ -277,7 +277,7 @@ class ProgramLane:
         )  # fmt: skip
 
     def _value(self, made: Sequence[Var]) -> Any:
-        """The value of the first result. In a loop it is that of the last iteration."""
+        """The value of the first result; in a loop, its value in the last iteration."""
         if not self.frames or not made:
             return ""
         value = self.frames[-1].value(made[0])

@@ -91,7 +91,7 @@ def _parts(x: Tracer, names: dict[Any, str]) -> Iterator[tuple[str, Any]]:
 
 
 def _unwrapped(x: Any, names: dict[Any, str], indent: int) -> Iterator[Line]:
-    """The values inside a tracer, one per line, and those inside them, down to values that are no tracers."""
+    """The values inside a tracer, one per line. Each of them that is a tracer is followed by its own values."""
     for title, part in _parts(x, names):
         if isinstance(part, Tracer):
             yield line(" " * indent, ("muted", f"{title}  "), *_described(part, names))
@@ -249,7 +249,7 @@ def _about(level: Level) -> str:
 
 
 def tracer_blocks(live: Live, everything: bool = False) -> Iterator[Block]:
-    """The live tracers of the pushed levels, with the values inside. Without ``everything``, only those with a name."""
+    """The live tracers of the pushed levels, with the values inside. Without ``everything``, only named tracers."""
     names = variable_names(live)
     tracers = live_tracers()
     named: dict[int, list[str]] = {}

@@ -1,8 +1,8 @@
 """A compiled call's time split into dispatch, transfer and compute, on the single clock of XLA's profiler.
 
-Each moment of a call counts as one of these. Compute: an instruction of the program runs, or a loop iterates. Transfer:
-an argument is copied to the device and no instruction runs. Dispatch: Python or the runtime works before the first
-instruction. Not attributed: the rest, between instructions and after the last one.
+Each moment of a call is of one of four kinds. Compute: an instruction of the program runs, or a loop iterates.
+Transfer: an argument is copied to the device and no instruction runs. Dispatch: Python or the runtime works before the
+first instruction. Not attributed: the rest, between instructions and after the last one.
 """
 
 from __future__ import annotations

@@ -220,7 +220,7 @@ def _took(each: Pass) -> Iterator[Segment]:
 
 
 def _pairs(of: Stages, before: Sequence[StageLine], after: Sequence[StageLine]) -> list[Pair]:
-    """The lines of two stages, paired. In a long run of equal lines, one line stands for those in the middle."""
+    """The lines of two stages, paired. In a long run of equal lines, one line replaces the middle of the run."""
     out: list[Pair] = []
     texts = [each.text for each in before], [each.text for each in after]
     matcher = difflib.SequenceMatcher(None, *texts, False)

@@ -119,7 +119,7 @@ class _Parts:
         return self.add(_bytes(_as_json(value)))
 
     def add_column(self, values: Any) -> list[int]:
-        """Integers, each as the difference from the one before."""
+        """Integers, each stored as its difference from the integer before."""
         return self.add(np.diff(np.asarray(values, "<i8"), prepend=0).astype("<i8").tobytes())
 
 

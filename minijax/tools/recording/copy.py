@@ -32,7 +32,7 @@ class Copier:
         self.copies: dict[int, Jaxpr] = {}
 
     def copy(self, jaxpr: Jaxpr) -> Jaxpr:
-        """The copy. Equations with only plain parameters are shared with the original."""
+        """A copy of ``jaxpr``. Equations with only plain parameters are shared with the original."""
         known = self.copies.get(id(jaxpr))
         if known is not None:
             return known

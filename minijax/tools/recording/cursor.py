@@ -1,4 +1,4 @@
-"""A position in a full recording, and the moves of a stepper. Nothing runs again, so moving back is as cheap as on.
+"""A position in a full recording, and a stepper's moves. Nothing runs again, so moving back is as fast as moving on.
 
 A recording is a sequence of *moments*: the beginning, the entry and exit of each bind and scope, every other record
 once, and the end. A cursor stands at one moment. ``state`` describes that moment.
@@ -98,7 +98,7 @@ class State(Frozen):
       tracers: for each interpreter of ``stack``, the live tracers; for evaluation, the arrays in variables.
       programs: for each interpreter that records equations, the equations so far.
       place: the user's line, ``file:line (function)``, or ''.
-      rule: the rule being applied by the innermost open bind that has one, or by the backward pass; else None.
+      rule: the rule that is running, for the innermost open bind that has one or for the backward pass; or None.
       forced: why the interpreter of ``bind`` processes it.
     """
 

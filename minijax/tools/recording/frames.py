@@ -111,7 +111,7 @@ class Frames:
         else:
             named = list(variables.items())[:MOST_NAMES]
         # The order is that of the function's assignments: after ``w = params["w"]`` the value is called params["w"],
-        # and after ``p = {"w": w}`` it is called w. Tuples come last, so after ``x, t = dual`` it is called x.
+        # and after ``p = {"w": w}`` it is called w. Tuples come last: after ``x, t = dual``, dual[0] is called x.
         tuples = []
         for name, value in named:
             if isinstance(value, (Tracer, Array)):

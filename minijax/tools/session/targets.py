@@ -113,7 +113,7 @@ def leaves_of(x: Any) -> list[Any] | None:
 
 
 def holds_itself(x: Any) -> bool:
-    """Whether a container contains itself, as ``Out`` does once it has been shown. Such a container is not a tree."""
+    """Whether a container contains itself, as ``Out`` does after it was shown. Such a container is not a tree."""
     around: set[int] = set()
     walked: set[int] = set()
     # the objects to visit, last first; an ``_End`` marks where the items of a container end

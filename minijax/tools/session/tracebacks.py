@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Maximum number of frames shown of one traceback.
 _LONGEST = 40
-# How similar a name must be to be suggested for an unknown one.
+# An existing name that is at least this similar to an unknown name is suggested (1: equal).
 _ALIKE = 0.75
 _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 # The file that runs the inputs of a session.
