@@ -121,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _give_up(stream: TextIO | None) -> None:
-    """Discard a stream's buffer: Python would report the error again when it closes the stream."""
+    """Flush a stream. If this fails, redirect it to the null device, or Python reports the error again at exit."""
     with contextlib.suppress(OSError, ValueError, AttributeError):  # it may be None, closed, or not a file
         stream.flush()  # type: ignore[union-attr]
         return

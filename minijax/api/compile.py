@@ -158,7 +158,7 @@ class JitFunction:
         if pjrt.others_in_use and preferred_device() is not None:
             return self.call(args, kwargs, static)[0]
         if known.flat and not kwargs:
-            try:  # a comprehension would take a twentieth of the call, so one argument does without it
+            try:  # the comprehension takes a twentieth of a call, so a call with one argument skips it
                 run = known.flat[args[0].kind if len(args) == 1 else tuple([x.kind for x in args])]
             except (AttributeError, KeyError, TypeError):
                 pass
@@ -195,7 +195,10 @@ class JitFunction:
         return lambda i: leaf_names(self.fun, staged.in_tree)[i]
 
     def _device_of(self, staged: StagedCall, leaves: Sequence[Any]) -> Any:
-        """The device (or mesh devices) of the committed arguments that the program takes. ValueError if they differ."""
+        """Return the device (or mesh devices) of the committed arguments that the program takes.
+
+        Raise ValueError if two of these arguments are on different devices.
+        """
         if not pjrt.others_in_use:
             return None
         kept = kept_inputs(staged.closed) if not staged.outer and not self.keep_unused else None
@@ -206,7 +209,7 @@ class JitFunction:
         return common_device(taken, self.called, self._labels(staged))
 
     def _failure(self, error: Exception, args: Any, kwargs: Any, static: tuple[Any, ...]) -> BaseException | None:
-        """Translate ``error`` from jaxlib's dispatch; None if no program ran, so the call may be repeated."""
+        """Translate an ``error`` of jaxlib's dispatch. Return None if no program ran: the call may then be repeated."""
         if not fastcall.is_status(error):
             return None
         _, leaves, _ = self._find(args, kwargs, static)
@@ -407,7 +410,10 @@ class JitFunction:
     def _traced(
         self, avals: Sequence[Any], static: Any, in_tree: Any, args: Any, kwargs: Any
     ) -> tuple[str, ClosedJaxpr, Any, list[Any], list[Any]]:
-        """The program at a signature: name, jaxpr, result tree, argument and result shardings ([] if unspecified)."""
+        """Return a signature's program: its name, jaxpr, result tree, argument shardings and result shardings.
+
+        A list of shardings is [] if they are unspecified.
+        """
         flat = FlatFun(self._with_static(static), in_tree, self.transform, subject=self.subject)
         closed = stage(flat, avals, self.subject, label=self.transform)
         if kwargs and self.in_shardings is not UNSPECIFIED:
@@ -426,7 +432,7 @@ class JitFunction:
     def _shardings(
         self, closed: ClosedJaxpr, ins: list[Any], outs: list[Any], n_outer: int, n_refs: int
     ) -> dict[str, Any]:
-        """The sharding parameters of the call. ValueError if a sharding does not fit an array."""
+        """Return the call's sharding parameters. Raise ValueError if a sharding does not fit its array."""
         ins = [UNSPECIFIED] * n_outer + (ins or [UNSPECIFIED] * (len(closed.in_avals) - n_outer - n_refs))
         ins += [UNSPECIFIED] * n_refs
         named = {"in_shardings": (ins, closed.in_avals), "out_shardings": (outs, closed.out_avals)}
@@ -474,13 +480,16 @@ class JitFunction:
         return self.trace(*args, **kwargs).out_info
 
     def explain_cache_miss(self, *args: Any, **kwargs: Any) -> Miss | None:
-        """Explain why a call with these arguments would retrace; None if it is cached. Runs nothing."""
+        """Explain why a call with these arguments would retrace, without running it. Return None if it is cached."""
         args, kwargs, static = self._split(args, kwargs)
         key, _, _ = self._key(args, kwargs, static)
         return self._explain(key) if self._get(self.cache, key) is None else None
 
     def explain_cache_hit(self, *args: Any, **kwargs: Any) -> tuple[str, tuple[str, ...]]:
-        """For a cached call: the closed-over values that changed, as text, and the names of values that may have."""
+        """Compare the values that a cached call closed over with the present ones.
+
+        Return those that have changed, as text, and the names of those that may have changed.
+        """
         args, kwargs, static = self._split(args, kwargs)
         staged = self._get(self.cache, self._key(args, kwargs, static)[0])
         return ("", ()) if staged is None else _misses().explain_hit(staged.closed)
@@ -510,13 +519,13 @@ class JitFunction:
 
 
 def _seen_by_jax(call: tuple[tuple[type, ...], tuple[Any, ...]]) -> Any:
-    """The part of an entry of ``StagedCall.met`` that JAX distinguishes: which leaves are arrays, and their places."""
+    """Return what JAX distinguishes in an entry of ``StagedCall.met``: which leaves are arrays, and their places."""
     kinds, places = call
     return tuple([issubclass(kind, Array) for kind in kinds]), places if any(places) else ()
 
 
 def _argument_names(jitted: weakref.ref[JitFunction], closed_over: int, in_tree: Any) -> list[str]:
-    """Name a program's operands; [] if the function is gone."""
+    """Return the names of a program's operands, or [] if the function no longer exists."""
     alive = jitted()
     if alive is None:
         return []
@@ -530,7 +539,7 @@ def hashable_tree(given: Any) -> Any:
 
 
 def _spread(shardings: Any, full: Any, which: str) -> list[Any]:
-    """Broadcast the prefix ``shardings`` to the leaves of ``full``; [] if unspecified."""
+    """Broadcast the prefix ``shardings`` to the leaves of ``full``. Return [] if they are unspecified."""
     if shardings is UNSPECIFIED:
         return []
     leaves = prefix_leaves(shardings, full, name=f"pjit {which}")
@@ -594,7 +603,7 @@ def lift_constants(closed: ClosedJaxpr, kind: type, last: bool = False) -> tuple
 
 
 def _check_aliases(leaves: Sequence[Any], staged: StagedCall, fun: Any) -> None:
-    """Raise ValueError if one reference is passed twice, or both passed and closed over."""
+    """Raise ValueError if a reference is passed twice, or if it is passed and also closed over."""
     refs = [i for i, x in enumerate(leaves) if is_ref(x)]
     seen: dict[int, int] = {}
     for i in refs:
@@ -632,15 +641,15 @@ def jit(
     compiled function returns what ``fun`` returns, as arrays. While ``fun`` is traced, its arguments are tracers.
     Python side effects happen only then.
 
-    ``static_argnums``, ``static_argnames``: hashable arguments that pass unchanged; one implies the other.
+    ``static_argnums``, ``static_argnames``: hashable arguments that pass unchanged; give either of the two.
     ``donate_argnums``, ``donate_argnames``: arguments whose memory XLA may reuse. ``keep_unused``: also pass arguments
     that ``fun`` does not use. ``inline``: inside a staged function, record the equations instead of a call.
     ``in_shardings``, ``out_shardings``: a ``Sharding``, a ``PartitionSpec`` for the current mesh, None (the compiler
     chooses), or trees of these that are prefixes of the dynamic arguments and of the result.
 
-    ValueError, when called, for an unhashable static argument; TypeError if an argument or an output is no array;
-    TracerBoolConversionError if Python tests a traced value (``if x > 0``); ConcretizationTypeError if a traced value
-    is used as a shape.
+    A call raises ValueError if a static argument is unhashable, TypeError if another argument or an output is no array,
+    TracerBoolConversionError if Python tests a traced value (``if x > 0``), and ConcretizationTypeError if a traced
+    value is used as a shape.
 
     >>> jit(lambda n: jnp.zeros(n), static_argnums=0)(3)
     Array([0., 0., 0.], dtype=float32)
@@ -666,7 +675,7 @@ def jit(
 
 
 def _infer(fun: Callable[..., Any], numbers: Any, names: Any, kind: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Complete positions from names and names from positions, by ``fun``'s signature."""
+    """Derive the names from the positions, or the positions from the names, by ``fun``'s signature."""
     given = () if numbers is None else int_or_ints(numbers, f"{kind}_argnums")
     named = () if names is None else (names,) if isinstance(names, str) else tuple(names)
     if not given and not named:

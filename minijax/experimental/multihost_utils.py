@@ -55,7 +55,10 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
 
 
 def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
-    """Send ``in_tree`` from process 0, or where ``is_source`` is true, to all. Shapes must agree everywhere."""
+    """Send ``in_tree`` to all processes from process 0, or from the process whose ``is_source`` is true.
+
+    The trees of all processes must have equal shapes.
+    """
     if process_count() == 1:
         return tree_map(np.asarray, in_tree)
     source = process_index() == 0 if is_source is None else is_source
@@ -69,7 +72,7 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
 
 
 def assert_equal(in_tree: Any, fail_message: str = "") -> None:
-    """AssertionError, which begins with ``fail_message``, unless every process has the same ``in_tree``."""
+    """Raise AssertionError if processes differ in ``in_tree``. ``fail_message`` is the beginning of its text."""
     gathered = process_allgather(in_tree)
     same = tree_map(lambda mine, all_of_them: bool(np.all(all_of_them == np.asarray(mine))), in_tree, gathered)
     if not all(tree_leaves(same)):
@@ -80,14 +83,15 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
 
 
 def sync_global_devices(name: str) -> None:
-    """Wait for every process. AssertionError if another process passed a different ``name``."""
+    """Wait for every process. Raise AssertionError if another process passed a different ``name``."""
     assert_equal(np.uint32(zlib.crc32(name.encode())), f"sync_global_devices name mismatch ('{name}')")
 
 
 def reached_preemption_sync_point(step_id: int) -> bool:
     """Whether a process got a preemption notice and all processes have reached the step for saving.
 
-    False without ``distributed.initialize``. With it, RuntimeError: minijax does not start XLA's preemption service.
+    Return False in a single process. With several, raise RuntimeError, since minijax does not start XLA's preemption
+    service.
     """
     if process_count() == 1:
         return False

@@ -31,7 +31,7 @@ class Step(Frozen):
       recording: the recording.
       position: the first moment to show.
       retrace: records the call again, ignoring cached traces. Returns the recording, and the exception that ended the
-          call or None. ``retrace``, ``programs``, ``stages`` and ``again`` are None if there is no call.
+          call (None if it returned). ``retrace``, ``programs``, ``stages`` and ``again`` are None if there is no call.
       programs: compiles the call as ``jit`` does, and returns its programs linked line by line. Raises the errors of
           staging, lowering and compiling.
       stages: compiles the call as ``jit`` does, and returns its stages down to machine code (``metal.stages.Stages``).

@@ -238,9 +238,10 @@ def compiled(source: str, filename: str, flags: int = 0) -> tuple[CodeType | Non
 
 
 def placed(node: ast.expr, filename: str) -> ast.expr:
-    """A copy of an expression, with its columns counted from the start of the command line.
+    """Copy an expression and count its columns from the start of the command line that contains it.
 
-    The command line is the first line of ``filename``. If it lacks the expression's names, the columns do not change.
+    The command line is the first line of ``filename``. If the expression's names are not in it, the columns do not
+    change.
     """
     node = copy.deepcopy(node)
     command = re.match(rb"\s*%*\w*\s*", line := linecache.getline(filename, 1).encode())
@@ -259,7 +260,7 @@ def placed(node: ast.expr, filename: str) -> ast.expr:
 
 
 def parse_expression(name: str, text: str, what: str = "an expression") -> ast.expr:
-    """``text`` parsed as a Python expression; UsageError if it is not one."""
+    """Parse ``text`` as a Python expression. Raise UsageError if it is not one."""
     try:
         return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError) as error:
