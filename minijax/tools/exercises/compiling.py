@@ -189,7 +189,7 @@ def _check_peak(answer: Answer) -> Passed:
     )
     if 2 * mine > start:
         due = bytes_text(start / 2)
-        raise NotYet(f"The temporaries take {bytes_text(mine)}; at most {due} is due. {_remedy(loss)}", rows)
+        raise NotYet(f"The temporaries take {bytes_text(mine)}; at most {due} is allowed. {_remedy(loss)}", rows)
     said = f"The temporaries of the gradient take {bytes_text(mine)}, before {bytes_text(start)}."
     if not _scans(loss):
         said += " Without the scan XLA sees all layers at once, and recomputes values when it fuses operations."

@@ -55,7 +55,7 @@ def expect(
     """
     values = _values(found) if is_array_like(found) else None
     if values is None or values.dtype == object:
-        raise NotYet(f"{what} is {shown(found)}, of type {type(found).__name__}; an array is due.")
+        raise NotYet(f"{what} is {shown(found)}, of type {type(found).__name__}; an array is expected.")
     if close(found, wanted, tolerance):
         return
     rows = compared(what, found, wanted)
@@ -64,7 +64,7 @@ def expect(
             raise NotYet(said, rows)
     there, due = np.shape(found), np.shape(wanted)
     if there != due:
-        raise NotYet(f"{what} has the shape {there}, and {due} is due. {otherwise()}".rstrip(), rows)
+        raise NotYet(f"{what} has the shape {there}, and {due} is expected. {otherwise()}".rstrip(), rows)
     if close(found, -np.asarray(wanted), tolerance):
         raise NotYet(f"{what} has the wrong sign. {otherwise()}".rstrip(), rows)
     raise NotYet(f"{what} is not what it should be. {otherwise()}".rstrip(), rows)
@@ -73,7 +73,7 @@ def expect(
 def compared(what: str, found: Any, wanted: Any) -> tuple[Block, ...]:
     """A table with the answer's result and the expected one."""
     rows = ((("", what), ("error", shown(found)), ("good", shown(wanted))),)
-    return (Table(("", "yours", "due"), rows),)
+    return (Table(("", "yours", "expected"), rows),)
 
 
 def note(said: str) -> Block:

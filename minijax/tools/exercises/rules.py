@@ -373,7 +373,9 @@ def _judge_batch_shape(where: str, shape: tuple[int, ...], axis: Any, hint: str,
             before,
         )
     if shape != (2,):
-        raise NotYet(f"For {where} the result has the shape {shape}; one number for each of 2 examples is due.", before)
+        raise NotYet(
+            f"For {where} the result has the shape {shape}; one number for each of 2 examples is expected.", before
+        )
     if axis not in (0, -1):
         raise NotYet(
             f"For {where} overlap_batch says that the batch axis of its result is {axis!r}; the result is f32[2], and "

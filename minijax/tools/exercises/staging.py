@@ -141,7 +141,7 @@ def _check_loop(answer: Answer) -> Passed:
     if isinstance(result, tuple):
         raise NotYet(
             "grow returns more than x. scan gives a pair, the carry at the end and what it stacked: the carry alone is "
-            "due."
+            "expected."
         )
     expect(
         "grow(x, rates)",
@@ -158,7 +158,10 @@ def _check_loop(answer: Answer) -> Passed:
             (unrolled(x, values[:1]), "That is one step."),
             (_exchanged(x, values), "The arguments of the step are exchanged: it takes the carry first, then a rate."),
             *(
-                (stacked, "scan gives (carry, stacked): that is what the steps stacked. The carry at the end is due.")
+                (
+                    stacked,
+                    "scan gives (carry, stacked): that is what the steps stacked. The carry at the end is expected.",
+                )
                 for stacked in _stacked(x, values)
             ),
             (
@@ -204,7 +207,7 @@ def _first_wrong(grow: Any, x: Any, rates: Any) -> str:
             return ""
         if not close(found, due):
             often = "the first rate alone" if count == 1 else f"the first {count} rates"
-            return f"With {often} it gives {shown(found)}, and {shown(due)} is due."
+            return f"With {often} it gives {shown(found)}, and {shown(due)} is expected."
     return ""
 
 
@@ -233,7 +236,7 @@ def _judge_equations(eqns: list[JaxprEqn]) -> int:
             "residuals of each iteration. grad needs a scan."
         )
     if names != ["scan"]:
-        raise NotYet(f"The program is {', '.join(names) or 'empty'}, where one scan is due.")
+        raise NotYet(f"The program is {', '.join(names) or 'empty'}, where one scan is expected.")
     return sum(len(each.eqns) for each in subjaxprs(eqns[0].params))
 
 

@@ -153,13 +153,13 @@ def _names(node: ast.expr, held: Collection[str] | None = None) -> Iterator[str]
         operators = getattr(node, "ops", None) or [getattr(node, "op", None)]
         for each in operators:
             if each is not None and type(each) not in _OPERATORS and not isinstance(each, (ast.And, ast.Or)):
-                raise ConditionError(f"{ast.unparse(node)}: a condition has no such operator; there are and, or, not")
+                raise ConditionError(f"{ast.unparse(node)}: a condition has no such operator; use and, or, not")
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr) and not isinstance(child, ast.expr_context):
                 yield from _names(child, held)
     elif not (isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float, complex, str))):
         said = shortened(ast.unparse(node))
-        raise ConditionError(f"{said} cannot be asked: a condition has names, numbers, figures such as h.max()")
+        raise ConditionError(f"{said} is not allowed in a condition: use names, numbers, or figures such as h.max()")
 
 
 def _is_path(node: ast.expr) -> bool:
@@ -208,7 +208,7 @@ def _asked(node: ast.Call) -> tuple[str, ast.expr]:
     else:
         name, of = "", node
     if name not in FIGURES:
-        raise ConditionError(f"{shortened(ast.unparse(node))} cannot be asked: there are {', '.join(FIGURES)}")
+        raise ConditionError(f"{shortened(ast.unparse(node))} is not allowed in a condition: use {', '.join(FIGURES)}")
     return name, of
 
 
@@ -235,7 +235,7 @@ def worth(node: ast.expr, values: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.BinOp):
         left, right = worth(node.left, values), worth(node.right, values)
         if not all(isinstance(each, (np.ndarray, np.generic, int, float, complex)) for each in (left, right)):
-            raise TypeError("arithmetic is of numbers")
+            raise TypeError("arithmetic needs numbers")
         return _OPERATORS[type(node.op)](*[np.float64(x) if type(x) is int else x for x in (left, right)])
     if isinstance(node, ast.BoolOp):
         each = [yes(value, values) for value in node.values]
@@ -258,7 +258,7 @@ def yes(node: ast.expr, values: Mapping[str, Any]) -> bool:
         raise ConditionError(f"{said} is a number, not a condition: compare it, as in {said} > 0")
     whole = said if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else f"({said})"
     asks = f"{whole}.any(), {whole}.all() or {whole}.max() > 0"
-    raise ConditionError(f"{said} is an array of shape {np.shape(found)}, not a condition: ask {asks}")
+    raise ConditionError(f"{said} is an array of shape {np.shape(found)}, not a condition: use {asks}")
 
 
 def truth(value: Any) -> bool:

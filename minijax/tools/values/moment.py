@@ -43,17 +43,17 @@ DEEPEST = 40
 # A program with more NumPy calls than this is not evaluated for an overview.
 MOST_GLANCED = 5_000
 
-NOT_KEPT = Unknown("there was no room to keep it")
+NOT_KEPT = Unknown("it was dropped to save memory")
 ELSEWHERE = Unknown("values live in the process that recorded them")
 NOT_RUN = Unknown("its program has not been run")
-RUN_LEFT_OUT = Unknown("its program was not run, or there was no room to keep that it was")
-NOT_FORWARD = Unknown("linear: it has a value where the linear program is run")
+RUN_LEFT_OUT = Unknown("its program was not run, or was dropped to save memory")
+NOT_FORWARD = Unknown("it is linear: it has a value only where the linear program runs")
 NOT_TAKEN = Unknown("this branch was not taken")
 # Primitives that run a program several times: per iteration, or per device.
 COUNTED = ("scan", "while", "shard_map")
 NOT_FOLLOWED = Unknown("the program around it is evaluated as a whole")
-NO_TURN = Unknown("the loop made no such turn")
-OWN_WAYS = Unknown("devices may go different ways here")
+NO_TURN = Unknown("the loop has no such iteration")
+OWN_WAYS = Unknown("devices may take different branches here")
 FORWARD_RULE = Unknown("the fwd rule was run in place of this function")
 TAKES_LONG = Unknown("computing it takes long")
 TOO_DEEP = Unknown("it is too deep inside other values")

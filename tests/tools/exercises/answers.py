@@ -29,7 +29,7 @@ WRONG = {
             "@jit\n" + _GROW + "    for rate in rates:\n        x = x + rate * jnp.sin(x)\n    return x\n",
             "wrapped up, and still unrolled",
         ),
-        (_GROW + "    return lax.scan(lambda x, r: (x + r * jnp.sin(x), None), x, rates)\n", "the carry alone is due"),
+        (_GROW + "    return lax.scan(lambda x, r: (x + r * jnp.sin(x), None), x, rates)\n", "the carry alone is"),
         (
             _GROW + "    return lax.scan(lambda x, r: (x + r * jnp.sin(x), None), x, rates[1:])[0]\n",
             "The first rate is left out",
@@ -58,7 +58,7 @@ WRONG = {
         (_GROW + "    return lax.map(lambda r: x + r * jnp.sin(x), rates)\n", "an x of its own from the first one"),
         (
             _GROW + "    return lax.scan(lambda x, r: (r * jnp.sin(x), None), x, rates)[0]\n",
-            "With the first rate alone it gives 0.04794256, and 0.5479426 is due",
+            "With the first rate alone it gives 0.04794256, and 0.5479426 is expected",
         ),
         (_GROW + "    return x + jnp.sum(rates) * jnp.sin(x)\n", "The x of one step is the carry"),
         (
@@ -85,7 +85,7 @@ WRONG = {
         (_JVP_RETURN + "dx * jnp.sin(y) + x * jnp.cos(y)\n", "the other is the derivative by y, without"),
         (_JVP_RETURN + "jnp.sin(y) + x * jnp.cos(y) * dy\n", "the other is the derivative by x, without"),
         ("import math\n" + _JVP_RETURN + "dx * math.sin(y) + x * math.cos(y) * dy\n", "values of its arguments"),
-        (_JVP_RETURN + "None\n", "of type NoneType; an array is due"),
+        (_JVP_RETURN + "None\n", "of type NoneType; an array is expected"),
         (_JVP + "    return dx * jnp.sin(y) + x * jnp.cos(y) * dy, sinmul(x, y)\n", "The value comes first"),
         (
             "def sinmul_jvp(primals, tangents):\n    (x, y), (dx, dy) = primals, tangents\n"
@@ -105,7 +105,7 @@ WRONG = {
         (_STEPS + "[steps(ct)]\n", "steps once more, forwards"),
         (_STEPS + "[(jnp.pad(ct, (1, 0)) - jnp.pad(ct, (0, 1)))[::-1]]\n", "it does not turn the array round"),
         (_STEPS + "[2 * (jnp.pad(ct, (1, 0)) - jnp.pad(ct, (0, 1)))]\n", "<steps(t), ct> is 1.7, and <t, ct_x> is 3.4"),
-        (_STEPS + "[x]\n", "of type UndefinedPrimal; an array is due"),
+        (_STEPS + "[x]\n", "of type UndefinedPrimal; an array is expected"),
         (_STEPS + "[jnp.sum(ct)]\n", "It must have the type of x"),
     ),
     "batching-rule": (

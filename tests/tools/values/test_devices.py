@@ -118,7 +118,7 @@ def test_each_device_has_its_part():
     found = shown_there()
     assert found["device 5 of the result"] < 1e-5
     assert "device 5 of 8 (data=2, model=1)" in found["values"]
-    assert "no such turn" not in found["values"]
+    assert "no such iteration" not in found["values"]
 
 
 def test_a_nan_is_found_on_the_device_that_makes_it():

@@ -316,7 +316,7 @@ def test_an_endless_loop_is_abandoned_and_can_be_inspected(monkeypatch):
     closed = minijax.make_jaxpr(lambda x: lax.while_loop(lambda s: s >= 0, lambda s: (s + 3) % 1000, x))(1)
     frame = replay(closed, [1], [None])
     (loop,) = frame.jaxpr.eqns
-    assert frame.count(loop) == Unknown("it has not ended after 4,096 turns")
+    assert frame.count(loop) == Unknown("it has not ended after 4,096 iterations")
     assert "not ended" in frame.value(loop.outvars[0]).reason
     inner = frame.inside(loop, 4000)
     assert int(inner.value(inner.jaxpr.invars[0])) == (1 + 3 * 4000) % 1000
