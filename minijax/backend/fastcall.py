@@ -82,7 +82,7 @@ class _Registries:
         return x64
 
     def x64_agrees(self, wanted: bool) -> bool:
-        """Whether jaxlib's dispatch converts 64-bit values as ``wanted`` on this thread: see :func:`x64_agrees`."""
+        """Whether jaxlib's dispatch uses the x64 setting ``wanted`` on this thread: see :func:`x64_agrees`."""
         jax = sys.modules.get("jax")
         if jax is not None:
             return bool(jax.config.jax_enable_x64) == wanted
@@ -149,7 +149,7 @@ def _place(leaf: Any, sharding: Any, layout: Any) -> Any:
 
 
 def x64_agrees(wanted: bool) -> bool:
-    """Whether jaxlib converts 64-bit values as ``wanted`` in the current call. ``miss`` calls this first.
+    """Whether jaxlib uses the x64 setting ``wanted`` in the current call. ``miss`` calls this first.
 
     jaxlib follows jax's setting if jax is imported. Otherwise it follows ours, which is set here for the next calls.
     """

@@ -281,7 +281,7 @@ _TABLES = {"bool": _BOOL, "index": _INDEX, "value": _OTHER}
 
 
 def advice(kind: str, label: str) -> str:
-    """One next action for a tracer of ``label`` where Python needs a truth value ('bool'), an 'index' or a 'value'."""
+    """Advice for a tracer of ``label`` where Python needs a truth value ('bool'), an 'index' or a 'value'."""
     frame = errors.user_frame()
     table = _TABLES[kind]
     construct = next((c for c in _constructs(frame) if c in table), "") if frame is not None else ""

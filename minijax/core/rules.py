@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-# Types in the signatures of rules. ``Dims`` are batch axes. ``Axes`` are numbers of dimensions.
+# Types in the signatures of rules. ``Dims`` are batch axes. ``Axes`` are numbers of dimensions, or one number for each.
 Rule = Callable[..., Any]
 Values = Sequence[Any]
 Dims = Sequence[int | None]

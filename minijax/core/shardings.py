@@ -248,7 +248,7 @@ class Sharding:
         """ValueError if the sharding is not for arrays of ``ndim`` dimensions."""
 
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of each device's part. IndivisibleError if a dimension is not a multiple of its mesh axes."""
+        """The shape of each device's part. IndivisibleError if the mesh axes do not divide their dimension."""
         shape = tuple(global_shape)
         self.check_ndim(len(shape))
         counts = self.tiles(len(shape)).shape[:-1]

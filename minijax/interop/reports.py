@@ -109,7 +109,7 @@ _WHY = re.compile(r"because it depends on (.+?)\.\s", re.DOTALL)
 
 
 def at_users_line(error: Exception, name: str) -> Exception:
-    """Return ``error``, which JAX raised tracing ``name``, without JAX's frames; of minijax's class if there is one."""
+    """``error``, which JAX raised tracing ``name``, without JAX's frames. It gets minijax's class if one exists."""
     if isinstance(error, unknown_value_errors()) and hasattr(errors, type(error).__name__):
         error = _unknown_value(error, name)
     return without_frames_of_jax(error)

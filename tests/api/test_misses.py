@@ -1,4 +1,4 @@
-"""Why a cache missed: each kind of reason, with the argument's path; and the log of misses of dead functions."""
+"""Why a cache missed: each kind of reason, with the argument's path. And the log of misses keeps no function alive."""
 
 import collections
 import functools

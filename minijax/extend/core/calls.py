@@ -1,4 +1,4 @@
-"""The primitives ``call`` and ``closed_call``: a call without further meaning.
+"""The primitives ``call`` and ``closed_call``, which only call a function.
 
 ``p.bind(*args, subfuns=(fun,), name="f")`` calls ``fun``, a ``WrappedFun``, or records an equation with its jaxpr.
 A transformation of such an equation is the same primitive applied to the transformed jaxpr, as for ``jit``. Unlike

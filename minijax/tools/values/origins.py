@@ -46,7 +46,7 @@ class EvaluatedStep:
 
 
 class StepUse(Frozen):
-    """An operation in a slice, those of its results that are needed, and the slices of its programs."""
+    """An operation in a slice: its needed results ``outs``, its operands ``needed`` for these, and slices inside."""
 
     step: EvaluatedStep
     outs: frozenset[int]
