@@ -1,10 +1,9 @@
 """``to_jax``: turn a function of minijax into one that JAX can trace, jit, differentiate and batch.
 
-In: a function of minijax, or a ``ClosedJaxpr``. Out: the same for JAX. Minijax stages the function, and JAX evaluates
-its program equation by equation. A primitive is evaluated by JAX's primitive with that name, or by the primitive from
-which it was borrowed. A user's primitive becomes a new JAX primitive with the rules registered here. Control flow,
-calls and custom rules are written by JAX's functions (``export_rules``). This module is the inverse of
-``interop.programs``.
+It also turns a ``ClosedJaxpr`` of minijax into one of JAX. Minijax stages the function, and JAX evaluates its program
+equation by equation. A primitive is evaluated by JAX's primitive with that name, or by the primitive from which it was
+borrowed. A user's primitive becomes a new JAX primitive with the rules registered here. Control flow, calls and custom
+rules are written by JAX's functions (``export_rules``). This module is the inverse of ``interop.programs``.
 """
 
 from __future__ import annotations
@@ -73,7 +72,8 @@ def to_jax(fun: Any) -> Any:
 
     Returns:
       A function with the same arguments, whose results are JAX's arrays in the same trees. JAX differentiates it by its
-      own rules; only custom rules of ``fun`` and user-defined primitives keep theirs. A ``ClosedJaxpr`` becomes JAX's.
+      own rules; only custom rules of ``fun`` and user-defined primitives keep theirs. For a ``ClosedJaxpr``, the result
+      is JAX's ``ClosedJaxpr`` of the same program.
 
     Raises (when it is called):
       NotImplementedError: the program has a primitive that JAX lacks.
@@ -144,7 +144,10 @@ def eval_by_jax(closed: ClosedJaxpr, *args: Any) -> list[Any]:
 
 
 def _meshes(closed: ClosedJaxpr) -> dict[int, AbstractMesh]:
-    """Map ids of equations to meshes if ``reshard`` changes axis types. JAX needs them: its types name a mesh."""
+    """Map the ids of equations to the meshes of their types. The map is {} if no ``reshard`` changes axis types.
+
+    JAX needs the mesh when it writes an equation, since its types contain a mesh.
+    """
     if "meshes" in closed.memo:
         return closed.memo["meshes"]  # type: ignore[no-any-return]
     jaxpr, found = closed.jaxpr, dict[int, AbstractMesh]()
@@ -176,7 +179,7 @@ def _mesh_set(mesh: AbstractMesh | None) -> Any:
 
 
 class ReadsTracers(Exception):
-    """A function called by JAX reads these tracers, for which JAX has no values."""
+    """Raised if a function that JAX calls reads ``tracers`` for which JAX has no values."""
 
     def __init__(self, tracers: list[Tracer]) -> None:
         super().__init__("a function reads tracers")
@@ -252,7 +255,7 @@ def _bound(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
 
 @functools.cache
 def _counterpart(primitive: Primitive) -> Any:
-    """JAX's primitive for a minijax primitive or a user's."""
+    """Return JAX's primitive for a primitive that minijax or the user defined."""
     if not errors.is_user_file(primitive.defined_at.rpartition(":")[0]):
         found = jax_primitive(primitive)
         if found is None:
@@ -262,7 +265,7 @@ def _counterpart(primitive: Primitive) -> Any:
 
 
 def jax_closed(closed: ClosedJaxpr) -> Any:
-    """JAX's ``ClosedJaxpr`` for a minijax one, the same object each time."""
+    """Return JAX's ``ClosedJaxpr`` for one of minijax. Further calls return the same object."""
     key = ("closed of jax", settings())
     if key not in closed.memo:
         fun = named(functools.partial(eval_by_jax, closed), closed.jaxpr.debug_name)
@@ -271,7 +274,7 @@ def jax_closed(closed: ClosedJaxpr) -> Any:
 
 
 def named(fun: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """``fun``, called ``name`` in JAX's programs."""
+    """Wrap ``fun`` in a function with the name ``name``, which JAX's programs show."""
 
     def called(*args: Any) -> Any:
         return fun(*args)

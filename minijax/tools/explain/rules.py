@@ -86,7 +86,7 @@ def primitive_named(session: Session, command: str, text: str) -> Primitive:
     """The primitive with the name ``text`` (``sin``, ``sin_p``), or the value of that expression (``lax.sin_p``).
 
     If several primitives have this name, those in the user's variables take precedence, then those of minijax. Among
-    these the latest one is chosen. UsageError if there is none.
+    these the latest one is chosen. Raise UsageError if there is none.
     """
     __tracebackhide__ = True
     text = text.strip()

@@ -73,8 +73,8 @@ def is_jitted(fun: Any) -> bool:
 
 
 def jitted_within(fun: Any) -> Any:
-    """``fun`` if it is a result of ``jax.jit``. If a library's own jit (Equinox's, Flax NNX's) made ``fun``, the result
-    of ``jax.jit`` that ``fun`` contains. None for any other ``fun``."""
+    """Return ``fun`` if it is a result of ``jax.jit``. If a library's own jit (Equinox's, Flax NNX's) made ``fun``,
+    return the result of ``jax.jit`` that ``fun`` contains. Return None for any other ``fun``."""
     if is_jitted(fun):
         return fun
     held = getattr(fun, "__dict__", None) if callable(fun) and not isinstance(fun, (type, FunctionType)) else None

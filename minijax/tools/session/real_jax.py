@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def carried(command: str, title: str, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watched | None:
-    """The call converted to minijax so that a command can watch it; None if the call does not use JAX.
+    """Convert a call to minijax so that a command can watch it. Return None if the call does not use JAX.
 
     Raises:
       UsageError: minijax cannot watch the call.
@@ -75,7 +75,8 @@ def is_kept_whole(fun: Any) -> bool:
 
 def arrays_of(x: Any) -> tuple[Any, Callable[[Any], Any]] | None:
     """Split an argument that holds third-party objects, such as an Equinox model. Return the argument with only its
-    arrays, and a function that puts the other leaves back. None if it holds no such objects, or these hold only arrays.
+    arrays, and a function that puts the other leaves back. Return None if it holds no such object, or if all leaves of
+    these objects are arrays.
 
     The model's library treats its other leaves (dropout flags and rates, the activation) as part of the program too.
     """

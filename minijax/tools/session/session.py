@@ -265,7 +265,7 @@ class Session:
 
     def import_names(self, code: str) -> None:
         """Import the names of the prompt that ``code`` reads and the namespace lacks."""
-        if not self.given:  # in another program's prompt, which has its own names
+        if not self.given:  # another program's prompt, which defines its own names
             return
         for name, value in names_read(code, self.namespace).items():
             self.namespace[name] = self.given[name] = value
@@ -547,7 +547,7 @@ class Session:
 
     def _with_error(self, result: Result) -> Document:
         """The document of a result and, if an exception ended the user's call, the error."""
-        if result.error is None or isinstance(result.error, SystemExit):  # the document describes a program's exit
+        if result.error is None or isinstance(result.error, SystemExit):  # the document already reports an exit
             return result.document
         return result.document + self.error_document(result.error)
 
@@ -588,8 +588,9 @@ class Session:
         return error_document(error, self.settings.frames == "all")
 
     def value_tree(self, value: Any, where: str | None, columns: int) -> Block | None:
-        """A key tree for a container of arrays that takes many lines; None for any other value. ``where`` is the
-        value's path in the result of the running input, or None if the value is not part of that result.
+        """Return a key tree for a container of arrays that takes many lines, and None for any other value.
+
+        ``where`` is the value's path in the result of the running input; None if it is not part of that result.
         """
         written = "" if where is None else f"Out[{len(self.inputs) - 1}]{where}"
         return value_tree(value, written, columns) if self.settings.trees else None
