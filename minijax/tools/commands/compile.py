@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -189,6 +190,8 @@ def _costs(program: Any) -> list[Block]:
         parts.append(f"{costs['transcendentals']:,.0f} transcendentals")
     if costs.get("bytes accessed", -1) >= 0:
         parts.append(f"{bytes_text(costs['bytes accessed'])} accessed")
+    if parts and re.search(r"stablehlo\.while|= .* while\(", program.as_text()):
+        parts.append("one iteration of each loop counted")
     if parts:
         blocks.append(Row("cost", (line(" · ".join(parts)),)))
     memory = program.memory_analysis() if hasattr(program, "memory_analysis") else None

@@ -6,6 +6,7 @@ GOOD = (
     ("%hlo f(f32[8]) --stage optimized", ("HloModule", "fusion", "cost", "memory")),
     ("%hlo jit(lambda n, k: k * n, static_argnums=0)(3, v) --stage optimized", ("%k = f32[3]{0} parameter(0)",)),
     ("%%hlo x=f32[2]\nx + 1.0", ("stablehlo.add", "cost")),
+    ("%hlo minijax.lax.fori_loop(0, 9, lambda i, c: c * c, v)", ("flops", "one iteration of each loop counted")),
     (
         "%hlo f(f32[8]) --links",
         ("stablehlo.sine", "// eqn 1 · ", "1 · sin", "// eqn 3", "--stage optimized adds what XLA made of it"),

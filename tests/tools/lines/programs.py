@@ -38,6 +38,7 @@ GOOD = (
     ("%time f(3.0) --alone", ("trace", "compile", "first run", "each call", "eager", "█", "dispatch", "--lines")),
     ("%time f(3.0) --alone --lines --timeline --most 5", ("of compute", "dispatch: Python", "after the last")),
     ("%compare minijax.vjp(f, 3.0)[1](1.0)", ("the same · ", "-2.979985", "jax      (Array(")),
+    ("%compare 1.0 + 2.0", ("Python computed these: neither engine ran",)),
     ("%compare f(3.0)", ("the same · 3 equations", "Array(-2.71776", "jax", "each call")),
 )
 
