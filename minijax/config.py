@@ -464,11 +464,11 @@ def _guard(name: str, moves: str) -> Setting:
     return _choice(name, _GUARDS, f"What to do when an array moves {moves}.", optional=True)
 
 
-enable_x64 = Setting("enable_x64", "64-bit types: without it float64, int64 and their like become 32-bit.")
+enable_x64 = Setting("enable_x64", "Keep 64-bit types; if off, float64, int64 and other 64-bit types become 32-bit.")
 debug_nans = Setting("debug_nans", "Raise FloatingPointError when an operation's result contains a NaN.")
 _disable_jit = Setting("disable_jit", "jit calls its function without staging it.")
 default_matmul_precision = _choice(
-    "default_matmul_precision", _PRECISIONS, "Precision of matrix products where none is given.", optional=True
+    "default_matmul_precision", _PRECISIONS, "The default precision of matrix products.", optional=True
 )
 numpy_rank_promotion = _choice(
     "numpy_rank_promotion",
@@ -493,7 +493,7 @@ debug_infs = Setting("debug_infs", "Raise FloatingPointError when an operation's
 default_prng_impl = _choice("default_prng_impl", _PRNGS, "The default implementation of random keys.")
 threefry_partitionable = Setting(
     "threefry_partitionable",
-    "Each random number of Threefry's depends on its own position alone. It cannot be turned off.",
+    "A random number of Threefry depends only on its position in the array. This cannot be turned off.",
     _check_partitionable,
 )
 checking_leaks = Setting("check_tracer_leaks", "Raise an error when a tracer outlives its transformation.")

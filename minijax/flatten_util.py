@@ -36,7 +36,7 @@ class Unravel(NamedTuple):
         if not self.is_uniform and vector.dtype != self.dtype:
             raise TypeError(
                 f"unravel function given array of dtype {vector.dtype}, but expected dtype {self.dtype}: its leaves "
-                "have several dtypes, which only a vector of the common one gives back."
+                "have several dtypes, so only a vector of their common dtype can be converted back."
             )
         parts = lax.split(vector, [math.prod(shape) for shape in self.shapes])
         with warnings.catch_warnings():  # real leaves drop the imaginary parts of a complex vector

@@ -57,7 +57,7 @@ def test_different_results_are_an_error_not_a_figure() -> None:
     assert "subject differs from jax: 1.1 instead of 1.0" in result.note
 
 
-def test_the_quickest_of_a_few_calls_decides_how_many_fill_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_quickest_of_a_few_calls_decides_how_many_calls_a_sample_has(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = [0]
     samples: list[int] = []
 
@@ -80,7 +80,7 @@ def test_the_quickest_of_a_few_calls_decides_how_many_fill_a_sample(monkeypatch:
     assert result.subject == result.reference == 1e6
 
 
-def test_prepare_is_called_afresh_every_round() -> None:
+def test_prepare_is_called_again_in_every_round() -> None:
     made: list[object] = []
 
     def prepare(ns: Any) -> measure.Thunk:

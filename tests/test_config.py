@@ -93,7 +93,7 @@ def test_defaults_are_jaxs():
 
 
 @pytest.mark.parametrize("name", CONTEXTS)
-def test_update_reaches_every_thread_and_name(name):
+def test_update_sets_a_value_for_all_threads_and_both_spellings(name):
     before, value = config.read(name), CONTEXTS[name][1]
     assert before != value
     for spelling in ("jax_" + name, name):

@@ -25,7 +25,7 @@ def from_package(source, **names):
 # --- against JAX --------------------------------------------------------------------------------------------
 
 
-def test_every_name_of_jax_errors_is_here():
+def test_errors_has_every_name_of_jax_errors():
     public = {name for name in dir(jax.errors) if not name.startswith("_")}
     assert {name for name in public if isinstance(getattr(jax.errors, name), type)} <= set(errors.__all__)
 
@@ -39,7 +39,7 @@ def test_bases_are_jaxs(name):
     assert bases(getattr(errors, name)) == bases(getattr(jax.errors, name))
 
 
-def test_xla_runtime_error_is_another_name():
+def test_xla_runtime_error_is_another_name_of_jax_runtime_error():
     assert errors.XlaRuntimeError is errors.JaxRuntimeError
     assert issubclass(errors.JaxRuntimeError, RuntimeError)
 

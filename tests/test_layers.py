@@ -383,8 +383,8 @@ def test_the_engine_knows_no_front_end_library():
     report(offenders)
 
 
-def test_jax_is_imported_only_below():
-    """Only some layers import jax. ``tests/test_packaging.py`` checks *when* they do."""
+def test_only_some_layers_import_jax():
+    """``tests/test_packaging.py`` checks *when* these layers import it."""
     offenders = []
     for found in imports():
         if found.target.partition(".")[0] in JAX_LIBRARIES:

@@ -83,7 +83,7 @@ class MissingConstant:
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(
             f"The constant {self.name}:{self.aval.str_short()} of this jaxpr is not known: the jaxpr was read from "
-            "text, which holds no values. Give them: parse_jaxpr(text, consts=[...])."
+            "text, which holds no values. Pass the values: parse_jaxpr(text, consts=[...])."
         )
 
     def __repr__(self) -> str:
@@ -385,7 +385,7 @@ class _Parser:
         if name == "_":
             if len(scope.unnamed) != 1:
                 how_many = len(scope.unnamed) or "no"
-                scan.fail(f"'_' is read, but {how_many} variables are called so", at)
+                scan.fail(f"'_' is read, but {how_many} variables have this name", at)
             scope.used.add(scope.unnamed[0])
             return scope.unnamed[0]
         var = scope.names.get(name)

@@ -74,7 +74,7 @@ def _place(parser: Any, scope: Any) -> tuple[Any, Any, list[Any]]:
     scan = parser.scan
     ref = parser.atom(scope)
     if type(ref.aval) is not AbstractRef:
-        scan.fail(f"what is read or written here is no reference, but of type {ref.aval.str_short()}")
+        scan.fail(f"expected a reference, found a value of type {ref.aval.str_short()}")
     scan.expect_text("[", "which says what part of a reference is meant")
     if scan.take_text("..."):
         scan.expect_text("]")

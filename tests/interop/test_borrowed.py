@@ -228,7 +228,7 @@ def test_borrowed_primitives_work_inside_other_constructs(use):
     assert_same(USES[use](mj, borrowed(CHOLESKY).bind, mj.numpy.asarray(MATRIX)), wanted)
 
 
-def test_precision_comes_from_the_call_and_threads_may_share():
+def test_each_call_keeps_its_precision_and_threads_may_share_primitives():
     cholesky = borrowed(CHOLESKY)
     with mj.enable_x64(True):
         wide = mj.numpy.asarray(MATRIX.astype(np.float64))

@@ -121,7 +121,7 @@ def test_trees_have_jaxs_classes_and_minijaxs_arrays():
     np.testing.assert_array_equal(from_jax(lambda p, x: p(x))(bound, jnp.ones(3)), [2, 2, 2])
 
 
-def test_a_leaf_without_a_hash_is_known_by_its_identity():
+def test_an_argument_without_a_hash_is_cached_by_identity():
     class Config:
         __hash__ = None
 
@@ -135,7 +135,7 @@ def test_a_leaf_without_a_hash_is_known_by_its_identity():
     assert len(runs) == 2
 
 
-def test_numbers_are_constants_until_they_keep_changing():
+def test_numbers_are_constants_unless_they_keep_changing():
     fun, runs = counted(lambda x, rate, n: x[:n] * rate)
     mine = from_jax(fun)
     for step in range(50):

@@ -130,7 +130,7 @@ def test_functions_that_need_values_report_tracers():
         mj.jit(jnp.array_repr)(jnp.asarray(X))
 
 
-def test_wide_values_stay_wide():
+def test_borrowed_functions_keep_64_bit_values():
     with mj.enable_x64(True):
         assert jnp.unique(jnp.array([2**40 + 1, 2**41 + 1, 5])).tolist() == [5, 2**40 + 1, 2**41 + 1]
 

@@ -96,7 +96,7 @@ _DLPACK = (np.float32, np.int8, np.bool_, np.complex64)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, np.bool_, np.complex64, ml_dtypes.bfloat16])
-def test_arrays_pass_with_their_types(dtype):
+def test_arrays_keep_their_types_between_libraries(dtype):
     value = np.arange(6).reshape(2, 3).astype(dtype)
     theirs, ours = rnp.asarray(value), jnp.asarray(value)
     for x in (theirs, from_jax_value(theirs)):
@@ -109,7 +109,7 @@ def test_arrays_pass_with_their_types(dtype):
         np.testing.assert_array_equal(np.asarray(x), value)
 
 
-def test_weak_types_pass():
+def test_weak_types_are_kept_between_libraries():
     weak = rnp.asarray(2.0)
     assert weak.weak_type
     assert from_jax_value(weak).weak_type

@@ -214,7 +214,7 @@ def here():
 
 
 @pytest.mark.parametrize("style", ["jax", "tutorial"])
-def test_source_notes_stand_aligned_at_the_end_of_their_lines(style):
+def test_source_notes_are_aligned_at_the_end_of_their_lines(style):
     x = straight_line(3, (4,))
     for eqn in x.eqns:
         eqn.source = here()
