@@ -1,4 +1,4 @@
-"""``jit``: one trace for each signature, results stay on the device, caches keep nothing alive."""
+"""``jit``: one trace for each signature, results on the device, closed-over constants, donation, compiled programs."""
 
 import copy
 import pickle

@@ -17,7 +17,7 @@ X = np.linspace(0.1, 0.9, 6, dtype=np.float32).reshape(2, 3)
 
 
 def chain(x):
-    """Each intermediate value is last used before the next is computed, so their variables are reused."""
+    """A chain of operations, in which a later value can reuse the variable of an earlier one."""
     y = jnp.sin(x)
     z = jnp.cos(y) + y
     return z * x - 1.0, jnp.sum(z, axis=0)

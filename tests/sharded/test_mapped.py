@@ -1,4 +1,4 @@
-"""On eight devices, in a separate process, ``shard_map`` has JAX's values, derivatives, errors and jaxprs."""
+"""``shard_map``: JAX's values, derivatives, errors and jaxprs on eight devices, and special cases on one device."""
 
 from __future__ import annotations
 

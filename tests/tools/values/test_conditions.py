@@ -1,4 +1,4 @@
-"""Conditions mean what they mean in Python with NumPy; every other kind of Python code is refused."""
+"""A condition has the value that Python gives it with NumPy, and searches of recordings find where it holds."""
 
 import numpy as np
 import pytest
