@@ -1,9 +1,9 @@
 """Borrowed primitives: primitives of JAX, or of a third party, that minijax lacks.
 
-In: a primitive of JAX. Out: a minijax primitive with the same name and params. All its rules are derived from JAX's,
-once for each signature. Evaluation and lowering splice JAX's lowering into minijax's text. Every other rule is a
-program that JAX traces and minijax imports. Invariant: a derived program has no source lines; its equations get the
-line of the equation that uses the rule.
+``borrowed`` turns a primitive of JAX into a minijax primitive with the same name and params. All its rules are
+derived from JAX's, once for each signature. Evaluation and lowering splice JAX's lowering into minijax's text. Every
+other rule is a program that JAX traces and minijax imports. Invariant: a derived program has no source lines; its
+equations get the line of the equation that uses the rule.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class BorrowedPrimitive(AxisPrimitive):
         return outs if self.multiple_results else outs[0]
 
     def axes(self, avals: Sequence[Any], params: dict[str, Any]) -> Axes:
-        """The current mapped axes, with sizes, that a call names, and those along which its operands vary."""
+        """Return (name, size) of each current mapped axis that a call names or along which its operands vary."""
         names = self.names_axes(params).union(*[a.vma for a in avals if type(a) is VaryingArray])
         return tuple([axis for axis in state.axis_env if axis[0] in names])
 
@@ -254,7 +254,7 @@ _borrowed: dict[Any, BorrowedPrimitive] = {}
 
 
 def borrowed(theirs: Any) -> BorrowedPrimitive:
-    """The minijax primitive for ``theirs``, with all its rules."""
+    """Return the minijax primitive for JAX's primitive ``theirs``, with all its rules."""
     found = _borrowed.get(theirs)
     if found is None:
         found = _borrowed[theirs] = BorrowedPrimitive(theirs)
@@ -370,7 +370,7 @@ def without_sources(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def jvp_program(call: JaxCall, perturbed: tuple[bool, ...]) -> ClosedJaxpr:
-    """The program from primals and the tangents of perturbed primals to results and the tangents of inexact results."""
+    """Return the program from primals, and tangents of perturbed ones, to results, and tangents of inexact results."""
     positions = [i for i, p in enumerate(perturbed) if p]
 
     def jvp_rule_of_jax(*values: Any) -> list[Any]:
@@ -498,7 +498,7 @@ _INTO_PYTHON = re.compile(r"xla\w*_python\w*_callback")
 
 
 def _lowered(call: JaxCall, platform: str) -> list[tuple[str, str, str]] | None:
-    """JAX's lowering: (mark, name, text) of each function, the one to call first. None if a function calls Python."""
+    """Lower by JAX to (mark, name, text) for each function, the entry first. Return None if a function calls Python."""
 
     def lower() -> list[tuple[str, str, str]] | None:
         # without keep_unused, unused operands vanish from the signature

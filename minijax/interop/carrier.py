@@ -109,7 +109,7 @@ def computes_with_jax(module: str | None) -> bool:
 
 @functools.lru_cache(256)
 def _names_jax(top: str, count: int) -> bool:
-    """Whether a loaded module of package ``top`` names a module of JAX. ``count``, their number, is part of the key."""
+    """Whether a loaded module of package ``top`` names a module of JAX. ``count`` only keys the cache."""
     loaded = [module for name, module in list(sys.modules.items()) if name == top or name.startswith(top + ".")]
     return any(
         isinstance(value, types.ModuleType) and JAX.owns(getattr(value, "__name__", ""))
@@ -677,7 +677,7 @@ def _is_users_class(cls: type) -> bool:
 
 
 def _is_carried_scope(scope: dict[str, Any]) -> bool:
-    """Whether these are the globals of a copied function, or of a function defined in one."""
+    """Whether ``scope`` is the globals of a copied function, or of a function defined in a copied one."""
     names = scope.get("__builtins__")
     return isinstance(names, dict) and isinstance(getattr(names.get("__import__"), "__self__", None), Carrier)
 

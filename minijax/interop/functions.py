@@ -171,7 +171,7 @@ def from_jax(fun: Callable[..., Any]) -> Callable[..., Any]:
 
     Returns:
       A function with the same arguments, whose results are minijax arrays in the same trees. Minijax can transform it
-      and records its operations with the lines of ``fun``'s source. A ``ClosedJaxpr`` of JAX becomes minijax's.
+      and records its operations with the lines of ``fun``'s source. For a ``ClosedJaxpr``, the result is minijax's.
 
     Raises (when it is called):
       NotImplementedError: minijax lacks a feature of the function, such as dividing a program among devices.

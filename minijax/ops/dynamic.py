@@ -129,7 +129,7 @@ def _dynamic_slice_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, slic
 
 
 def _with_zeros(ctx: Any, avals: Any, names: Names, first: int) -> tuple[Any, Names]:
-    """Append zero starts for the dimensions of key words; ``first``: the position of the first start."""
+    """Append zero starts for the dimensions of key words. ``first`` is the position of the first start."""
     count = avals[0].ndim - (len(names) - first)
     start = avals[first] if len(avals) > first else ShapedArray((), np.dtype(np.int32))
     zero = ctx.scalar(0, start.dtype)
@@ -241,7 +241,7 @@ set_rules(dynamic_update_slice_p, lower_keys=_dynamic_update_slice_words)
 
 
 def wrap_negative(index: Any, size: int) -> Any:
-    """An integer array whose negative entries count from the end of an axis of ``size``."""
+    """Add ``size``, the length of the axis, to negative entries of an integer index: they count from the end."""
     aval = get_aval(index)
     if dtypes.is_unsigned(aval.dtype):
         return index
@@ -250,7 +250,7 @@ def wrap_negative(index: Any, size: int) -> Any:
 
 
 def _starts(x: Any, start_indices: Any, allow_negative: bool | Flags) -> list[Any]:
-    """The start indices. Negative ones count from the end, if this is allowed."""
+    """Return the start indices. If it is allowed, negative indices count from the end."""
     shape = shape_of(x)
     if is_array(start_indices) or isinstance(start_indices, np.ndarray):
         vector = start_indices if is_array(start_indices) else as_array(start_indices)

@@ -52,8 +52,8 @@ linear_solve_p.keeps_signatures = False
 
 def bind_linear_solve(jaxprs: Sequence[ClosedJaxpr | None], consts: Sequence[Values], b: Values) -> Any:
     """Bind the primitive. It returns the leaves of x, then those of ``solve``'s auxiliary output.
-    ``jaxprs``: of matvec, vecmat, solve and transpose_solve; vecmat and transpose_solve may be None. ``consts``: for
-    each of them, values of its first inputs."""
+    ``jaxprs`` are those of matvec, vecmat, solve and transpose_solve (None if vecmat or transpose_solve is not given).
+    ``consts`` has the values of each jaxpr's first inputs."""
     opened: list[Any] = []
     operands: list[list[Any]] = []
     for closed, given in safe_zip(jaxprs, consts):

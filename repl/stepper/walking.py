@@ -107,7 +107,7 @@ class Walking:
         self.stepper.find(f"moment where {said}", finder)
 
     def _to_hit(self, search: ConditionSearch, backwards: bool) -> bool | str:
-        """Go to the nearest moment where the condition holds. If there is none, return False, or what is unknown."""
+        """Go to the nearest moment where the condition holds. If none is found, return False or the reason."""
         cursor = self.stepper.cursor
         before: tuple[int, Hit] | None = None
         for hit in search.hits():
