@@ -71,7 +71,7 @@ class Miss(str):
 # kind of difference -> what to do about it; ``{where}`` is the argument. The suggested conversions lose no value.
 ADVICE = {
     "first": "The first call traces and compiles; calls with arguments of the same types are cached after it.",
-    "function": "Make it once, outside of the loop or function that makes it anew, and call that: every evaluation of "
+    "function": "Make it once, outside of the loop or function that makes it again and again: every evaluation of "
     "a lambda, a def, a partial or a wrapper such as grad(f) is a new function, whose cache is empty.",
     "redefined": "A function that is defined again begins with an empty cache: define it once to keep what it has.",
     "options": "Each set of options (static_argnums, donate_argnums) has a cache of its own: use one jitted function.",
@@ -90,7 +90,7 @@ ADVICE = {
     "other data": "Keep both: {before} and {after} are different kinds of data, and no conversion turns one into the "
     "other. Each is compiled once, then cached.",
     "weak_type": "Pass jnp.{dtype}(...) for {where}, every time: a Python number is weakly typed, an array is not.",
-    "sharding": "Divide {where} in one way before every call, as with sharding.reshard. Or keep both: each is "
+    "sharding": "Shard {where} in one way before every call, as with sharding.reshard. Or keep both: each is "
     "compiled once, then cached.",
     "varying": "Let {where} vary along the same axes every time: lax.pcast can make it vary. Or keep both: each is "
     "compiled once, then cached.",
@@ -102,11 +102,11 @@ ADVICE = {
     "of a lambda or partial is a new value, which is compiled separately.",
     "unequal static": "Give the class of {where} __eq__ and __hash__: two objects that print alike were not equal.",
     "tree": "Pass the same arguments, in the same containers, every time.",
-    "settings": "Set it once, before the first call: what is compiled depends on it.",
+    "settings": "Set it once, before the first call: the compiled program depends on it.",
     "axes": "Call it under the same axis names and sizes.",
     "evicted": "A cache holds a limited number of signatures: call with fewer, for example by padding to few shapes.",
     "cleared": "Leave clear_cache() out where time matters.",
-    "retraced": "Nothing is to be changed: it is cached, and was traced to be watched.",
+    "retraced": "Change nothing: it is cached, and was traced again only to be watched.",
     "closed over": "Pass it as an argument: a trace that contains a tracer of another transformation is valid only in "
     "that run of the transformation, and is not cached.",
 }

@@ -41,8 +41,8 @@ def note_use(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
         if known is not None and known() is x:
             name = f"jit-compiled function {params['name']}" if primitive.name == "jit" else primitive.name
             raise KeyReuseError(
-                f"Previously-consumed key passed to {name} at index {i}, at {source_line()}. Make new keys of it "
-                "before, random.split(key), and use each once."
+                f"Previously-consumed key passed to {name} at index {i}, at {source_line()}. Make new keys "
+                "with random.split(key) first, and use each once."
             )
         _used[id(x)] = weakref.ref(x, functools.partial(_forget, id(x)))
 
@@ -103,7 +103,7 @@ def _use(eqn: JaxprEqn, i: int, same_as: dict[Any, Any], used: set[Var]) -> None
     if v in used:
         raise KeyReuseError(
             f"In {eqn.params.get('name', eqn.primitive.name)}, argument {i} is already consumed, at {source_line()}. "
-            "Make new keys of it before, random.split(key), and use each once."
+            "Make new keys with random.split(key) first, and use each once."
         )
     used.add(v)
 

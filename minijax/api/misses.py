@@ -222,7 +222,7 @@ def store(
         _remember(fun, kind)
     if outer:
         what = f"{outer[0]._trace.main!r} tracer of type {outer[0].aval.str_short()}"
-        text = f"it closed over a {what} before, so what was traced then was not kept"
+        text = f"it closed over a {what} before, so that trace was not kept"
         _note_lost(fun, hash(key), Difference("closed over", "", "", text))
         return
     if len(cache) >= most:

@@ -243,7 +243,7 @@ def _all_dimensions(entries: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[A
 def _slice(x: slice, size: int) -> Slice:
     start, stop, step = x.indices(size) if x.step is None or operator.index(x.step) > 0 else (0, 0, x.step)
     if step < 1:
-        raise ValueError(f"slice must have a step >= 1 (found: {step}). Reverse what is read, r[...][::-1].")
+        raise ValueError(f"slice must have a step >= 1 (found: {step}). Reverse the array that you read: r[...][::-1].")
     return Slice(start, max(-(-(stop - start) // step), 0), step)
 
 

@@ -127,7 +127,7 @@ class Tracer(AnyArray):
 
     def __reduce__(self) -> Any:
         raise errors.ConcretizationTypeError(
-            self, "The error occurred in the __reduce__ method, which pickles a value: a tracer has none yet."
+            self, "The error occurred in the __reduce__ method, which pickles a value: a tracer has no value."
         )
 
     def _birth(self) -> Any:

@@ -272,7 +272,7 @@ def same_varying(primitive: Primitive, args: tuple[Any, ...], params: dict[str, 
         if vma != union and isinstance(get_aval(x), AbstractRef):
             raise TypeError(
                 f"{primitive.name}: the reference of type {get_aval(x).str_short()} does not vary along "
-                f"{ordered(union - vma)}, but what is used with it does. Make it of an array that varies: "
+                f"{ordered(union - vma)}, but another operand does. Make it from an array that varies: "
                 f"new_ref(lax.pcast(x, {ordered(union - vma)}, to='varying'))."
             )
     return tuple([x if vma == union else _varied(x, union - vma) for x, vma in zip(args, found, strict=True)])

@@ -283,7 +283,7 @@ def _nan_error(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]
     place = summarize(state.source or source_info(3))
     lines = [f"invalid value ({found}) encountered in {name}", f"It happened at {place}."]
     lines += [f"  operand {i}: {_extremes(x)}" for i, x in enumerate(args)]
-    lines.append("Keep its operands where it is defined; %nan at the prompt, or in IPython, shows how they came about.")
+    lines.append("Keep its operands in its domain; %nan at the prompt, or in IPython, shows how they were computed.")
     return FloatingPointError("\n".join(lines))
 
 

@@ -84,8 +84,8 @@ def _check_no_groups(groups: Groups) -> None:
     """NotImplementedError for groups: no type can say that only the devices of one group share a value."""
     if groups is not None:
         raise NotImplementedError(
-            "axis_index_groups of a reduction in shard_map: types cannot say that devices of one group have the same. "
-            "Pass check_vma=False to shard_map."
+            "axis_index_groups of a reduction in shard_map: types cannot say that a value is the same "
+            "only within a group. Pass check_vma=False to shard_map."
         )
 
 

@@ -80,8 +80,8 @@ def reduce(
             if out_sharding is not None:
                 if reduction is not reduce_sum:
                     raise NotImplementedError(
-                        f"reduce by {describe(computation)} takes no out_sharding, which only sums do. Bring the "
-                        "result there with sharding.reshard."
+                        f"reduce by {describe(computation)} takes no out_sharding; only sums do. Reshard the "
+                        "result with sharding.reshard."
                     )
                 reduction = functools.partial(reduction, out_sharding=out_sharding)
             return tree_unflatten(tree, [convert(reduction(flat[0], dimensions), None, weak)])
@@ -112,8 +112,8 @@ def stage_reduction(name: str, computation: Callable[..., Any], tree: Any, avals
         )
     if any(isinstance(c, Tracer) for c in closed.consts):
         raise NotImplementedError(
-            f"Reduction computations can't close over Tracers: {describe(computation)} does. Make what it closes over "
-            "one of the operands."
+            f"Reduction computations can't close over Tracers: {describe(computation)} does. Pass the closed-over "
+            "values as operands."
         )
     return closed
 

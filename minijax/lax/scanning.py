@@ -199,14 +199,14 @@ def _scan_length(xs_avals: Sequence[ShapedArray], length: Any) -> int:
     scalars = [a for a in xs_avals if not a.ndim]
     if scalars:
         raise ValueError(
-            f"scan got value with no leading axis to scan over: {', '.join(str(a) for a in scalars)}. Close over what "
-            "is the same in each step."
+            f"scan got value with no leading axis to scan over: {', '.join(str(a) for a in scalars)}. Close over "
+            "values that are the same in each step."
         )
     sizes = [a.shape[0] for a in xs_avals]
     if avals.sharded_types_made and any(spec_of(a)[0] is not None for a in xs_avals):
         found = ", ".join(f"P{spec_of(a)}" for a in xs_avals)
         raise ValueError(
-            f"0th dimension of all xs should be replicated. Got {found}. Bring them there with sharding.reshard."
+            f"0th dimension of all xs should be replicated. Got {found}. Reshard them with sharding.reshard."
         )
     if length is not None:
         if isinstance(length, Tracer):

@@ -125,7 +125,7 @@ def test_misses_and_errors_name_shardings() -> None:
     with sharding.set_mesh(mesh):
         double(mj.device_put(jnp.ones(4), P("x")))
         miss = explain_cache_miss(double, jnp.ones(4))
-    assert "v: f32[4@x] became f32[4]\nDivide v in one way before every call" in str(miss)
+    assert "v: f32[4@x] became f32[4]\nShard v in one way before every call" in str(miss)
 
     mapped = mj.shard_map(lambda params, v: v, mesh=mesh, in_specs=({"up": P(None, "x")}, P()), out_specs=P())
     with pytest.raises(ValueError, match=r"params\['up'\] has shape f32\[4\] of rank 1"):
