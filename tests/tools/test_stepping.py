@@ -226,7 +226,7 @@ def test_a_truncated_recording_is_marked_where_it_ends(monkeypatch):
 def test_without_a_recording_step_offers_the_last_line(session):
     assert "as in %step grad(f)(3.0)" in plain(session.run_line("%step").shown)
     session.run_line("grad(f)(2.0)")
-    assert "%step grad(f)(2.0) records that line anew" in plain(session.run_line("%step").shown)
+    assert "%step grad(f)(2.0) records that line again" in plain(session.run_line("%step").shown)
 
 
 def test_linked_programs_mark_the_equation_of_a_moment_or_line():

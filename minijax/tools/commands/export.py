@@ -74,8 +74,8 @@ def _path(given: str) -> str:
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _SUFFIXES or "\0" in path:
         raise UsageError(
-            "%export writes a page (FILE.html), data (FILE.json) or a recording (FILE.rec), so it cannot tell what "
-            f"{given!r} is"
+            "%export writes a page (FILE.html), data (FILE.json) or a recording (FILE.rec), but the file name is "
+            f"{given!r}"
         )
     if os.path.isdir(path):
         raise UsageError(f"%export: {path} is a folder")

@@ -62,7 +62,7 @@ def level(session: Session, kind: str, text: str, axis: str, name: str | None) -
 def _as_input(kind: str, name: str, value: Any) -> Any:
     """Convert a value to an input of a level. A list of numbers becomes an array; other values are trees of arrays."""
     if holds_itself(value):
-        raise UsageError(f"%push {kind}: {name} holds itself, so it is no tree of arrays")
+        raise UsageError(f"%push {kind}: {name} contains itself, so it is not a tree of arrays")
     if type(value) is list and all(isinstance(x, (bool, int, float, complex)) for x in tree_leaves(value)):
         value = array(value)
     leaves = tree_leaves(value)

@@ -228,7 +228,7 @@ def _last_full(session: Session, failed: FailedInput | None) -> Recording:
         debug = f"%{session.command_name('debug')} looks at its variables"
         raise UsageError(f"{_nothing_done(failed)}: there is nothing to step through; {debug}")
     example = session.recording.source.strip() if session.recording is not None else ""
-    hint = f"; %step {example} records that line anew" if is_call(example) else ", as in %step grad(f)(3.0)"
+    hint = f"; %step {example} records that line again" if is_call(example) else ", as in %step grad(f)(3.0)"
     raise UsageError(f"nothing has been recorded in full yet: give %step an expression{hint}")
 
 

@@ -45,7 +45,7 @@ BACKWARD = (
 
 
 _WORDS = {"nan": "NaN", "inf": "infinity"}
-READ = "No operation made it: look for the number or array above where the program writes it or closes over it."
+READ = "No operation made it. Look for the number or array above in the program's text and closed-over variables."
 OUTSIDE = "the inputs were finite, so it comes from Python or NumPy code, or is a constant of the program"
 
 
@@ -72,7 +72,7 @@ def search_document(search: Search, title: str, backward: bool) -> Document:
         said = f"the {what} is written in the program; {read.primitive} at {place} reads it first"
         blocks.append(Row("", (line(("muted", said)),)))
     if search.hurried:
-        said = f"after {MOST_EQUATIONS:,} equations loops were run as a whole, so one may be named in place of its part"
+        said = f"after {MOST_EQUATIONS:,} equations loops were run as a whole: one may be named instead of its equation"
         blocks.append(Row("", (line(("muted", said)),)))
     return Document(tuple(blocks))
 

@@ -130,7 +130,7 @@ class BatchLevel(Level):
             raise UsageError(f"%push {self.kind} needs a name that is mapped; all have axis None")
         if len(set(sizes.values())) > 1:
             listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
-            other = f"what is the same for all is given --axis {next(iter(sizes))}=None"
+            other = f"a value that is the same for all needs --axis {next(iter(sizes))}=None"
             raise UsageError(f"%push {self.kind}: the mapped axes differ in size: {listed}; {other}")
         self.size = next(iter(sizes.values()))
         return found

@@ -80,8 +80,8 @@ class Level:
         leaves, tree = tree_flatten(value)
         for x in leaves:
             if not is_array_like(x):
-                out = f"%pop gives arrays and containers of them a way out of {self.label}"
-                raise UsageError(f"{out}, and this is of type {type(x).__name__}")
+                out = f"%pop returns arrays and containers of arrays from {self.label}"
+                raise UsageError(f"{out}, but this is of type {type(x).__name__}")
         return [check_alive(to_value(x)) for x in leaves], tree
 
     def open(self) -> dict[str, Any]:

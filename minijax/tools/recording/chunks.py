@@ -324,7 +324,7 @@ class _Store(Reader, Sequence[Any]):
         except zlib.error as error:
             raise ValueError(f"it is damaged: {error}") from None
         if len(found) != size or not unpacking.eof or unpacking.unused_data:
-            raise ValueError("a part of it is of another length than it says")
+            raise ValueError("a part of it has a wrong length")
         return found
 
     def _json(self, address: Any) -> Any:
@@ -360,7 +360,7 @@ class _Store(Reader, Sequence[Any]):
                         by_letter = {(scope, letter): number for scope, letter, number in letters}
                         self._names_read = SavedNames(dict(expressions), by_letter, dict(cotangents), words)
         if self._names_read is None:
-            raise ValueError("its names are not as they should be")
+            raise ValueError("its table of names is invalid")
         return self._names_read
 
     # --- records
@@ -383,7 +383,7 @@ class _Store(Reader, Sequence[Any]):
         rows = self._json(self._chunks[index])
         count = self._chunks[index][3]
         if type(rows) is not list or len(rows) != count:
-            raise ValueError("a part of it has not as many records as it says")
+            raise ValueError("a part of it has a wrong number of records")
         known = self._open[index] = _Chunk(self._ends[index] - count, rows)
         self.unpacked += 1
         while len(self._open) > MOST_CHUNKS:

@@ -72,7 +72,7 @@ def watched(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
     try:
         return _brought_over(fun, args, kwargs)
     except RecursionError:
-        raise Unwatched("something that it reads holds itself, or is nested too deeply to be copied") from None
+        raise Unwatched("a value that it reads contains itself, or is nested too deeply to be copied") from None
 
 
 def _brought_over(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Watched:
