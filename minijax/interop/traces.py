@@ -32,7 +32,7 @@ Trace = Callable[[list[int]], Any]
 
 
 class Static:
-    """A leaf of a signature that is no array. Equal leaves give equal objects; unhashable ones compare by identity."""
+    """A signature's leaf that is no array. Equal leaves give equal objects; an unhashable one equals only itself."""
 
     __slots__ = ("key", "x")
 

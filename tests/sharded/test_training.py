@@ -47,9 +47,9 @@ def test_losses_match_one_device_and_jax(name: str) -> None:
     assert it["from one device"] < NEAR
     assert it["from JAX"] < NEAR
     assert it["losses"][0] > it["losses"][-1]
-    assert not it["differs"], "collectives, memory given away or shardings are not JAX's"
+    assert not it["differs"], "collectives, donated memory or shardings are not JAX's"
     assert it["collectives"]
-    assert it["arguments given away"] == len(it["memory given away"]) > 0
+    assert it["donated arguments"] == len(it["donated memory"]) > 0
 
 
 def test_collectives_of_each_plan() -> None:

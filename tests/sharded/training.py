@@ -2,7 +2,7 @@
 
 For each model and plan, both libraries train. The output is the losses, their distance from the losses of one device
 and of JAX, the collectives of the compiled step, and their differences from JAX's. The exit status is 1 if there are
-differences. With ``--json`` the output is JSON.
+differences. With ``--json`` the output is JSON and the status 0.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ def trained(ns: Any, made: Training, steps: int) -> dict[str, Any]:
     return {
         "losses": losses,
         "collectives": sent(text),
-        "memory given away": sorted(map(int, given)),
-        "arguments given away": gone,
-        "results lie": lies(ns, (state, loss)),
+        "donated memory": sorted(map(int, given)),
+        "donated arguments": gone,
+        "shardings of results": lies(ns, (state, loss)),
         "seconds to compile": seconds,
     }
 
@@ -84,7 +84,7 @@ def apart(losses: list[float], others: list[float]) -> float:
 
 def compared(ours: dict[str, Any], theirs: dict[str, Any], alone: list[float]) -> dict[str, Any]:
     """The measurements of a program; ``differs`` has those that are not as in JAX."""
-    exact = ("collectives", "memory given away", "arguments given away", "results lie")
+    exact = ("collectives", "donated memory", "donated arguments", "shardings of results")
     return {
         **ours,
         "from one device": apart(ours["losses"], alone),
@@ -122,11 +122,11 @@ def _show(name: str, found: dict[str, Any]) -> None:
 
 def main(argv: list[str]) -> int:
     options = argparse.ArgumentParser(prog="python -m tests.sharded.training", description=__doc__)
-    options.add_argument("words", nargs="*", help="programs whose names end so")
+    options.add_argument("words", nargs="*", help="ends of the names of programs")
     options.add_argument("--small", action="store_true", help="models of one layer")
     options.add_argument("--large", action="store_true", help="models of 4 layers, 128 wide, on 64 rows")
     options.add_argument("--steps", type=int, default=5)
-    options.add_argument("--json", action="store_true", help="print only what was found, as JSON")
+    options.add_argument("--json", action="store_true", help="print only the results, as JSON")
     args = options.parse_args(argv)
     sizes = SMALL if args.small else LARGE if args.large else Sizes()
     found = results(args.words, sizes, args.steps, (lambda *_: None) if args.json else _show)
@@ -134,7 +134,7 @@ def main(argv: list[str]) -> int:
         print(json.dumps(found))
         return 0
     off = sum(bool(each["differs"]) for each in found.values())
-    print(f"{len(found)} programs, {off} not with JAX's collectives, donated memory or shardings")
+    print(f"{len(found)} programs, {off} differ from JAX in collectives, donated memory or shardings")
     return int(off > 0)
 
 

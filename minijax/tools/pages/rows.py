@@ -14,7 +14,7 @@ from minijax.tools.stepper.tree import FOLD, TreeWalk, taken
 
 # Number of rows above the moment's row, and of rows below it.
 REACH = 100
-# Rows are computed for this many times ``REACH``, so that the next moments need no new ones.
+# In each direction, this many times ``2 * REACH`` rows are computed, so that the next moments need no new ones.
 _AHEAD = 4
 
 

@@ -25,13 +25,13 @@ class ValueSummary(Frozen):
     Attributes:
       type: ``f32[8,3]``.
       shape, dtype: those of the array.
-      numbers: ``seen`` of ``size`` elements, ``low``, ``high``, ``norm``, ``nans``, ``infs``; None: ``said`` says why.
+      numbers: ``seen`` of ``size`` elements, ``low``, ``high``, ``norm``, ``nans``, ``infs``. None if there are none.
       mean: the mean of the finite elements seen (of absolute values if complex); None if there are none.
       spark: a picture of up to eight characters; '' if there is none.
       course: whether ``spark`` draws the values of a vector in order, as means of successive stretches. Otherwise it is
               a histogram of the range in eight parts.
       value: all elements as text, for a small array; otherwise ''.
-      said: the reason if ``numbers`` is None.
+      said: why the value is not shown, if ``numbers`` is None and ``value`` is ''; else ''.
     """
 
     type: str
