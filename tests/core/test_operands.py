@@ -20,7 +20,7 @@ LINE = add.__code__.co_firstlineno + 1
 WHERE = f"The operands of `a + b` at {__file__}:{LINE}:11 (add), level by level:"
 A, B = np.ones((8, 3), np.float32), np.ones((8, 4), np.float32)
 
-# name -> (call, part of JAX's message, lines of the note after the first)
+# name -> (call, part of JAX's message, lines of the note after its first line)
 CASES = {
     "vmap of vmap": (
         lambda: vmap(vmap(add, in_axes=(0, None)), in_axes=(1, 0))(np.ones((5, 8, 3), np.float32), B),

@@ -131,7 +131,7 @@ def interrupted_at(run, number, counts):
 
 
 def all_interrupts(run, counts=None):
-    """Interrupt ``run()`` once at every event; return the number of events, and those that left the stack dirty."""
+    """Interrupt ``run()`` once at every event; return the number of events, and which events left the stack dirty."""
     run()  # do one-time work, such as imports
     dirty = []
     gc.disable()

@@ -1,4 +1,4 @@
-"""Tracers print as JAX's do, for every interpreter and nested ones."""
+"""Tracers print as JAX's do, for every interpreter and for nested interpreters."""
 
 import jax
 import pytest

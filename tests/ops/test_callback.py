@@ -125,7 +125,7 @@ def test_errors_and_interrupts_in_callbacks_are_raised_once(
 
 
 def test_results_of_an_interrupted_program_raise() -> None:
-    """The interrupt is raised once; later reads of the result raise that the program failed."""
+    """The interrupt is raised once. Later reads of the result raise an error: the program failed."""
     big = jnp.ones((700, 700))
 
     @minijax.jit

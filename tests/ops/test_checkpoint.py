@@ -259,7 +259,7 @@ def test_the_program_recomputes_behind_a_barrier() -> None:
     assert "optimization_barrier" not in minijax.jit(minijax.checkpoint(sines)).lower(1.0).as_text()
 
 
-def test_a_barrier_only_around_the_operands_asked_for() -> None:
+def test_prevent_cse_selects_the_operands_behind_the_barrier() -> None:
     f = minijax.checkpoint(lambda x, y: jnp.sin(jnp.sin(x) * y), prevent_cse=(False, True))
     text = minijax.jit(minijax.grad(f)).lower(1.0, 2.0).as_text()
     (line,) = [line for line in text.splitlines() if "optimization_barrier" in line]

@@ -1,7 +1,7 @@
 """``cond`` and ``switch`` against JAX: printed jaxprs, types, and properties that only minijax's rules have.
 
-``tests.oracle.control_flow`` compares values and jaxprs of programs under every transformation; this file has programs
-that it lacks.
+``tests.oracle.control_flow`` compares values and jaxprs of programs under every transformation; this file adds
+more programs.
 """
 
 from __future__ import annotations

@@ -303,7 +303,7 @@ def test_printed_as_jax_prints(name: str) -> None:
 # --- properties that only minijax has ------------------------------------------------------------------------------
 
 
-def test_a_plain_call_is_a_call_of_the_function() -> None:
+def test_a_plain_call_runs_the_function_itself() -> None:
     seen: list[Any] = []
 
     @minijax.custom_jvp

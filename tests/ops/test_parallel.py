@@ -209,7 +209,7 @@ def test_as_jax(name: str, context: str) -> None:
     closed = minijax.make_jaxpr(ours)(x)
     typecheck_jaxpr(closed)
     if (name, context) in BROKEN_IN_JAX:
-        # the gradients of the instances' own losses are, together, the gradient of the summed losses
+        # together, the gradients of the instances' losses are the gradient of the sum of these losses
         assert_close(ours(x), CONTEXTS["grad"](minijax, row)[0](x))
         return
     same(ours(x), expected(name)[context])

@@ -24,7 +24,7 @@ sizes = st.integers(0, 4)
 
 @st.composite
 def products(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, Any, str]:
-    """(left operand, right operand, dimension numbers, the same product as a subscript text of einsum)."""
+    """(left operand, right operand, dimension numbers, the same product as subscripts of einsum)."""
     letters = iter("abcdefghijk")
     kinds = draw(st.lists(st.sampled_from(["batch", "contract", "left", "right"]), max_size=5))
     named = [(kind, next(letters), draw(sizes)) for kind in kinds]
@@ -82,7 +82,7 @@ def padded(x: np.ndarray, value: float, config: list[tuple[int, int, int]]) -> n
 
 @given(st.lists(st.tuples(sizes, st.integers(-3, 3), st.integers(-3, 3), st.integers(0, 2)), max_size=2))
 @settings(max_examples=200)
-def test_pad_is_its_definition(axes: Any) -> None:
+def test_pad_matches_its_definition(axes: Any) -> None:
     """The low, high and interior padding may be positive or negative."""
     x = values(*[n for n, *_ in axes])
     config = [(low, high, interior) for _, low, high, interior in axes]
@@ -255,7 +255,7 @@ def test_small_floats_are_added_in_float32(axis: int, dtype: Any) -> None:
 
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=3), st.data())
 @settings(max_examples=60)
-def test_sums_in_pieces_are_sums(shape: list[int], data: st.DataObject) -> None:
+def test_sums_in_pieces_add_every_term_once(shape: list[int], data: st.DataObject) -> None:
     """For all lengths, axes and strides, each term is added exactly once."""
     while np.prod(shape) > 200_000:
         shape = [n // 2 + 1 for n in shape]

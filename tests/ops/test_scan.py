@@ -1,4 +1,4 @@
-"""``scan`` against JAX, for programs that ``tests.oracle.control_flow`` lacks; its residuals and its compilation."""
+"""``scan`` against JAX, for programs that ``tests.oracle.control_flow`` lacks; residuals; compilation."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def bodies(draw: Any) -> Any:
 
 @given(bodies(), st.booleans())
 @hypothesis.settings(max_examples=40)
-def test_any_body_is_a_python_loop(body: Any, reverse: bool) -> None:
+def test_any_scan_equals_a_python_loop(body: Any, reverse: bool) -> None:
     """Values, tangents and cotangents, single and batched, equal those of a Python loop. XLA does not run."""
 
     def by_scan(w: Any, c: Any, xs: Any) -> Any:

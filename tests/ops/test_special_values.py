@@ -27,7 +27,7 @@ FUNCTIONS = {"not": "bitwise_not", "and": "bitwise_and", "or": "bitwise_or", "xo
 ROUNDING = {"float32": 4e-6, "float16": 2e-3, "bfloat16": 1.6e-2, "complex64": 2e-5}
 # XLA is less exact than evaluation. It computes powers of two by exp of a rounded product, and lgamma and polygamma by
 # series that lose digits near lgamma's zeros and at high orders. Where a part of a complex quotient or square cancels,
-# a fused multiply-add leaves another remainder.
+# a fused multiply-add gives another remainder.
 INEXACT_IN_XLA = {
     ("exp2", "bfloat16"): 0.35,
     ("exp2", "float16"): 4e-3,

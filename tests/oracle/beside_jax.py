@@ -90,7 +90,7 @@ def all_programs() -> Iterator[Program]:
 
 
 def inner_jaxprs(jaxpr: Any, of: Sequence[str] | None = None) -> Iterator[Any]:
-    """All inner jaxprs of a jaxpr of either library; with ``of``, only those in equations of the primitives named."""
+    """All inner jaxprs of a jaxpr of either library; with ``of``, only those in equations of these primitives."""
     for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         for value in eqn.params.values():
             for each in value if isinstance(value, tuple) else (value,):

@@ -447,9 +447,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=3, help="how many calls of each primitive")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--seconds", type=float, default=1e9, help="end after so many, with what was compared till then"
+        "--seconds", type=float, default=1e9, help="end after so many seconds and print the differences so far"
     )
-    parser.add_argument("--call", type=int, help="the call of this number alone")
+    parser.add_argument("--call", type=int, help="run only the call with this number")
     parser.add_argument("--staged", action="store_true", help="compile and run nothing")
     parser.add_argument("--programs", action="store_true", help="list calls whose programs are not JAX's")
     asked = parser.parse_args(argv)

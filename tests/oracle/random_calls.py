@@ -11,7 +11,7 @@ eager, jitted, mapped or differentiated, and sometimes a second function is appl
 the tree, shapes, element types, weak types and values of results, and the class of errors. JAX compiles slowly, so
 most programs are only staged and compared without values (``--values 1`` runs all); the rest is compiled without
 optimisations. The output is the number of programs that agreed, the first disagreement of each function, and how often
-each reason (``random_reasons``) excused a difference. The exit status is 1 if one disagreed without a reason.
+each reason (``random_reasons``) excused a difference. The exit status is 1 if a program disagreed without a reason.
 """
 
 from __future__ import annotations
@@ -435,9 +435,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--values", type=float, default=0.1, help="of how many programs the values are compared")
+    parser.add_argument("--values", type=float, default=0.1, help="the share of programs whose values are compared")
     parser.add_argument("--all", action="store_true", help="print every program that disagrees, with its number")
-    parser.add_argument("--only", type=numbers, metavar="N,N", help="of these programs alone, by their numbers")
+    parser.add_argument("--only", type=numbers, metavar="N,N", help="run only the programs with these numbers")
     asked = parser.parse_args(argv)
     began, calls, excused = time.time(), Counter[str](), Counter[str]()
     wrong: dict[str, list[Disagreement]] = {}

@@ -62,7 +62,7 @@ def plain(document: object) -> str:
 
 
 def differing(case: Case, name: str) -> list[str]:
-    """The names of the parts that differ between the summary of a counted call and that of an observed call."""
+    """The names of the parts that differ between the summaries of a counted call and of an observed call."""
     function, args = build(subject, case)[name]
     for _ in range(5):  # minijax derives the rules after a few calls with the same signature
         function(*args)
