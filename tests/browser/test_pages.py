@@ -147,7 +147,7 @@ def test_a_stepper_without_any_script_is_shown_as_its_log(window):
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_document_without_style_is_laid_out_and_readable(window, dark):
-    """Its layout equals that of a document with a style; its colours are those of the page."""
+    """The document is laid out like a document with a style. Its colours are those of the page."""
     own = "<style>:root{color-scheme:light dark}body{background:Canvas;color:CanvasText}</style>"
     boxes = (
         "return [...document.querySelectorAll('pre,td,th')].map((each) => { const box = each.getBoundingClientRect();"

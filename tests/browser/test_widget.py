@@ -261,7 +261,7 @@ return out;
 
 
 def choices(found: list[origins.OriginChoice], cursor: Cursor) -> list[Any]:
-    """What the page offers: the position if there is only one, otherwise names with the digits that choose them."""
+    """Return what the page offers: the only other position, or names with the digits that choose them."""
     others = [each for each in found if each.position != cursor.position]
     if len(others) == 1:
         return [others[0].position]

@@ -13,8 +13,8 @@ import numpy as np
 class Example(NamedTuple):
     """The attribute ``example`` of a program, set by the decorator.
 
-    ``arguments()`` makes the arguments. ``grad``: index of the argument to differentiate by, for a scalar program;
-    None: take no gradient. ``batch``: index of the argument whose leading axis ``jax.vmap`` maps, or None.
+    ``arguments()`` makes the arguments. ``grad``: index of the argument by which to differentiate a scalar program;
+    None for no gradient. ``batch``: index of the argument whose leading axis ``jax.vmap`` maps; None for no vmap.
     ``whole``: some leaves of the arguments are not arrays, so JAX's transformations refuse them.
     """
 

@@ -54,7 +54,7 @@ def call_of(name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
 
 
 def held(name: str) -> Seen:
-    """name of a variable, with the path to a leaf -> all its values, in the program and the libraries that it calls.
+    """Map each variable's name, with the path to a leaf, to all its values in the program and in libraries it calls.
 
     JAX runs the program operation by operation. Loops run in Python, so the values of every iteration are seen.
     """
