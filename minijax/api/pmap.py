@@ -267,7 +267,7 @@ def pmap(
     arguments whose memory XLA reuses.
 
     ValueError, when called, for more slices than devices, axes or sizes that do not fit, an argument committed to
-    another device, a current mesh that is not of these devices, or a call inside ``pmap`` or ``shard_map``.
+    another device, a current mesh other than pmap's, or a call inside ``pmap`` or ``shard_map``.
     RuntimeError for another platform. TypeError if an argument or an output is no array.
     """
     check_callable(fun)

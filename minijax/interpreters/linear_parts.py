@@ -44,7 +44,7 @@ class LinearizedJaxpr(NamedTuple):
 def linearize_jaxpr(
     closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate: bool | Sequence[bool] = False
 ) -> LinearizedJaxpr:
-    """The derivative of a jaxpr in its ``nonzero`` inputs, as two jaxprs. ``instantiate``: zeros to make arrays."""
+    """The derivative of a jaxpr in its ``nonzero`` inputs, as two jaxprs. ``instantiate``: zeros that become arrays."""
     forced = [instantiate] * len(closed.out_avals) if isinstance(instantiate, bool) else list(instantiate)
     key = ("linearize", tuple(nonzero), tuple(forced))
     found: LinearizedJaxpr | None = closed.memo.get(key)
