@@ -36,7 +36,7 @@ def recorded(name: str) -> tuple[Recording, str]:
     """
     missing = [each for each in PAGES[name] if importlib.util.find_spec(each) is None]
     if missing:
-        remark = f"The values of its arrays are not there: this page was made without {' and '.join(missing)}."
+        remark = f"Array values are missing: this page was made without {' and '.join(missing)}."
         return gallery.recording(name), remark
     _, made = record.second_step(name)
     file = str(record.ROOT / record.file(name))

@@ -70,7 +70,7 @@ def _forms(command: Command) -> Iterator[str]:
     if command.cell:
         yield f"As <code>%%{command.name}</code> it takes the lines of a cell."
     if command.prompt:
-        yield "Of minijax's own prompt: IPython has one of its own."
+        yield "Only at minijax's prompt: IPython has its own command."
     elif (called := magic_name(command)) != command.name:
         yield f"In IPython, which has a magic of this name, it is <code>%{called}</code>."
 

@@ -19,9 +19,9 @@ def tour() -> Iterator[str]:
     """The body of the page."""
     yield "<h1>The tour</h1>"
     yield (
-        f"<p>This is what <code>%tour</code> shows, in {len(PARTS)} parts, each in a session of its own. It is better "
-        "taken at the prompt, where you can type what you like between two stops: <code>%tour</code> begins, "
-        "<code>%tour next</code> goes on, <code>%tour 3.2</code> goes to a stop. Here it was taken with eight devices, "
+        f"<p>This is what <code>%tour</code> shows, in {len(PARTS)} parts, each in a session of its own. Take "
+        "it at the prompt, where you can type anything between two stops: <code>%tour</code> begins the tour, "
+        "<code>%tour next</code> goes on, <code>%tour 3.2</code> goes to a stop. This page used eight devices: "
         "<code>JAX_NUM_CPU_DEVICES=8 minijax-repl</code>.</p>"
     )
     titles = [f'<li><a href="#{slug(each.title)}">{html.escape(_title(each))}</a></li>' for each in PARTS]
@@ -29,7 +29,7 @@ def tour() -> Iterator[str]:
     for number, part in enumerate(PARTS, 1):
         yield from _part(number, part)
     yield '<h2 id="exercises"><a href="#exercises">Exercises</a></h2>'
-    yield "<p>At the end there is something to do. You write at the prompt, and minijax checks what you wrote.</p>"
+    yield "<p>The tour ends with exercises. You write your answer at the prompt, and minijax checks it.</p>"
     with Blocks("the exercises") as blocks:
         yield blocks.run("minijax", [], "%tour exercises")
 

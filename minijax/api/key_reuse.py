@@ -69,7 +69,7 @@ def _positions(name: str, params: dict[str, Any], count: int) -> list[int]:
 
 
 def _in_loop(name: str, body: ClosedJaxpr, num_consts: int, num_carry: int, length: int | None) -> list[int]:
-    """The operands that a loop consumes; KeyReuseError if each iteration consumes the same keys."""
+    """The positions of operands that a loop consumes. KeyReuseError if each iteration consumes the same keys."""
     found, jaxpr = used_inputs(body), body.jaxpr
     for i in found:
         is_same = i < num_consts or (i < num_consts + num_carry and jaxpr.outvars[i - num_consts] is jaxpr.invars[i])

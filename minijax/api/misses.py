@@ -136,7 +136,7 @@ def _remember(fun: Any, cache: str) -> None:
     key, seen = _find_seen(fun, cache)
     if seen is None:
         _seen[key] = _Seen(_codes(fun), last)
-    elif seen.last() is not fun:  # a function seen again had its cache cleared, or has other options
+    elif seen.last() is not fun:  # for the same function, only its cache was cleared or its options differ
         seen.count += 1
         seen.last = last
     named = _named_key(fun)

@@ -52,7 +52,7 @@ def equation(eqn: Any, operands: list[Term]) -> list[Term]:
     if name in CALLS or name == "call":
         return results(params[CALLS.get(name, "call_jaxpr")], operands)
     if acts(name) or name == "get":
-        raise NotImplementedError(f"{name}: what a program does in what order is not told by terms")
+        raise NotImplementedError(f"{name}: terms cannot express the order of side effects")
     if name == "add_any":
         return [tuple(sorted(operands[0] + operands[1]))]
     if name == "empty2":  # if a derivative reads the placeholder, JAX writes the zero that it represents

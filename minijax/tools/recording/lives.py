@@ -113,7 +113,7 @@ class Lives:
 
     def see(self, x: Any, scopes: Sequence[Scope], place: str = "", name: str = "", held: bool = False) -> Life | None:
         """The life of ``x``, which begins now if ``x`` is new. None for a tracer whose interpreter has ended, for an
-        inline number (unless ``held``: it is inside a tracer), and for anything that is no array.
+        inline number (unless ``held``: it is inside a tracer), and for any other object.
         """
         life = self.known.get(id(x))
         if life is not None:
