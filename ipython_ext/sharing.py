@@ -98,7 +98,7 @@ def request(shell: Any) -> dict[str, Any]:
 
 
 def is_batch(request: dict[str, Any]) -> bool:
-    """Whether a program such as nbclient runs the notebook: nobody can answer input()."""
+    """Whether a program such as nbclient runs the notebook, so that nobody can answer input()."""
     return request.get("content", {}).get("allow_stdin") is False
 
 

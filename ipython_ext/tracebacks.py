@@ -64,7 +64,7 @@ class Tracebacks:
         return self.all_frames() or config.read("traceback_filtering") == "off"
 
     def debug(self, force: bool = False) -> None:
-        """Open IPython's debugger on the last exception; during the session its traceback has only user frames."""
+        """Open IPython's debugger on the last exception. While it is open, the traceback has only user frames."""
         tracebacks = self.shell.InteractiveTB
         error = getattr(sys, "last_value", None)
         debugger = type(tracebacks).debugger

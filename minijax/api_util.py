@@ -34,7 +34,7 @@ debug_info, DebugInfo = borrow(__name__, "debug_info"), borrow("minijax.extend.c
 
 @transformation_with_aux
 def flatten_fun(in_tree: PyTreeDef, *args: Any) -> Any:
-    """Turn a function of ``*args, **kwargs`` into one of their leaves; also return a function for its result's tree."""
+    """Make a function of leaves from one of ``*args, **kwargs``; also return a function that gives the result tree."""
     args, kwargs = tree_unflatten(in_tree, args)
     out = yield args, kwargs
     yield tree_flatten(out)
@@ -57,7 +57,10 @@ def _with_others(dynamic: tuple[int, ...], others: tuple[Any, ...], *given: Any,
 def argnums_partial(
     f: Any, dyn_argnums: int | Sequence[int], args: Sequence[Any], require_static_args_hashable: bool = True
 ) -> tuple[Any, tuple[Any, ...]]:
-    """``f`` as a function of the arguments at ``dyn_argnums``; and these. ValueError if another one has no hash."""
+    """Return ``f`` as a function of the arguments at ``dyn_argnums``, and these arguments.
+
+    ValueError if ``require_static_args_hashable`` and another argument has no hash.
+    """
     dynamic = (dyn_argnums,) if isinstance(dyn_argnums, int) else tuple(dyn_argnums)
     dynamic = tuple(i % len(args) for i in dynamic)
     others = tuple(x for i, x in enumerate(args) if i not in dynamic)

@@ -562,8 +562,8 @@ class _Together(contextlib.ContextDecorator):
 def transfer_guard(new_val: str) -> _Together:
     """Context manager: sets what this thread does when an array moves between host and devices, in any direction.
 
-    'allow', 'log' and 'disallow' are for implicit transfers. The words in '_explicit' include ``device_put`` and
-    ``device_get``. Source: https://docs.jax.dev/en/latest/transfer_guard.html
+    'allow', 'log' and 'disallow' are for implicit transfers. 'log_explicit' and 'disallow_explicit' are for
+    ``device_put`` and ``device_get`` too. Source: https://docs.jax.dev/en/latest/transfer_guard.html
     """
     directions = (transfer_guard_host_to_device, transfer_guard_device_to_device, transfer_guard_device_to_host)
     return _Together([guard(new_val) for guard in (_transfer_guard, *directions)])

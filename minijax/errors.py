@@ -339,7 +339,7 @@ class KeyReuseError(JAXTypeError):
 
 
 class InconclusiveDimensionOperation(Exception):
-    """JAX raises it for symbolic dimensions, which minijax does not have. minijax never raises it."""
+    """JAX raises this error for symbolic dimensions, which minijax does not have. minijax never raises it."""
 
 
 class ShardingTypeError(Exception):

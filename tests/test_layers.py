@@ -384,7 +384,7 @@ def test_the_engine_knows_no_front_end_library():
 
 
 def test_only_some_layers_import_jax():
-    """``tests/test_packaging.py`` checks *when* these layers import it."""
+    """``tests/test_packaging.py`` checks *when* these layers import jax."""
     offenders = []
     for found in imports():
         if found.target.partition(".")[0] in JAX_LIBRARIES:

@@ -72,7 +72,7 @@ def _of_devices(abstract: AbstractMesh) -> AbstractMesh:
 
 
 def mesh_on_page(text: str) -> AbstractMesh | None:
-    """The mesh that is set, if ``text`` has no mesh, or its first mesh has the same axes; else its first mesh."""
+    """The first mesh in ``text``; the mesh that is set (or None) if ``text`` has none, or one with the same axes."""
     found = _MESH.search(text)
     now = context.mesh
     if found is None:

@@ -47,7 +47,7 @@ _DTYPE_KEY = re.compile(r"(?:.*_)?dtype$|preferred_element_type$")
 
 
 def number(text: str) -> Any:
-    """The Python number written ``text``: an int, float or complex."""
+    """The Python number that ``text`` represents: an int, float or complex."""
     if text[-1] == "j" or text[-1] == ")":
         return complex(text)
     return int(text) if _INTEGER.match(text) else float(text)

@@ -139,7 +139,7 @@ def _bind(var: Any, aval: ShapedArray, bound: set[Var]) -> None:
 def _read(atom: Any, bound: set[Var]) -> ShapedArray:
     if type(atom) is Literal:
         dtype = getattr(atom.val, "dtype", None)
-        # A Python scalar has the width of its annotation.
+        # A Python scalar fits an annotation of any width.
         fits = np.can_cast(type(atom.val), atom.aval.dtype, "same_kind") if dtype is None else dtype == atom.aval.dtype
         if np.shape(atom.val) != atom.aval.shape or not fits:
             raise _Mistake(f"Literal value {atom.val} does not match its type annotation {atom.aval.str_short()}")

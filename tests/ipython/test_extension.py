@@ -339,7 +339,7 @@ def test_settings_without_an_effect_in_ipython_are_not_listed(shell):
 
 
 def test_other_objects_display_themselves(shell):
-    """Outside containers they show as text and HTML in the style of the tools' documents; inside, only as ``str``."""
+    """Outside containers, objects show as text and HTML in the style of the tools; inside containers, as ``str``."""
     run(shell, "import minijax.tools.programs.links, minijax.extend.rules")
     for code, words in {
         "jit(f).lower(3.0)": ("lowered", "stablehlo.sine", "not compiled yet"),

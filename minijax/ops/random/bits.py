@@ -184,7 +184,7 @@ def _bits(words: Any, impl: PRNGImpl, width: int, shape: Shape) -> list[Any]:
 
 @functools.lru_cache(maxsize=1024)
 def _with(function: Rule, **params: Any) -> Program:
-    """``function`` with these parameters. It is cached, because its staged program is cached with it."""
+    """``function`` with these parameters. The result is cached, because its staged program is cached with it."""
     return functools.partial(function, **params)
 
 

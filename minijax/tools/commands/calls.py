@@ -143,7 +143,7 @@ def _package(kind: type) -> str:
 
 
 def signature_parts(call: OpenCall, found: list[inspect.Parameter]) -> list[tuple[str, bool]]:
-    """The parts ``f(``, ``x``, ``, ``, ``axis=None``, ``)``, each with whether it is the parameter at the cursor."""
+    """``(part, whether it is the parameter at the cursor)`` for ``f(``, ``x``, ``, ``, ``axis=None``, ``)``."""
     current = _current(call, found)
     parts: list[tuple[str, bool]] = [(f"{call.function.rpartition('.')[2]}(", False)]
     kinds = inspect.Parameter

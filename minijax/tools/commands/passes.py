@@ -55,7 +55,7 @@ def run_passes(session: Session, args: Arguments) -> Result:
 
 
 def _page(found: Descent, expression: str) -> Callable[[Highlighter | None], str]:
-    """A function that makes the HTML for a notebook, which shows every stage of XLA for selection."""
+    """A function that makes the HTML for a notebook, in which the reader can select every stage of XLA."""
 
     def markup(highlight: Highlighter | None) -> str:
         # imported late: only a page needs these

@@ -115,7 +115,7 @@ def layout() -> str:
         ".minijax .mj-wrap>div{padding-left:calc(var(--mj-in)*1ch);text-indent:calc(var(--mj-in)*-1ch)}"
         ".minijax summary{cursor:pointer;font-family:monospace;white-space:pre-wrap}"
         ".minijax details>div{margin-left:1.2em}"
-        # Jupyter makes the cells of all tables small and right-aligned; its selectors are more specific
+        # Jupyter makes the cells of all tables small and right-aligned, with more specific selectors than these
         ".minijax table{border-collapse:collapse;border:0!important;font-family:monospace;font-size:inherit!important;"
         "color:inherit!important;margin:2px 0;table-layout:auto}"
         ".minijax tr{background:none!important}"

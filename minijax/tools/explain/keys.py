@@ -39,9 +39,9 @@ class Use(Frozen):
     """One use of a key.
 
     Attributes:
-      what: the function of ``minijax.random`` that uses it: 'normal', 'split'.
+      what: the function of ``minijax.random`` that uses the key: 'normal', 'split'.
       source: the place of this use in the user's program, see ``errors.source_info``.
-      inside: the loops, branches and calls around it, outermost first: 'scan, iteration 7 of 100'.
+      inside: the loops, branches and calls around the use, outermost first: 'scan, iteration 7 of 100'.
     """
 
     what: str

@@ -1,9 +1,9 @@
 """How each transformation is opened and closed at the prompt.
 
 There is one rule: ``%push T x=a``, lines, ``%pop EXPR`` give the result of ``T(f)(a)`` for a function ``f`` of ``x``
-that runs the lines and returns EXPR. It works in four ways. jvp and vmap compute with values. linearize, vjp and grad
-also carry an unknown tangent. make_jaxpr records equations. All other transformations also record, and are then applied
-to the recorded function.
+that runs the lines and returns EXPR. There are four ways to do so. jvp and vmap compute with values. linearize, vjp and
+grad also carry an unknown tangent. make_jaxpr records equations. All other transformations also record, and are then
+applied to the recorded function.
 """
 
 from __future__ import annotations

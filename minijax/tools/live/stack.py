@@ -102,7 +102,7 @@ class Live:
         self.restore()
 
     def restore(self) -> None:
-        """Reset this thread's stack to the pushed levels; without any, to evaluation alone."""
+        """Reset this thread's stack to the pushed levels; without pushed levels, to evaluation alone."""
         if not self.levels or get_ident() != self._thread:
             reset_stack()
             return

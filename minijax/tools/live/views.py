@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from minijax.tools.live.level import Level
     from minijax.tools.live.stack import Live, Returned
 
-# Of values that are wrapped more deeply than this, only the type is shown.
+# A value that is wrapped more deeply than this is shown as its type.
 _DEEPEST = 6
 # The most lines of a recorded program to show after each input line. %stack shows all lines.
 MOST_LINES = 24
@@ -44,7 +44,7 @@ _CALLED = {"JaxprTracer": "JitTracer", "BatchTracer": "VmapTracer", "LinearizeTr
 
 
 def tracer_text(x: Any, names: dict[Any, str] | None = None, depth: int = 0) -> str:
-    """A tracer with its values, such as ``JVPTracer<jvp:1>(primal=0.14112, tangent=-0.98999)``; other values are cut.
+    """A tracer with its values, such as ``JVPTracer<jvp:1>(primal=0.14112, tangent=-0.98999)``, or another value.
 
     In ``GradTracer<linearize:1>(primal=0.14112, tangent=c:f32[])`` the tangent is a variable. ``names``: variable of a
     jaxpr -> its name.

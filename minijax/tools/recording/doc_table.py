@@ -2,7 +2,7 @@
 
 A row is ``["t", role, text]``, ``["b", role, flat]`` (a break), ``["n", text]`` (a note), ``["c", i, j, ...]`` (a
 concatenation), ``["r", left out, i, j, ...]`` (equations), ``["i", columns or null, i]`` (indented or aligned) or
-``["g", i]`` (a group); i and j are indices of earlier rows. Equal parts share a row. Any depth works.
+``["g", i]`` (a group); i and j are indices of earlier rows. Equal parts share a row. Documents may have any depth.
 """
 
 from __future__ import annotations

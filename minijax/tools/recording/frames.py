@@ -127,8 +127,8 @@ class Frames:
             self._container(value, name, see)
 
     def _globals(self, frame: FrameType, see: See) -> None:
-        """Call ``see`` with the module variables that the code of ``frame`` mentions. Its names include attributes, so
-        a module variable with the name of an attribute is read too.
+        """Call ``see`` with the module variables that the code of ``frame`` mentions. The names in the code include
+        attributes, so a module variable with the name of an attribute is read too.
         """
         words = frame.f_code.co_names
         known = frame.f_globals

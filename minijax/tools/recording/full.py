@@ -127,7 +127,7 @@ class Full(Summary):
         self.own_total = array("d", self.own_total)  # type: ignore[assignment]
 
     def next_event(self) -> bool:
-        """Set the time to the event just counted, which is of this thread. Returns whether to record the event."""
+        """Set the time to the event of this thread that was just counted. Returns whether to record the event."""
         self.lives.known.now = self.events
         if self.events > self.last_event:
             self.stopped_at = self.stopped_at or self.events - 1

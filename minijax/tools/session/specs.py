@@ -56,8 +56,8 @@ class SpecType:
 SPECS = {name: SpecType(name) for name in DTYPES if name != "bool"} | {
     name: SpecType(dtype) for name, dtype in KEYS.items()
 }
-# ``bool`` stays Python's own. In a command's expression, ``bool[3]`` is a type under this name. It is no identifier, so
-# that no variable hides it.
+# ``bool`` stays Python's own. In a command's expression, this name replaces the ``bool`` of the type ``bool[3]``. The
+# name is no identifier, so that no variable hides it.
 BOOL = "bool the type"
 _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 

@@ -33,7 +33,7 @@ class Unwatched(Exception):
 
 
 class Watched(NamedTuple):
-    """A call on minijax: the function, its arguments, and the way of conversion.
+    """A call on minijax: the function, its arguments, and how they were converted.
 
     ``kept`` fills up while the program runs: the names of functions imported as a whole, with the reason if it is
     known. Call ``settle`` afterwards: it copies the program's changes back to the user's objects and names.
