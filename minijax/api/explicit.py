@@ -18,7 +18,7 @@ from minijax.pytree import tree_leaves, tree_map
 
 @contextmanager
 def _within(mesh: Any) -> Iterator[None]:
-    """Set ``mesh`` on this thread within the block. None stands for no mesh."""
+    """Set ``mesh`` on this thread within the block. None unsets the mesh."""
     before, named = context.mesh, context.named
     context.set(mesh, named)
     try:

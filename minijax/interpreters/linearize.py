@@ -1,7 +1,7 @@
 """Linearization: compute a function's value, and record the linear program of its derivative.
 
-In: primals, and a flag for each that has a tangent. Out: the outputs and a ``Tape``. The results are those of jvp over
-partial evaluation: a ``LinearizeTracer`` is a known primal with the place of its tangent on the tape.
+In: primals, and a flag for each that has a tangent. Out: the outputs and a ``Tape``. The results equal those of jvp
+over partial evaluation. A ``LinearizeTracer`` is a known primal with the place of its tangent on the tape.
 
 Without observers, a program derived for the signature runs on NumPy values (``interpreters.derived``). Otherwise the
 rule runs on primals and unknown tangents. A ``TangentTrace`` half a level below records the operations on tangents; it

@@ -34,7 +34,7 @@ def custom_linear_solve(
     symmetric: bool = False,
     has_aux: bool = False,
 ) -> Any:
-    """Solve ``matvec(x) = b`` for x by ``solve``; derivatives are those of the equation's solution.
+    """Solve ``matvec(x) = b`` for x by ``solve``; derivatives are derived from the equation, not from ``solve``.
 
     Args:
       matvec: a linear, differentiable function of a value like ``b``. It may close over differentiated values.

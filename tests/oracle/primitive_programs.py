@@ -311,7 +311,7 @@ COLLECTIVES = "psum pmax pmin ppermute all_gather all_to_all reduce_scatter axis
 
 @row(*COLLECTIVES)
 def along_a_name(draw: Draw, name: str) -> Call:
-    """A collective inside a vmap with a named axis, whose size is that of the operand's first axis."""
+    """A collective inside a vmap with a named axis. The axis has the size of the operand's first axis."""
     size = draw.int(1, 3)
     shape = [draw.size() for _ in range(draw.int(0, 2))]
     axis, other = draw.axis(len(shape)), draw.axis(len(shape))

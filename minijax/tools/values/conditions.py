@@ -139,7 +139,7 @@ def in_names(wanted: Condition, held: Collection[str]) -> Condition:
 def _names(node: ast.expr, held: Collection[str] | None = None) -> Iterator[str]:
     """The variables in a condition, with their paths: ``params['w']``. ConditionError for unsupported expressions.
 
-    ``held`` are the names of values, if they are known: an element then stands for the value that it is part of.
+    ``held`` are the names of values, if known: an element then has the name of the value that it is part of.
     """
     if isinstance(node, ast.Name) or _is_path(node):
         yield _holder(node, held) if held is not None else ast.unparse(node)

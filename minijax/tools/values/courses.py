@@ -165,7 +165,7 @@ class ScanRun(LoopRun):
         return [*consts, *carry, *[self._joined([(n, piece[i]) for n, piece in xs]) for i in places]]
 
     def back(self, at: int, steps: int, carry_cts: Sequence[Any], y_cts: Sequence[Any]) -> list[Any]:
-        """The cotangents of the inputs of ``steps`` steps from ``at`` on, from those of their outputs."""
+        """The cotangents of the inputs of ``steps`` steps from ``at`` on, given the cotangents of their outputs."""
         ins = self.known()
         values = [*ins[: self.n_consts], *self.course("primal").state(at), *self.rows(ins[self.first_x :], at, steps)]
         cts = [*carry_cts, *y_cts]
