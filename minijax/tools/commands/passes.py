@@ -135,10 +135,10 @@ COMMANDS = (
         (EXPR, Param("most", "int", "how many instructions to show at most", default=20)),
         "Where the time of a compiled call goes, and how close each instruction comes to the machine's limit.\n\n"
         "The call is run some dozens of times. During a few of these runs, XLA's profiler reports when each "
-        "instruction of the optimised program runs. XLA estimates the operations and bytes of each instruction. Its "
-        "limit is the speed of the processor or that of the memory, whichever is reached first, and the percentage "
-        "says how much of this speed it reaches. 'cache' means that its data did not come from memory. The machine's "
-        "speed is measured once.",
+        "instruction of the optimised program runs. XLA estimates the operations and bytes of each instruction. An "
+        "instruction's limit is the speed of the processor or that of the memory, whichever is reached first, and 'of "
+        "the limit' says how much of this speed the instruction reaches. 'cache' means that its data did not come from "
+        "memory. The machine's speed is measured once.",
         "%roofline f(3.0)",
         run_roofline,
         cell=True,

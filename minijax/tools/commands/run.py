@@ -100,7 +100,7 @@ COMMANDS = (
             Param("file", "program", "a Python file, and its arguments for sys.argv", required=True),
             Param("as_jax", "flag", "import jax means minijax, in the file and in what it imports", default=False),
         ),
-        "Run a Python file as a program and keep its names. With -i, it can use the session's names.\n"
+        "Run a Python file as a program and keep its names. With -i, the program can use the session's names.\n"
         "With --as-jax, a program written for JAX runs on minijax, and so do packages that it imports and that use "
         "JAX, such as Optax. Options stand before the file; the words after the file are the program's arguments.",
         "%run --as-jax train.py --steps 10",

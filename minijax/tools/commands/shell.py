@@ -272,7 +272,7 @@ COMMANDS = (
         (Param("command", "program", "a line of the shell", required=True),),
         "Run a line of the shell: !LINE for short.\n\n"
         "$name and {expression} are replaced by their values. names = !LINE stores the lines of output as a list, and "
-        "!!LINE returns such a list. _exit_code is the exit code. In a terminal, the program uses it directly.",
+        "!!LINE returns such a list. _exit_code is the exit code. At a terminal, the program uses the terminal.",
         "%sh echo {1 + 1}\n!echo $HOME",
         run_sh,
         group="session",
