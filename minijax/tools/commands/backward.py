@@ -36,7 +36,7 @@ def run_backward(session: Session, args: Arguments) -> Result:
     from minijax.tools.values.moment import ledger as ledger_of
 
     target = _target(session, args["expr"])
-    recorder = Recorder("full", args["expr"], args["retrace"])
+    recorder = Recorder("full", args["expr"], retrace=True)
     with recorder:
         out, pullback = vjp(target.fun, *target.args)
         if args["cotangent"] is None:
@@ -139,7 +139,6 @@ COMMANDS = (
             Param("iteration", "ints", "the loop iteration to show, from 0; 2,0 for a loop inside a loop"),
             Param("most", "int", "how many steps of a pass to list at most", default=60),
             Param("names", "flag", "show your program's variable names where there are any", default=False),
-            Param("retrace", "flag", "trace again, ignoring the cache", default=False),
         ),
         "The backward pass of a call's function, from the result back to the arguments.\n\n"
         "Each step is an equation of the linear program, below the source line that it belongs to. It shows the "

@@ -46,7 +46,7 @@ def run_origin(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     from minijax.tools.explain.origin import origin_document
 
-    found = origin_of(session, "origin", args["expr"], args["of"], args["retrace"])
+    found = origin_of(session, "origin", args["expr"], args["of"])
     title = shortened(args["expr"].strip())
     if args["of"]:
         same = sum(life.name == args["of"] for life in found.recording.lives)
@@ -73,7 +73,7 @@ class AskedOrigin(Frozen):
     unfollowed: tuple[str, ...]
 
 
-def origin_of(session: Session, command: str, expression: str, of: str | None, retrace: bool = False) -> AskedOrigin:
+def origin_of(session: Session, command: str, expression: str, of: str | None) -> AskedOrigin:
     """Run and record an expression, and find the origin of its result, or of the variable named ``of``."""
     __tracebackhide__ = True
     from minijax.tools.explain.origin import OriginLane
@@ -81,7 +81,7 @@ def origin_of(session: Session, command: str, expression: str, of: str | None, r
 
     target = _with_arrays(session, command, expression)
     args, kwargs = target.args, target.kwargs
-    recorder = Recorder("full", expression.strip(), retrace)
+    recorder = Recorder("full", expression.strip(), retrace=True)
     with recorder:
         given = recorder.numbers(tree_leaves((args, dict(sorted(kwargs.items())))))
         value = target.call()
@@ -155,7 +155,7 @@ def _held(name: str, names: list[str], recording: Recording) -> str:
 def cached_hint(recording: Recording) -> str:
     """A hint for an unknown name: a trace that came from a cache has no names. '' if no trace came from a cache."""
     cached = any(isinstance(node, BindRecord) and node.cached for _, node in recording.walk())
-    return " A trace that came from a cache has no names: trace again with --retrace." if cached else ""
+    return " A trace that came from a cache has no names: %find CONDITION in CALL traces again." if cached else ""
 
 
 # --- %find
@@ -170,7 +170,7 @@ def run_find(session: Session, args: Arguments) -> Result:
     value, error = NOTHING, None
     if expression:
         target = _with_arrays(session, "find", expression)
-        value, error, recording = recorded(target.call, expression, args["retrace"])
+        value, error, recording = recorded(target.call, expression, retrace=True)
         refuse_empty("find", expression, recording, error)
     else:
         # a command that failed before any operation leaves an empty recording
@@ -331,7 +331,6 @@ COMMANDS: tuple[Command, ...] = (
         (
             Param("condition", "text", "a condition, then `in` and a call: h.max() > 10 in f(x)", required=True),
             Param("step", "flag", "open the stepper at this moment"),
-            Param("retrace", "flag", "trace again, ignoring the caches: then all variables have names"),
         ),
         "The first moment at which a condition holds: h.max() > 10, nan(h), h became NaN, x.dtype changed, line 12.\n\n"
         "The call is run once and recorded; without `in` the last full recording is searched. A condition consists of "
@@ -347,7 +346,6 @@ COMMANDS: tuple[Command, ...] = (
         (
             _EXPR,
             Param("of", "word", "the origin of this variable of the program, not of the result"),
-            Param("retrace", "flag", "trace again, ignoring the caches: then all variables have names"),
             Param("depth", "int", "how many levels of rules and programs inside operations to show", default=3),
             Param("most", "int", "draw only this many operations, the last ones", default=200),
         ),

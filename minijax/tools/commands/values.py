@@ -35,7 +35,7 @@ def run_values(session: Session, args: Arguments) -> Result:
 
     expression = args["expr"]
     target = targets.from_expression(session, "values", expression, everything=True).concrete("values")
-    value, error, recording = recorded(target.call, expression, args["retrace"])
+    value, error, recording = recorded(target.call, expression, retrace=True)
     refuse_empty("values", expression, recording, error)
     known = ledger(recording)
     known.arguments = given_values(target)
@@ -48,10 +48,6 @@ def run_values(session: Session, args: Arguments) -> Result:
     shown = _document(known, rows, args["of"], args["most"])
     if note := interrupted_note(error):
         shown = document(text(note, role="warning")) + shown
-    cached = _cached(known)
-    if cached:
-        note = f"the trace of {cached} came from a cache: --retrace traces it again, and shows its arguments too"
-        shown = shown + document(text(note, role="muted"))
     if known.naming.missing:
         shown = shown + document(text(known.naming.missing, role="warning"))
     if args["of"] is not None and error is None:
@@ -173,12 +169,6 @@ def _array(known: Ledger, named: Named) -> Any:
     return found.array if isinstance(found, Worth) else None
 
 
-def _cached(known: Ledger) -> str:
-    """The functions whose traces came from caches, so that the recording has none of their operations."""
-    found = [bind.cached for bind in known.binds.values() if bind.cached]
-    return ", ".join(dict.fromkeys(found))
-
-
 COMMANDS = (
     Command(
         "values",
@@ -187,7 +177,6 @@ COMMANDS = (
             Param("of", "word", "only the values with this name, with their elements: h, params['w'] in quotes"),
             Param("iteration", "ints", "the iteration of loops to look at, from 0; 2,0 for a loop in a loop"),
             Param("example", "ints", "the example of a vmap to look at, from 0; 3,1 for a vmap in a vmap"),
-            Param("retrace", "flag", "trace again, ignoring the caches of traces", default=False),
             Param("most", "int", "how many rows to show at most, the last ones", default=MOST),
         ),
         "Run and record a call, and show the values of its variables in the order of the program: primals, and if "

@@ -19,7 +19,6 @@ from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.records import BindRecord, LifeRecord, ScopeRecord, place_parts
 from minijax.tools.recording.timeline import timeline
 from minijax.tools.values.brief import brief, type_of
-from minijax.tools.values.cached import cached_lives
 from minijax.tools.values.moment import Found, Ledger, LoopShown, Unknown, Worth, ledger
 from minijax.tools.values.sharing import shared_with
 from minijax.tools.values.summary import summary
@@ -86,10 +85,7 @@ def named_values(known: Ledger) -> Sequence[Named]:
     """All named values, in order of creation."""
     found: Sequence[Named] | None = known.__dict__.get("_named")
     if found is None:
-        cached = [Named(life.tracer.id, life.name, held, life, scope) for life, held, scope in cached_lives(known)]
         found = tuple(_named(known, known.recording.lives))
-        if cached:
-            found = tuple(sorted((*found, *cached), key=_born))
         known.__dict__["_named"] = found
     return found
 

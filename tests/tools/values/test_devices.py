@@ -74,7 +74,7 @@ def shown(line):
     return plain(session.run_line(line).shown, 200)
 
 
-found["values"] = shown("%values f(w1, w2, x) --retrace --iteration 5")
+found["values"] = shown("%values f(w1, w2, x) --iteration 5")
 session.run_line("def logs(x):\\n    y = jnp.log(x - 3.)\\n    return y * 2.")
 each = dict(mesh=jax.make_mesh((8,), ("i",), axis_types=(AUTO,)), in_specs=P("i"), out_specs=P("i"))
 session.namespace["logs"] = jax.shard_map(session.namespace["logs"], **each)
@@ -89,7 +89,7 @@ session.run_line(
     "        return block, jnp.sum(block)\\n    return lax.scan(step, x, None, length=8)[1]"
 )
 session.namespace["ring"] = jax.jit(jax.shard_map(session.namespace["ring"], **each))
-found["ring"] = shown("%values ring(jnp.arange(16.)) --retrace --iteration 2,3")
+found["ring"] = shown("%values ring(jnp.arange(16.)) --iteration 2,3")
 session.namespace.update(there=lambda x, *spec: jax.device_put(x, NamedSharding(mesh, P(*spec))))
 session.namespace["g"] = jax.jit(lambda p, s: p["w"].sum() * s)
 for name, line in (("first", "g({'w': there(x, 'data')}, 1.)"), ("moved", "g({'w': there(x, None, 'model')}, 1.)"),
