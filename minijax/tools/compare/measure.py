@@ -275,7 +275,7 @@ def _bar(part: float, columns: int) -> str:
 def bar_block(title: str, figures: dict[str, dict[str, float]], names: Sequence[str], width: int) -> Text | None:
     """The bars of ``names`` under a title; None if none of them was measured."""
     lines = tuple(bars(figures, names, width))
-    explained = "  ×: a multiple of minijax's time" if len(figures) > 1 else ""
+    explained = "  ×: divided by minijax's" if len(figures) > 1 else ""
     return Text((line(("heading", title), ("muted", explained)), *lines), wrap=False) if lines else None
 
 

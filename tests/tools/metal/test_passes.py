@@ -278,5 +278,5 @@ def test_other_files_are_refused(tmp_path):
     assert machine.size(b"MZ") == 0
     with pytest.raises(ValueError, match="64-bit ELF"):
         list(machine.operations(b"MZ nothing"))
-    with pytest.raises(FileNotFoundError, match="nothing of this program"):
+    with pytest.raises(FileNotFoundError, match="nothing for this program"):
         dumps.read(str(tmp_path))
