@@ -1,4 +1,4 @@
-"""For bad input minijax raises JAX's class of error with its essential words; afterwards the session works.
+"""For bad input minijax raises JAX's class of error, with JAX's essential words. Then the session still works.
 
 Every row of ``misuses`` also runs in JAX, where the error must have the same type and contain the same words.
 """
@@ -87,7 +87,7 @@ def test_error(row):
     assert not missing, f"the next action is missing {missing}:\n{ours}"
 
 
-def test_a_jitted_function_that_failed_works_when_it_has_the_rule():
+def test_a_jitted_function_that_failed_works_once_the_rule_exists():
     primitive = missing_rules.new_primitive(mj, evaluation=True)
     compiled = mj.jit(missing_rules.square_add(primitive))
     with pytest.raises(NotImplementedError, match="Abstract evaluation"):
@@ -185,7 +185,7 @@ def test_a_jitted_function_recovers_from_an_interrupt():
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, lambda f: mj.vmap(f, in_axes=None, axis_size=2), lambda f: mj.grad(f)])
-def test_an_interrupt_in_a_callback_that_is_evaluated(wrap):
+def test_an_interrupt_in_a_callback_ends_the_call(wrap):
     def interrupted(x):
         raise KeyboardInterrupt
 

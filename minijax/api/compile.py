@@ -145,7 +145,7 @@ class JitFunction:
         return options
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # The work before the program runs is a tenth of a small call, so small steps are inlined.
+        # A small call spends a tenth of its time before the program runs, so helpers are inlined.
         static: tuple[Any, ...] = ()
         if self.takes_static:
             args, kwargs, static = self._split(args, kwargs)
@@ -233,7 +233,7 @@ class JitFunction:
         if AbstractRef.made:
             _check_aliases(leaves, staged, self.fun)
         unusual = len(state.stack) > 1 or observe.bind_watched or any([isinstance(x, Tracer) for x in leaves])
-        # debug_nans, debug_infs and debug_key_reuse check calls at evaluation
+        # debug_nans, debug_infs and debug_key_reuse check each call when it is evaluated
         checked = settings.values[1] or settings.values[7] or key_checks
         over: Any = None
         places: tuple[Any, ...] = ()
@@ -495,7 +495,7 @@ class JitFunction:
         return ("", ()) if staged is None else _misses().explain_hit(staged.closed)
 
     def explain_compilation(self, *args: Any, **kwargs: Any) -> str:
-        """Return how the placement of a cached call's arguments differs from the program's; '' if it is equal."""
+        """Say how a cached call places its arguments otherwise than its program expects; '' if it does not."""
         args, kwargs, static = self._split(args, kwargs)
         key, leaves, _ = self._key(args, kwargs, static)
         staged = self._get(self.cache, key)
@@ -511,7 +511,7 @@ class JitFunction:
         self.known.clear()
 
     def _cache_size(self) -> int:
-        """The number of calls so far that differ in signature or in placement of the arguments."""
+        """The number of distinct calls so far, by signature and by placement of the arguments."""
         return sum(len({*map(_seen_by_jax, staged.met)}) for staged in self.cache.values())
 
     def __repr__(self) -> str:

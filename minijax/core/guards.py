@@ -1,7 +1,7 @@
 """Guards: objects that can forbid tracing, compiling, and transfers between the host and devices.
 
 After a cache miss, code that is about to trace or compile tests ``if guards:`` and calls ``check``. A cache hit skips
-this test, so guards cost cached calls nothing. An observer cannot be a guard, since an observer that raises is removed.
+this test, so guards do not slow cached calls. An observer cannot be a guard, since an observer that raises is removed.
 
 Code that moves an array tests ``if transfer_guards:`` and calls ``check_transfer``.
 """
@@ -46,7 +46,7 @@ class Guard:
             return
         allowance = f"after the {self.allowed} that no_recompile allows" if self.allowed else "in no_recompile"
         before = "".join(f"\n  before that, {miss}" for miss in self.misses[:-1])
-        # ``reason`` ends in its own advice: see ``api.misses``
+        # ``reason`` may carry advice: see ``api.misses``
         advice = getattr(reason, "advice", "") or "Call it once before the block, with arguments of the same types."
         raise RecompilationError(
             f"{name} would be {kind} {allowance}.\n  Why: {reason}\n  Where: {source_line()}{before}\n{advice}",

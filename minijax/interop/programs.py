@@ -1,4 +1,4 @@
-"""Import JAX's programs: each equation becomes one of minijax's primitive with the same name.
+"""Import JAX's programs: each equation gets minijax's primitive of the same name.
 
 In: JAX's ``ClosedJaxpr``. Out: minijax's with the same types, equation by equation, each with the user's line.
 Invariant: an equation uses a minijax primitive only if the primitive accepts all params and gives the same types.
@@ -120,7 +120,7 @@ def import_closed(theirs: Any, name: str = "") -> ClosedJaxpr:
 
 
 def import_eqn(eqn: Any, site: Site) -> list[JaxprEqn]:
-    """Import an equation. It gets minijax's primitive of that name if that takes the params, else a borrowed one."""
+    """Import an equation. It gets minijax's primitive of the same name, or a borrowed one if the params do not fit."""
     name = eqn.primitive.name
     _jax_primitives.setdefault(name, eqn.primitive)
     rule = all_import_rules().get(name)
@@ -155,7 +155,7 @@ def _opened(theirs: Any) -> ClosedJaxpr | Jaxpr:
 
 @functools.cache
 def our_primitives() -> dict[str, Primitive]:
-    """Minijax's own primitives with an evaluation or lowering rule, by name; none that a user defined or borrowed."""
+    """Minijax's own primitives with an evaluation or lowering rule, by name, without user-defined and borrowed ones."""
     load_all()
     known = [p for p in abstract_rules if p in lowering_rules or p in impl_rules]
     ours = [p for p in known if not p.borrowed_from and errors.is_own_file(p.defined_at.rpartition(":")[0])]

@@ -187,7 +187,7 @@ class JaxprTrace(Trace):
             out = abstract_eval(primitive, tuple(avals), params)
         if primitive.multiple_results:
             out_vars = [*map(Var, out)]
-            result: Any = [*map(JaxprTracer, repeat(self), out, out_vars)]  # a closure would make self a slow cell
+            result: Any = [*map(JaxprTracer, repeat(self), out, out_vars)]  # in a closure, self would be slower
         else:
             var = _new(Var)  # takes half the time of ``Var(out)``
             var.aval = out

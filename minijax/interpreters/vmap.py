@@ -39,7 +39,7 @@ axis_rules = RuleTable(
 
 
 class AxisData(NamedTuple):
-    """The mapped axis of a vmap: name (or None), size, mesh axes ``spmd``, and ``division``, its sharding in types."""
+    """The mapped axis of a vmap. ``spmd``: its mesh axes. ``division``: its sharding in the types of arrays."""
 
     name: Any
     size: int
@@ -130,7 +130,7 @@ class BatchTrace(Trace):
     def run_program(self, program: Any, args: Sequence[Any]) -> list[Any]:
         values, dims = zip(*map(self.unbox, args), strict=True)
         mapped, out_dims = program.mapped(self.axis, dims)
-        if mapped.closed.consts and state.dynamic.level:  # the rules make the constants again, to stage them
+        if mapped.closed.consts and state.dynamic.level:  # run the rules, so that constants are staged too
             return program.evaluate(args)  # type: ignore[no-any-return]
         return [*map(self.box, mapped.run(values), out_dims)]
 
@@ -196,7 +196,7 @@ def vmap_jaxpr(
     out_front: Sequence[bool] | bool = False,
     at: int = 0,
 ) -> tuple[ClosedJaxpr, list[int | None]]:
-    """The batched jaxpr and the batch axes of its outputs. ``out_front``: outputs that are batched along ``at``."""
+    """The batched jaxpr and the batch axes of its outputs. ``out_front``: which outputs get it at ``at``."""
     forced = [out_front] * len(closed.out_avals) if isinstance(out_front, bool) else list(out_front)
     key = ("vmap", axis, tuple(dims), tuple(forced), at)
     if key not in closed.memo:

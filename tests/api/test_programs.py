@@ -81,7 +81,7 @@ def types(tree):
 
 
 def classes(ns, x):
-    """The classes of the Python scalar ``x`` in custom rules and in results of transformations."""
+    """The classes of ``x``, a Python scalar, as custom rules get it and transformations return it."""
     seen = []
 
     def note(x):
@@ -116,7 +116,7 @@ def twice_sin(ns):
 
 
 def passed_twice(ns, made):
-    """Results of a jitted function that takes two linear functions with one structure, and its number of traces."""
+    """Results of a jitted function called with two linear functions of one structure, and its number of traces."""
     traced = []
 
     def call(linear, t):
@@ -231,15 +231,13 @@ SAME = {
     "unused_custom_vjp_in_a_scan": lambda ns: ns.jit(
         lambda z: ns.jvp(lambda x: ns.lax.scan(lambda c, _: (c * 2.0, identity(ns)(c)), x, None, 2)[0], (z,), (1.0,))
     )(2.0),
-    # lax.mul(out_dtype=)
-    # lax.reduce
     # float0 arguments and results
     "float0_to_jit_again": lambda ns: [f0(f(FLOAT0S, X)) for f in [ns.jit(lambda x, y: (x, y))] for _ in range(3)],
     "float0_to_pmap": lambda ns: f0(ns.pmap(lambda x, y: (x, y))(FLOAT0S[:1], X[:1])),
     "matmul_precision": lambda ns: precisions(ns),
     # a deep copy of a tracer is the tracer itself: a copied trace would give a zero derivative
     "deepcopy_under_grad": lambda ns: ns.grad(lambda x: copy.deepcopy({"a": x})["a"] * 2)(2.0),
-    # weak types: constants of derivative rules follow a weakly typed scalar
+    # weak types: constants in derivative rules are as weak as the scalar
     "weak_hessian": lambda ns: ns.hessian(lambda t: (t["a"] ** 2).sum() * t["b"] ** 3)({"a": X, "b": 2.0}),
     # dtypes of derivatives of integer outputs, and with respect to integers
     "jacfwd_of_an_integer_output": lambda ns: ns.jacfwd(lambda x: (x, 3))(2.0),
@@ -247,9 +245,8 @@ SAME = {
     # an integer output takes any cotangent of its shape
     "float0_cotangent": lambda ns: pullback_of_integer(ns)((1.0, FLOAT0))[0],
     "float_cotangent_of_an_integer": lambda ns: pullback_of_integer(ns)((1.0, 1.5))[0],
-    # linear_transpose: integer functions; results are arrays even for NumPy cotangents
+    # linear_transpose of an integer function
     "linear_transpose_of_integers": lambda ns: ns.linear_transpose(lambda x: x * 2, 3)(3),
-    # vmap returns unmapped values unchanged
     # function names that are no identifiers still give a valid program
     "a_name_beyond_ascii": lambda ns: ns.jit(lambda x: named("größe", ns)(x))(2.0),
     # jit as a method

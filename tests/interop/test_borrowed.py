@@ -48,7 +48,7 @@ REFUSED = {
 
 
 class Subject:
-    """The computations on one row, for a library and the primitive's ``bind`` in this library."""
+    """The computations on one row. Each takes a library and the primitive's ``bind`` in this library."""
 
     def __init__(self, row):
         eqn = row.equation()
@@ -256,7 +256,7 @@ def third_party(name, **rules):
     return p
 
 
-def test_a_third_partys_primitive_is_borrowed_with_later_rules():
+def test_rules_that_a_third_party_adds_later_are_borrowed():
     theirs = third_party("scaled_sum")
     p, x = borrowed(theirs), mj.numpy.arange(3.0)
     assert p.defined_at.startswith(__file__)

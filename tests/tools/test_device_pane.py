@@ -38,7 +38,7 @@ def test_a_loaded_recording_shows_values_per_device(program):
 
 
 @pytest.mark.parametrize(("limit", "count"), [("MOST_CHANGES", 4), ("MOST_CHARACTERS", 0)])
-def test_a_file_says_from_where_on_it_has_no_values_per_device(limit, count):
+def test_a_file_says_where_its_values_per_device_end(limit, count):
     whole, held, last = shown_there()["without room"][limit]
     assert held == whole[: len(held)] and (len(held) < len(whole)) and bool(held) == bool(count)
     assert "had no room in the file: %step of the call itself shows it" in last

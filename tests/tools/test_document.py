@@ -41,7 +41,7 @@ def test_the_right_part_of_a_row_moves_below_if_there_is_no_room():
     assert plain(row, 28) == " stack    eval ▸ jvp:1\n          2 levels"
 
 
-def test_long_lines_break_between_words_and_hang():
+def test_long_lines_break_between_words_and_indent_the_rest():
     doc = document(text("one two three four", hanging=2))
     assert plain(doc, 20) == "one two three four"
     lines = list(wrapped(line("aaa bbb", ("error", "ccc"), " ddd eee"), 8, 2))
@@ -129,7 +129,7 @@ def test_html_of_very_long_output_is_cut():
     assert f"... {60_000 - kept:,} more lines" in markup
 
 
-def test_columns_keep_their_indentation_when_a_page_is_rewritten():
+def test_columns_keep_their_indentation_in_html():
     pair = Pair("+", line("    b = sin a"), line(("value", "  <c>")))
     made = markup(document(Columns((line("left"), line("right")), lambda width: (pair,))))
     assert "<td><pre>    b = sin a</pre></td>" in made

@@ -166,7 +166,7 @@ def test_a_file_that_expands_too_much_is_refused():
     refused("has more than 50,000,000 characters", documents=indented)
 
 
-def test_a_file_that_is_or_unpacks_too_large_is_refused(tmp_path):
+def test_large_files_and_large_unpacked_files_are_refused(tmp_path):
     bomb = tmp_path / "bomb.json.xz"
     bomb.write_bytes(lzma.compress(b"[" + b" " * 20_000_000 + b"]"))
     most = 16_000_000 + 100 * bomb.stat().st_size

@@ -19,7 +19,7 @@ def params():
 
 @example(lambda: (params(), numbers(4, 3)), batch=1)
 def adam(params, xs):
-    """Two steps, and the loss after them, whose gradient goes through the optimizer."""
+    """The loss after two steps. Its gradient goes through the optimizer."""
     optimizer = optax.adam(0.1)
     state = optimizer.init(params)
     for _ in range(2):
