@@ -441,7 +441,7 @@ class _Parser:
         if rule is not None:
             try:
                 params = rule(params, in_avals, out_avals)
-            except (KeyError, IndexError) as error:
+            except (KeyError, IndexError, TypeError, ValueError) as error:
                 scan.fail(f"'{primitive.name}' lacks a parameter or an operand: {error}", at)
         weak = _weak_results(primitive, in_avals, params, out_avals)
         outs = [
