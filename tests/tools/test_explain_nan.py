@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import minijax.numpy as jnp
-from minijax import custom_jvp, custom_vjp, errors, grad, jit, lax, vmap
+from minijax import custom_jvp, custom_vjp, debug, errors, grad, jit, lax, pure_callback, vmap
 from minijax.core import observe
 from minijax.core.trace import stack_depth
 from minijax.pytree import tree_leaves
 from minijax.tools.commands import find
 from minijax.tools.documents.document import plain
-from minijax.tools.explain import walk
+from minijax.tools.explain import nan, walk
 from minijax.tools.explain.nan import Found, find_nonfinite
 from minijax.tools.explain.nan_view import search_document
 from minijax.tools.session.session import Session
@@ -282,6 +282,64 @@ def test_a_loop_that_a_nan_makes_endless_has_no_verdict(monkeypatch):
     )
     assert search.nan is not None and search.nan.primitive == "sqrt" and search.bad_result is None
     assert "unknown: a loop did not end" in plain(search_document(search, "f(x)", False))
+
+
+def test_a_nan_before_an_endless_loop_is_found(monkeypatch):
+    def endless(x):
+        y = jnp.log(x)
+        return jit(lambda y: lax.while_loop(lambda c: ~(c < 1e-3), lambda c: c * 0.5, y))(y)
+
+    monkeypatch.setattr(walk, "MOST_EQUATIONS", 50)
+    search = find_nonfinite(endless, (-ONE,), {})
+    assert search.nan is not None and search.nan.primitive == "log" and search.bad_result is None
+    assert "unknown: a loop did not end" in plain(search_document(search, "f(x)", False))
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_a_loop_that_already_ran_is_searched_up_to_its_nan(monkeypatch):
+    looks = []
+
+    def unstaged(x):
+        assert x > 0
+        return lax.while_loop(lambda c: c[0] < 1000, lambda c: (c[0] + 1, jnp.sqrt(c[1] - 1.0)), (0, x))[1]
+
+    class Walk(nan._JaxprWalk):
+        def equation(self, eqn, env, inside, level):
+            looks.append(eqn.primitive.name)
+            super().equation(eqn, env, inside, level)
+
+    monkeypatch.setattr(nan, "_JaxprWalk", Walk)
+    search = find_nonfinite(unstaged, (ONE,), {})
+    assert search.nan is not None and search.nan.primitive == "sqrt" and search.bad_result
+    assert len(looks) < 30
+
+
+def test_an_error_after_the_nan_does_not_hide_it():
+    def refuse(value):
+        raise ValueError(f"refused: {value}")
+
+    def checked(x):
+        y = jnp.log(x)
+        debug.callback(refuse, y)
+        return y
+
+    search = find_nonfinite(checked, (-ONE,), {})
+    assert search.nan is not None and search.nan.primitive == "log" and search.bad_result is None
+    assert "unknown: the program raised" in plain(search_document(search, "f(x)", False))
+    with pytest.raises(Exception, match="refused"):
+        find_nonfinite(checked, (ONE,), {})
+
+
+def test_a_callback_is_not_called_again_without_its_nan():
+    given = []
+
+    def called(value):
+        given.append(float(value))
+        return value
+
+    nan_given = np.float32(np.nan)
+    search = find_nonfinite(lambda x: pure_callback(called, ONE, x), (nan_given,), {})
+    assert search.nan is None and search.bad_result and len(given) == 1
 
 
 def test_a_nan_beside_a_given_one_is_found():

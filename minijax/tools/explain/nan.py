@@ -27,7 +27,7 @@ from minijax.core.trace import Tracer
 from minijax.interpreters import transpose
 from minijax.interpreters.stage import JaxprTracer, stage
 from minijax.interpreters.vmap import BatchTracer
-from minijax.ir.jaxpr import JaxprEqn, Literal, Var
+from minijax.ir.jaxpr import JaxprEqn, Literal, Var, all_eqns, subjaxprs
 from minijax.pytree import tree_flatten, tree_leaves, tree_map
 from minijax.tools.explain.walk import EvaluationWatch, JaxprWalk, Unending, as_called, of_own_thread
 from minijax.tools.recording.recorder import Recorder
@@ -78,8 +78,9 @@ class Search(Frozen):
       read: the first equation that read a NaN which no equation made: it came from an argument or a constant. If no
       equation made or read a NaN, the first equation that read such an infinity.
       given: the non-finite arguments and constants of the whole function.
-      bad_result: whether a result of the whole function is non-finite; None if a loop did not end after the search.
+      bad_result: whether a result of the whole function is non-finite; None if it did not run to its end.
       equations, hurried: the number of equations that ran; ``hurried``: later loops and calls ran as a whole.
+      stopped: why the function did not run to its end after the search, or ''.
     """
 
     nan: Found | None
@@ -89,6 +90,7 @@ class Search(Frozen):
     bad_result: bool | None
     equations: int
     hurried: bool
+    stopped: str
 
 
 # --- staging ------------------------------------------------------------------------------------------------
@@ -206,7 +208,7 @@ def find_nonfinite(
 
     The arguments are pytrees of arrays and numbers. ``names``: id of a closed-over value -> its name. A function whose
     Python code depends on values runs without staging, and its operations are inspected one by one. Exceptions of the
-    function propagate.
+    function propagate; those of a staged program do so only before a NaN is found.
     """
     __tracebackhide__ = True
     leaves, in_tree = tree_flatten((tuple(args), kwargs))
@@ -219,6 +221,7 @@ def find_nonfinite(
     called = dict(names or {})
     called.update(zip(map(id, values), FlatFun(fun, in_tree, "nan").input_names(), strict=True))
     recorder = Recorder("full", retrace=True)
+    stopped = ""
     try:
         with recorder, observe.watching(levels):
             closed = stage(flat, avals_of(leaves), describe(fun), label="nan")
@@ -233,11 +236,15 @@ def find_nonfinite(
             with np.errstate(all="ignore"):
                 outs = walk.closed(closed, values, (), "forward")
         except Unending:
-            pass
+            stopped = "a loop did not end after this, so the program was stopped"
+        except Exception as error:
+            if not walk.done:
+                raise
+            stopped = f"the program raised {type(error).__name__} after this"
     inputs = [_operand(called.get(id(x), "a constant"), x) for x in given if not isinstance(x, Tracer)]
     bad = None if outs is None else any(any(_bad(x)) for x in outs)
     read = walk.read_nan or (walk.read_inf if walk.nan is None and walk.inf is None else None)
-    return Search(walk.nan, walk.inf, read, tuple(x for x in inputs if x.bad), bad, walk.count, walk.hurried)
+    return Search(walk.nan, walk.inf, read, tuple(x for x in inputs if x.bad), bad, walk.count, walk.hurried, stopped)
 
 
 def _watched(walk: _JaxprWalk, flat: FlatFun, values: Sequence[Any]) -> list[Any]:
@@ -362,7 +369,9 @@ def _without_given_nan(eqn: JaxprEqn, args: Sequence[Any]) -> Sequence[Any]:
 
     1 is in the domain of nearly every primitive. Equations with effects do not run again: their result is ().
     """
-    if eqn.effects:
+    inner = (each for jaxpr in subjaxprs(eqn.params) for each in all_eqns(jaxpr))
+    # the user's Python is not called again, and a loop may not end on other values
+    if eqn.effects or any(each.primitive.name in ("pure_callback", "while") for each in (eqn, *inner)):
         return ()
     with observe.unobserved():
         out = eqn.primitive.bind(*[_nan_to_one(x) for x in args], **eqn.params)

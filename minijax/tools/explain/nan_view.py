@@ -80,7 +80,7 @@ def search_document(search: Search, title: str, backward: bool) -> Document:
 def _result_line(search: Search) -> Line:
     found = search.nan is not None or search.inf is not None or search.read is not None or bool(search.given)
     if search.bad_result is None:
-        return line("unknown: a loop did not end after this, so the program was stopped")
+        return line(f"unknown: {search.stopped}")
     if search.bad_result:
         return line(("error", "not finite"), "" if found else f": {OUTSIDE}")
     if found:

@@ -6,6 +6,7 @@ Python code depends on values runs without staging, and the operations that it e
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 from collections.abc import Callable, Sequence
 from threading import get_ident
@@ -21,7 +22,7 @@ from minijax.core.keys import storage
 from minijax.core.trace import state
 from minijax.interpreters.named_axes import axes_of, bound_axes
 from minijax.ir.evaluate import bind_eqn
-from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, all_eqns, subjaxprs
 from minijax.ops.call import one_equation
 from minijax.tools.values.devices import manual_axes
 from minijax.tools.values.examples import Unknown
@@ -78,7 +79,7 @@ def _axes_of_devices(eqn: JaxprEqn) -> list[tuple[Any, int]]:
 
 
 class Unending(Exception):
-    """After the search, the program ran ``MOST_EQUATIONS`` more equations and has not ended."""
+    """After the search, the program ran ``most_after`` more equations and has not ended."""
 
 
 class JaxprWalk:
@@ -90,6 +91,10 @@ class JaxprWalk:
     def __init__(self) -> None:
         # the equations that ran before the search was over, and after it
         self.count = self.after = 0
+        # maximum number of equations that run after the search
+        self.most_after = MOST_EQUATIONS
+        # equation -> whether a ``while`` is in it
+        self.endless: dict[JaxprEqn, bool] = {}
         # the current equation's place in the user's program; if it has none, the place of the equation around it
         self.source: Any = None
 
@@ -100,7 +105,8 @@ class JaxprWalk:
 
     @property
     def done(self) -> bool:
-        """Whether the search is over. The program still runs to its end, with loops and calls as a whole."""
+        """Whether the search is over. The program still runs to its end, with loops and calls as a whole, but a
+        ``while`` step by step: it may be endless."""
         return False
 
     def look(self, eqn: JaxprEqn, env: dict[Any, Any], inside: tuple[str, ...], level: str) -> None:
@@ -137,14 +143,15 @@ class JaxprWalk:
     def equation(self, eqn: JaxprEqn, env: dict[Var, Any], inside: tuple[str, ...], level: str) -> None:
         if not self.done:
             self.count += 1
-        elif (after := self.after + 1) > MOST_EQUATIONS:
+        elif (after := self.after + 1) > self.most_after:
             raise Unending
         else:
             self.after = after
         level = self.level_of(eqn) or level
         around = self.source
         self.source = eqn.source or around
-        runner = None if self.hurried or self.done else self.runner(eqn)
+        whole = not self._may_be_endless(eqn) if self.done else self.hurried
+        runner = None if whole else self.runner(eqn)
         if runner is None:
             bind_eqn(eqn, env)
             if not self.done:
@@ -153,6 +160,14 @@ class JaxprWalk:
             args = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
             env.update(zip(eqn.outvars, runner(args, inside, level), strict=True))
         self.source = around
+
+    def _may_be_endless(self, eqn: JaxprEqn) -> bool:
+        if eqn.primitive.name == "shard_map":  # its devices meet in collectives, so it runs only as a whole
+            return False
+        if eqn not in self.endless:
+            inner = (each for jaxpr in subjaxprs(eqn.params) for each in all_eqns(jaxpr))
+            self.endless[eqn] = any(each.primitive.name == "while" for each in (eqn, *inner))
+        return self.endless[eqn]
 
     def runner(self, eqn: JaxprEqn) -> Callable[..., list[Any]] | None:
         """A function that runs the program inside ``eqn`` step by step; None if it has no inner program."""
@@ -246,6 +261,7 @@ class EvaluationWatch(observe.Observer):
 
     def __init__(self, walk: JaxprWalk) -> None:
         self.walk = walk
+        walk.most_after = 0  # the function itself runs to its end
         self.thread = get_ident()
         # the binds in progress: (name of the primitive, interpreter, operands, parameters)
         self.open: list[tuple[str, Any, tuple[Any, ...], dict[str, Any]]] = []
@@ -271,7 +287,8 @@ class EvaluationWatch(observe.Observer):
         env: dict[Any, Any] = dict(zip(ins, args, strict=True))
         runner = self.walk.runner(eqn)
         if runner is not None and not self.walk.hurried:
-            runner(list(args), (), level)
+            with contextlib.suppress(Unending):
+                runner(list(args), (), level)
         env.update(zip(eqn.outvars, outs, strict=True))
         self.walk.source = eqn.source
         self.walk.look(eqn, env, (), level)
