@@ -70,7 +70,7 @@ def check_callable(fun: Any) -> None:
         raise TypeError(f"Expected a callable value, got {fun!r}. Pass the function itself, not its result.")
 
 
-# Result classes of user functions that pass unchanged; other array-like objects are converted.
+# A user function's results of these classes pass unchanged; other array-like results are converted.
 _AS_IT_IS = (AnyArray, int, float, complex, np.ndarray, np.generic)
 
 
@@ -85,7 +85,7 @@ class FlatFun:
         self, fun: Callable[..., Any], in_tree: PyTreeDef, transform: str, has_aux: bool = False, subject: str = ""
     ) -> None:
         self.fun = fun
-        # what messages call the user's function, even if ``fun`` is a wrapper
+        # the user's function as messages name it, even if ``fun`` is a wrapper
         self.subject = subject or describe(fun)
         self.in_tree = in_tree
         self.transform = transform

@@ -45,7 +45,7 @@ def register_exclusion(path: str) -> None:
 
 @contextlib.contextmanager
 def user_context(traceback: Any, *, name_stack: Any = None) -> Iterator[None]:
-    """Equations in the block get the line ``traceback`` and the scopes ``name_stack``, errors a note with the line."""
+    """Equations in the block get the line ``traceback`` and scopes ``name_stack``. Errors get a note with the line."""
     outer = state.source
     if traceback is not None:
         state.source = (*traceback[:2], name_stack) if name_stack is not None else traceback

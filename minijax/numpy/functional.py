@@ -45,7 +45,7 @@ def vectorize(
     @functools.wraps(pyfunc)
     def vectorized(*args: Any, **kwargs: Any) -> Any:
         mapped = [i for i in range(len(args)) if i not in excluded]
-        # as in JAX, keyword arguments are never mapped, and only excluded ones are accepted
+        # as in JAX, only excluded keyword arguments are passed on, and none are mapped
         named = {name: x for name, x in kwargs.items() if name in excluded}
 
         def of_mapped(*values: Any) -> Any:
@@ -77,7 +77,7 @@ def _mapped(fun: Callable[..., Any], operands: list[Any], core: tuple[CoreDims, 
     sizes = _core_sizes([x.shape for x in operands], in_core, context)
     outer = [x.shape[: x.ndim - len(dims)] for x, dims in zip(operands, in_core, strict=True)]
     shape = manipulation.broadcast_shapes(*outer)
-    # an axis that is missing or has size 1 broadcasts: it is not mapped
+    # an axis broadcasts if it is missing or has size 1: it is not mapped
     squeezed = [
         manipulation.squeeze(x, tuple([i for i, size in enumerate(dims) if size == 1]))
         for x, dims in zip(operands, outer, strict=True)
@@ -140,5 +140,5 @@ def _checking(fun: Callable[..., Any], core: Any, sizes: dict[str, int], context
 
 
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> Any:
-    """Wrap ``func``, from ``nin`` scalars to ``nout``, as a ``ufunc``. A reduction of no elements is ``identity``."""
+    """Make ``func`` a ``ufunc`` with ``nin`` inputs and ``nout`` outputs. ``identity`` is the empty reduction."""
     return borrow("minijax.numpy", "ufunc")(func, nin, nout, identity=identity)

@@ -39,7 +39,7 @@ def entries(session: str) -> list[tuple[str, list[str]]]:
 
 
 def even(line: str) -> str:
-    """A line with ``T`` for each time, and with shorter runs of spaces: these differ between runs and widths."""
+    """A line with ``T`` for each time and at most two spaces in a row: times and spaces vary."""
     line = re.sub(r"\d[\d.]* (?:ms|µs|s)\b", "T", line)
     return re.sub(r" {2,}", "  ", line).rstrip()
 

@@ -36,7 +36,7 @@ def host_sin(x: Any, method: str | None = "expand_dims") -> Any:
     return minijax.pure_callback(np.sin, minijax.ShapeDtypeStruct(jnp.shape(x), np.float32), x, vmap_method=method)
 
 
-def test_pure_callback_plain_jit_and_nested() -> None:
+def test_a_pure_callback_runs_with_and_without_jit() -> None:
     for f in (host_sin, minijax.jit(host_sin), minijax.jit(minijax.jit(host_sin))):
         np.testing.assert_allclose(f(1.0), np.sin(1.0), rtol=1e-6)
     trees = minijax.pure_callback(lambda a, *, b: {"sum": a + b, "b": b}, {"sum": SCALAR, "b": SCALAR}, 1.0, b=2.0)
@@ -46,7 +46,7 @@ def test_pure_callback_plain_jit_and_nested() -> None:
 @pytest.mark.parametrize(
     "method", ["sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized"]
 )
-def test_vmap_methods_are_jaxs(method: str) -> None:
+def test_vmap_methods_match_jax(method: str) -> None:
     """Values, the shapes that the Python function receives, and the jaxpr agree with JAX."""
 
     def run(ns: Any, wrap: Any) -> tuple[Any, list[Any]]:
@@ -204,7 +204,7 @@ def test_print_happens_before_the_call_returns(capfd: Any) -> None:
     assert capfd.readouterr().out == "6.0\n"
 
 
-def test_the_jaxpr_is_jaxs() -> None:
+def test_the_jaxpr_matches_jax() -> None:
     found, expected = (str(ns.make_jaxpr(show(ns))(1.0)) for ns in (minijax, jax))
     assert found == expected.replace("      partitioned=False\n", "")
     typecheck_jaxpr(minijax.make_jaxpr(minijax.vmap(show(minijax)))(jnp.ones(2)))

@@ -3,7 +3,7 @@
     python -m tests.oracle.names           how many names each comparison covers in each module; names that none covers
     python -m tests.oracle.names --list    every name with its comparison
 
-The comparisons: ``random_calls`` (random calls); a table (the text files; this module compares ``names.txt``);
+The comparisons: ``random_calls`` (random calls); ``a table`` (a text file of expressions, such as ``names.txt``);
 ``primitives``; ``values`` (constants, types and objects with fields, compared here); ``JAX's code`` (run unchanged);
 ``borrowed`` (JAX's function, imported); a module (its names are listed separately). The exit status is 1 if no
 comparison covers a name.

@@ -94,7 +94,7 @@ def test_the_outermost_programs_are_shown_first(session, monkeypatch):
     titles = [row.split("·")[0].strip() for row in text.splitlines() if row.startswith(" jaxpr ")]
     assert len(titles) == 2 and "jaxpr    <lambda> staged" in titles, titles
     assert "more (%panels --all)" in text and "reverse=True" in shown(session, "%panels --all")
-    # the panel drops some jaxprs, but all are kept
+    # a recording that may keep only two jaxprs keeps the outermost
     monkeypatch.setattr("minijax.tools.recording.summary.MOST_JAXPRS", 2)
     session.run_line(line.format("sinh"))
     assert "reverse=True" in shown(session, "%panels --all")

@@ -42,10 +42,10 @@ class Collective(Frozen):
     """One collective of a program.
 
     ``kind`` is XLA's name, ``bytes`` the size of the result on each device, ``sent`` an estimate of the bytes that a
-    device sends; both are for one run. ``size`` devices communicate in each group, 0 if the program does not name them.
-    ``axes``: the mesh axes along which they communicate, () if the groups do not follow whole axes. ``equations`` are
-    usually one; they are several if XLA merged their collectives, and none if the instruction names none. ``inside`` is
-    'loop' in a loop's body, 'branch' in a conditional, else ''. ``times``: how often it runs in a call if every branch
+    device sends; both are for one run. ``size`` is the number of devices in a group, 0 if the program names no groups.
+    ``axes``: the mesh axes along which they communicate, () if the groups do not follow whole axes. ``equations`` has
+    one item, or several if XLA merged collectives, or none if the instruction names no equation. ``inside`` is 'loop'
+    in a loop's body, 'branch' in a conditional, else ''. ``times``: how often it runs in a call if every branch
     is taken, 0 if the trip count of a loop is unknown.
     """
 
@@ -183,7 +183,7 @@ def _groups(shown: str) -> list[list[int]] | None:
 
 def _named_groups(axes: str, order: str | None, along: str) -> list[list[int]] | None:
     """The groups along some axes of a mesh. ``axes`` are such as ``'a'=2,'b'=4``. ``along`` names axes, ``'b'``, or
-    factors of an axis: ``'b':(2)2`` is the factor 2 after a factor 2. ``order`` is None, or as ``[2,2,2]T(0,2,1)``."""
+    factors of an axis: ``'b':(2)2`` skips a factor 2, then takes a 2. ``order`` is None, or as ``[2,2,2]T(0,2,1)``."""
     sizes = {name: int(size) for name, size in re.findall(r"'([^']+)'=(\d+)", axes)}
     ids = np.arange(math.prod(sizes.values()))
     if order:
@@ -192,7 +192,7 @@ def _named_groups(axes: str, order: str | None, along: str) -> list[list[int]] |
             return None
         ids = ids.reshape([*map(int, written[1].split(","))])
         ids = ids.transpose([*map(int, written[2].split(","))]) if written[2] else ids
-    # split each axis into factors: those before and between the named parts, the parts, and the rest
+    # split each axis into factors: the named parts, the factors before and between them, and the rest
     chosen: list[int] = []
     shape: list[int] = []
     parts: dict[str, list[tuple[int, int]]] = {}

@@ -31,7 +31,7 @@ WRITTEN_INSIDE = "written as the equations inside"
 UNUSED = "not lowered: no result of the program needs it"
 GONE = "gone after optimisation: folded, merged with an equal one, or not needed"
 INLINED = "inlined: see the equations inside"
-# Notes of instructions that XLA added: for equations (``ADDED``), as copies, or for no known reason.
+# Notes on instructions that XLA added: for an equation, as a copy, or for an unknown reason.
 ADDED, COPIED, MADE = "added by XLA", "copy made by XLA", "made by XLA"
 
 Numbers = tuple[int, ...]
@@ -65,7 +65,7 @@ class Equation(Frozen):
 
 
 class Pane(Frozen):
-    """A program line by line. Of each line, ``numbers`` has the line number and ``links`` the numbers of its equations.
+    """A program line by line. ``numbers`` has each line's number. ``links`` has the numbers of each line's equations.
 
     ``notes`` describes lines without an equation ('parameter', 'constant', 'copy', ...), and marks lines that XLA added
     for an equation (``ADDED``). ``left_out`` is the number of lines that were cut.
@@ -138,8 +138,8 @@ class LinkedPrograms(Frozen):
     def linked(self, pane: Pane, index: int) -> tuple[Numbers, ...]:
         """For each of ``panes``, the indices of the lines linked to line ``index`` of ``pane``.
 
-        If the line belongs to an equation with inner jaxprs, every line of the inner equations is linked to it. The
-        line of an inner equation is linked only to the lines of that equation.
+        The line of an equation with inner jaxprs is linked to every line of the inner equations. The line of an inner
+        equation is not linked back to the outer one.
         """
         wanted = self.with_inner(pane.links[index]) if 0 <= index < len(pane.links) else frozenset()
         return tuple(each.with_equations(wanted) for each in self.panes)
@@ -236,7 +236,7 @@ class _NumberingPrinter(Printer):
     def __init__(self, root: Jaxpr) -> None:
         super().__init__(root)
         self.eqns: list[JaxprEqn] = []
-        # for each equation the numbers of those around it; in a shared jaxpr (printed once, on top) of all its callers
+        # for each equation, the numbers of those around it; around a shared jaxpr (printed once) are its callers
         self.inside: list[list[int]] = []
         self.of_shared: dict[Jaxpr, list[int]] = {}
         self._open: list[list[int]] = []
@@ -295,7 +295,7 @@ def _jaxpr_pane(printer: _NumberingPrinter, width: int) -> Pane:
 
 
 class _Numbers:
-    """Finds the numbers of the innermost printed equation for a place in the lowered module."""
+    """Finds the innermost printed equation for a place in the lowered module. It has one number per printing."""
 
     def __init__(self, printer: _NumberingPrinter, places: ModulePlaces) -> None:
         self.of_eqn: dict[int, list[int]] = {}

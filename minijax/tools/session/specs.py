@@ -28,7 +28,7 @@ DTYPES = (
     "c128",
     "bool",
 )
-# Python names of the random key types: key<fry>[3] would be a comparison.
+# Names for the random key types: Python reads key<fry>[3] as a comparison.
 KEYS = {f"key_{impl.tag}_": impl.dtype.name for impl in tuple(keys.PRNGImpl.known.values())}
 _SPEC = rf"\s*({'|'.join((*DTYPES, *KEYS.values()))})\[([\d\s,]*)\]\s*"
 # a string in one of Python's four kinds of quotes, or a comment
@@ -56,8 +56,8 @@ class SpecType:
 SPECS = {name: SpecType(name) for name in DTYPES if name != "bool"} | {
     name: SpecType(dtype) for name, dtype in KEYS.items()
 }
-# ``bool`` stays Python's own. In a command's expression, this name replaces the ``bool`` of the type ``bool[3]``. The
-# name is no identifier, so that no variable hides it.
+# The user's ``bool`` is Python's. In a command's expression, the ``bool`` of the type ``bool[3]`` gets this name. It is
+# not an identifier, so no variable can hide it.
 BOOL = "bool the type"
 _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 

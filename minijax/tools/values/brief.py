@@ -52,7 +52,7 @@ def brief(
     typed: bool = True,
     summed: Callable[[Array], ValueSummary] = summary,
 ) -> Line:
-    """The array on one line of at most ``room`` characters; its first ``axes`` axes are axes of examples.
+    """The array on one line of at most ``room`` characters; its first ``axes`` axes count examples.
 
     ``typed`` adds the type. ``summed`` returns the summary, which it may cache.
     """
@@ -81,7 +81,7 @@ def examples_text(array: Array, axes: int) -> str:
 
 
 def _fitted(kind: str, found: ValueSummary, room: int) -> Line:
-    """As many of type, range, mean, picture (``spark``) and counts as fit into ``room``, the most important first.
+    """Type, range, mean, picture (``spark``) and counts. The least important are left out if ``room`` is too small.
 
     Figures from a sample have a sign in front: range and mean are approximate, counts of non-finite elements are lower
     bounds.

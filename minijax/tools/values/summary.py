@@ -14,7 +14,7 @@ from minijax.tools.trees.numbers import MOST_SCANNED, Budget, Numbers, fetched, 
 from minijax.tools.values.examples import Unknown
 
 LEVELS = "▁▂▃▄▅▆▇█"
-# The histogram if no element is finite.
+# Drawn for each part without a finite element.
 NOTHING = "·"
 BINS = 8
 
@@ -25,7 +25,7 @@ class ValueSummary(Frozen):
     Attributes:
       type: ``f32[8,3]``.
       shape, dtype: those of the array.
-      numbers: ``seen`` of ``size`` elements, ``low``, ``high``, ``norm``, ``nans``, ``infs``. None if there are none.
+      numbers: statistics of the elements that were read (all, or a sample). None if there are no numbers.
       mean: the mean of the finite elements seen (of absolute values if complex); None if there are none.
       spark: a picture of up to eight characters; '' if there is none.
       course: whether ``spark`` draws the values of a vector in order, as means of successive stretches. Otherwise it is

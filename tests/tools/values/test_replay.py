@@ -1,4 +1,4 @@
-"""A replay runs a program again for the values of its variables, which here are compared with JAX's."""
+"""A replay runs a program again to get its variables' values. Here they are compared with JAX's."""
 
 import jax
 import numpy as np
@@ -121,7 +121,7 @@ def _stacked(x):
 
 
 @pytest.mark.parametrize("name", VMAPPED)
-def test_each_example_matches_its_own_evaluation(name):
+def test_each_example_matches_its_replay_alone(name):
     program = VMAPPED[name]
     closed = minijax.make_jaxpr(program.build(minijax))(*program.args)
     args = list(map(_stacked, program.args))
@@ -148,7 +148,7 @@ def _same_example(where, a, b):
         _agree(where, a, _numbers(b))
 
 
-def test_a_value_has_batch_axes_and_a_loop_counts_per_example():
+def test_batch_axes_of_values_and_loop_counts_of_examples():
     def f(x, y):
         n = lax.while_loop(lambda s: s < x, lambda s: s + 2, jnp.float32(0))
         return n + y, y * 2
