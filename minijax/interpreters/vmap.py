@@ -196,7 +196,7 @@ def vmap_jaxpr(
     out_front: Sequence[bool] | bool = False,
     at: int = 0,
 ) -> tuple[ClosedJaxpr, list[int | None]]:
-    """The batched jaxpr and the batch axes of its outputs. ``out_front``: which outputs get it at ``at``."""
+    """The batched jaxpr and the batch axes of its outputs. ``out_front``: outputs whose batch axis moves to ``at``."""
     forced = [out_front] * len(closed.out_avals) if isinstance(out_front, bool) else list(out_front)
     key = ("vmap", axis, tuple(dims), tuple(forced), at)
     if key not in closed.memo:
