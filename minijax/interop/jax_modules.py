@@ -285,7 +285,7 @@ def file_of(name: str) -> str:
     """Return the path of a JAX module's file, or '' if JAX has no such module."""
     top, *rest = name.split(".")
     spec = spec_of(top)
-    for folder in getattr(spec, "submodule_search_locations", ()):
+    for folder in (spec.submodule_search_locations if spec else None) or ():
         path = os.path.join(folder, *rest)
         for file in (os.path.join(path, "__init__.py"), path + ".py"):
             if os.path.isfile(file):

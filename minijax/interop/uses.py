@@ -40,7 +40,7 @@ def jax_use(fun: Callable[..., Any], *values: Any) -> str:
 
 
 def _parts(values: Any) -> Iterator[Any]:
-    """List the contents of containers and of the user's objects, each once. Containers may be recursive."""
+    """List the values in containers and in user objects, each value once. Containers may be recursive."""
     seen: set[int] = set()
     todo = [values]
     while todo and len(seen) < _MOST_FUNCTIONS:

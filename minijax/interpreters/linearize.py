@@ -288,7 +288,7 @@ class LinearizeTrace(Trace):
         """Values for programs, their types, the places of tangents, and ``kind`` with a bit for each active operand.
 
         None if an operand is not an array, or is not a NumPy value below the vmaps. While staging, a NumPy array gives
-        None: a jaxpr names each of the user's arrays once.
+        None: a jaxpr has one name for each array.
         """
         values: list[Any] = []
         types: list[Type] = []

@@ -68,7 +68,7 @@ class Closed(NamedTuple):
 
 
 class About(NamedTuple):
-    """Names of the user's function behind a ``Function``, for jaxprs and errors."""
+    """Names of the function that a ``Function`` wraps, for jaxprs and errors."""
 
     name: str
     # 'f at file.py:12'

@@ -15,6 +15,7 @@ import pytest
 
 import minijax
 from minijax.extend.rules import known_primitives
+from minijax.interop import jax_modules
 from minijax.interop.jax_modules import Missing
 from minijax.interop.replaced import replacing_jax, run_as_jax
 from minijax.interpreters import batching
@@ -340,3 +341,8 @@ def test_rules_for_primitives_that_minijax_lacks_are_ignored():
         assert lacked not in known_primitives()
     finally:
         del batching.primitive_batchers[lacked]
+
+
+def test_a_module_without_a_folder_is_no_module_of_jax():
+    assert jax_modules.file_of("typing_extensions") == "" == jax_modules.file_of("no_such_module")
+    assert jax_modules.file_of("jax.version").endswith("version.py")

@@ -101,7 +101,7 @@ def run_hlo(session: Session, args: Arguments) -> Result:
     if args["links"] or args["line"] is not None or args["eqn"] is not None:
         blocks, value = _linked(args, lowered, compiled)
     elif compiled is not None:
-        # the value is XLA's text unchanged; the displayed text has the names of the user's arguments
+        # the value is XLA's text unchanged; the displayed text names the arguments as the user does
         names = arguments.parameter_names(compiled.program, targets.input_names(target))
         lines = (text if args["metadata"] else hlo.folded(text)).strip("\n").split("\n")
         blocks = [Code("\n".join(arguments.named(lines, names, True)), "hlo")]
@@ -113,7 +113,7 @@ def run_hlo(session: Session, args: Arguments) -> Result:
             counts = hlo.stablehlo_counts(text)
             parts = ", ".join(f"{op.partition('.')[2] or op} {n}" for op, n in counts.most_common())
             blocks.append(Row("ops", (line(parts or "none"),)))
-        blocks += _costs(lowered if compiled is None else compiled)
+        blocks += _costs(lowered if compiled is None else compiled, text)
     return Result(Document(tuple(blocks)), value, recorder.recording)
 
 
@@ -178,8 +178,8 @@ def _linked(args: Arguments, lowered: Any, compiled: Any) -> tuple[list[Block], 
     return blocks, programs
 
 
-def _costs(program: Any) -> list[Block]:
-    """XLA's cost estimates for a lowered or compiled program."""
+def _costs(program: Any, printed: str) -> list[Block]:
+    """XLA's cost estimates for a lowered or compiled program. ``printed``: its text."""
     blocks: list[Block] = []
     costs = program.cost_analysis()
     # XLA returns -1 for an unknown cost, for example of a Python callback
@@ -190,7 +190,7 @@ def _costs(program: Any) -> list[Block]:
         parts.append(f"{costs['transcendentals']:,.0f} transcendentals")
     if costs.get("bytes accessed", -1) >= 0:
         parts.append(f"{bytes_text(costs['bytes accessed'])} accessed")
-    if parts and re.search(r"stablehlo\.while|= .* while\(", program.as_text()):
+    if parts and re.search(r"stablehlo\.while|= .* while\(", printed):
         parts.append("one iteration of each loop counted")
     if parts:
         blocks.append(Row("cost", (line(" · ".join(parts)),)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from minijax.config import config
 from minijax.extend.rules import known_primitives
@@ -37,17 +37,22 @@ def primitive_words(before: list[str]) -> Iterable[str]:
     return () if before else (*sorted({primitive.name for primitive in known_primitives()}), "--missing")
 
 
+def _numbers(parts: Sequence[object]) -> tuple[str, ...]:
+    """``1``, ``2``, ... for the parts."""
+    return tuple(str(number) for number in range(1, len(parts) + 1))
+
+
 def tour_words(before: list[str]) -> Iterable[str]:
     """The parts and commands of the tour. After ``ex``, the numbers of the exercises."""
     if before[:1] in (["ex"], ["exercises"]):
         # imported late: few users need it
         from minijax.tools.exercises.catalogue import EXERCISES
 
-        return tuple(str(number + 1) for number in range(len(EXERCISES))) if len(before) == 1 else ()
+        return _numbers(EXERCISES) if len(before) == 1 else ()
     from minijax.tools.commands.tour_parts import PARTS
 
     moves = ("next", "back", "again", "stop", "exercises", "ex", "edit", "check", "hint", "solution")
-    return () if before else (*(str(number + 1) for number in range(len(PARTS))), *moves)
+    return () if before else (*_numbers(PARTS), *moves)
 
 
 # command -> a function from the words before the cursor to the possible next words. Other commands complete Python.

@@ -133,7 +133,7 @@ COMMANDS = (
     Command(
         "roofline",
         (EXPR, Param("most", "int", "how many instructions to show at most", default=20)),
-        "Where the time of a compiled call goes, and how close each instruction comes to the machine's limit.\n\n"
+        "The time of each instruction of a compiled call, and the fraction of the machine's limit that it reaches.\n\n"
         "The call is run some dozens of times. During a few of these runs, XLA's profiler reports when each "
         "instruction of the optimised program runs. XLA estimates the operations and bytes of each instruction. An "
         "instruction's limit is the speed of the processor or that of the memory, whichever is reached first, and 'of "

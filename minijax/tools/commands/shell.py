@@ -85,7 +85,7 @@ def _at_a_terminal() -> bool:
 
 
 def _expanded(session: Session, command: str) -> str:
-    """Replace ``{x + 1}`` and ``$x`` by values of the user's variables, as IPython does. The shell expands the rest."""
+    """Replace ``{x + 1}`` and ``$x`` by their values, as IPython does. The shell expands the rest."""
 
     def value(found: re.Match[str]) -> str:
         if found["name"] is not None:
@@ -195,7 +195,7 @@ def run_edit(session: Session, args: Arguments) -> Result:
 
 
 def _to_edit(session: Session, what: str) -> str:
-    """The last input, the input with the number ``what``, or the source of the user's function called ``what``."""
+    """The last input, the input with the number ``what``, or the source of the function ``what``."""
     # the last input is this %edit line itself
     last = len(session.inputs) - 2
     if not what:

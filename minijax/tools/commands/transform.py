@@ -210,14 +210,15 @@ class Differences(Frozen):
       exact: by grad.
       left, right: by differences of the values at the point and beside it.
       rounding: how far the rounding of the values can move these differences.
-      narrow: the first narrower float type that the program computes in, such as ``float32``; '' if there is none.
+      narrow: the first narrower float type that the program computes in, such as ``float32``; '' if there is none, or
+        if the derivatives agree.
     """
 
     exact: float
     left: float
     right: float
     rounding: float
-    narrow: str
+    narrow: str = ""
 
     @property
     def central(self) -> float:
@@ -234,8 +235,8 @@ class Differences(Frozen):
 
     @property
     def doubt(self) -> str:
-        """Why finite differences say nothing about this program at this point; '' if they do."""
-        if abs(self.left - self.right) > 0.1 * max(abs(self.left), abs(self.right)) and not self.agree:
+        """Why finite differences that disagree say nothing about this program at this point; '' if they do."""
+        if abs(self.left - self.right) > 0.1 * max(abs(self.left), abs(self.right)):
             return f"the function jumps or has a kink here: {self.left:.9g} to the left, {self.right:.9g} to the right"
         return f"the program rounds to {self.narrow}, and the check needs 64 bits" if self.narrow else ""
 
@@ -262,14 +263,15 @@ def finite_differences(target: Target, argnums: tuple[int, ...]) -> Differences:
                 shifted[i] = tree_map(lambda x, d: x + size * d, point[i], part)
             return float(target.fun(*shifted, **kwargs))
 
-        narrow = _narrow_float(target.fun, point, kwargs)
         gradient = grad(target.fun, argnums)(*point, **kwargs)
         exact = sum(
             float(np.vdot(np.asarray(g), d)) for g, d in zip(tree_leaves(gradient), tree_leaves(direction), strict=True)
         )
         above, here, below = moved(step), moved(0.0), moved(-step)
         rounding = 10 * float(np.finfo(np.float64).eps) * max(abs(above), abs(below)) / step
-        return Differences(exact, (here - below) / step, (above - here) / step, rounding, narrow)
+        numbers = exact, (here - below) / step, (above - here) / step, rounding
+        found = Differences(*numbers)
+        return found if found.agree else Differences(*numbers, _narrow_float(target.fun, point, kwargs))
 
 
 def _narrow_float(fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> str:
@@ -291,11 +293,10 @@ def _finite_difference_line(target: Target, argnums: tuple[int, ...]) -> Line:
         detail = f"{type(raised).__name__}: {str(raised).partition(chr(10))[0]}"
         return line(("warning", "not checked"), f": it does not run in 64 bits ({detail})")
     if not np.isfinite(found.central):
-        gives = (
+        detail = (
             f"finite differences give {found.central:.9g} here, along a random direction, and grad {found.exact:.9g}"
         )
-        detail = f": {gives}"
-        return line(("warning", "not checked"), f"{detail}; %nan {target.title} --grad finds what is not finite")
+        return line(("warning", "not checked"), f": {detail}; %nan {target.title} --grad finds what is not finite")
     if not found.agree and found.doubt:
         return line(("warning", "cannot tell"), f": {found.doubt}; grad gives {found.exact:.9g} along this direction")
     apart = abs(found.exact - found.central)

@@ -58,7 +58,7 @@ STYLES: dict[str, Style] = {
     # the marks of a stepper: the current line, and lines that belong to it
     "current": Style("33;1", "ansiyellow bold", "#7a5200", "#e0b060", True),
     "linked": Style("33", "ansiyellow", "#7a5200", "#e0b060"),
-    # the colours of the user's lines, in order: a line has the same colour in all programs
+    # the first user line has the first of these colours; a line has the same colour in all programs
     "line-0": Style("34", "ansiblue", "#0a49b0", "#82aaff"),
     "line-1": Style("33", "ansiyellow", "#a04a00", "#ffb266"),
     "line-2": Style("35", "ansimagenta", "#a8127f", "#f490d6"),

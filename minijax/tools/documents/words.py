@@ -27,10 +27,9 @@ def decimal(x: float, digits: int = 4) -> str:
 
 def interval(low: float, high: float, digits: int = 4) -> str:
     """``low … high``, with enough digits that different bounds are written differently."""
-    for n in range(digits, 18):
-        if (texts := (decimal(low, n), decimal(high, n)))[0] != texts[1]:
-            break
-    return f"{texts[0]} … {texts[1]}"
+    enough = (n for n in range(digits, 18) if decimal(low, n) != decimal(high, n))
+    digits = digits if low == high else next(enough, digits)
+    return f"{decimal(low, digits)} … {decimal(high, digits)}"
 
 
 def plural(count: int, singular: str) -> str:

@@ -273,7 +273,7 @@ class ExerciseCourse:
 
 
 def _of_names(borrowed: list[str], returned: list[str]) -> Iterator[Block]:
-    """Say which of the user's values are restored, and which are replaced, when another exercise opens."""
+    """Say which user values are restored, and which are replaced, when another exercise opens."""
     again = [name for name in returned if name not in borrowed]
     taken = [name for name in borrowed if name not in returned]
     if again:

@@ -27,9 +27,9 @@ from minijax.core.trace import Tracer
 from minijax.interpreters import transpose
 from minijax.interpreters.stage import JaxprTracer, stage
 from minijax.interpreters.vmap import BatchTracer
-from minijax.ir.jaxpr import JaxprEqn, Literal, Var, all_eqns, subjaxprs
+from minijax.ir.jaxpr import JaxprEqn, Literal, Var
 from minijax.pytree import tree_flatten, tree_leaves, tree_map
-from minijax.tools.explain.walk import EvaluationWatch, JaxprWalk, Unending, as_called, of_own_thread
+from minijax.tools.explain.walk import EvaluationWatch, JaxprWalk, Unending, as_called, of_own_thread, uses
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.variables import variable_labels
 
@@ -291,13 +291,13 @@ class _JaxprWalk(JaxprWalk):
             made = _without_given_nan(eqn, args)
             had_nan = not any(_bad(x)[0] for x in made)
         if any(nans) and not had_nan and self.nan is None:
-            self.nan = self.found("nan", eqn, args, outs, made, inside, level)
+            self.nan = self.found("nan", eqn, args, outs, inside, level, made)
         elif any(infs) and not had_inf and not had_nan and self.inf is None:
-            self.inf = self.found("inf", eqn, args, outs, outs, inside, level)
+            self.inf = self.found("inf", eqn, args, outs, inside, level)
         elif any(nans) and self.nan is None and self.read_nan is None:
-            self.read_nan = self.found("nan", eqn, args, outs, outs, inside, level)
+            self.read_nan = self.found("nan", eqn, args, outs, inside, level)
         elif any(infs) and had_inf and self.inf is None and self.read_inf is None:
-            self.read_inf = self.found("inf", eqn, args, outs, outs, inside, level)
+            self.read_inf = self.found("inf", eqn, args, outs, inside, level)
 
     def found(
         self,
@@ -305,11 +305,11 @@ class _JaxprWalk(JaxprWalk):
         eqn: JaxprEqn,
         args: Sequence[Any],
         outs: Sequence[Any],
-        made: Sequence[Any],
         inside: tuple[str, ...],
         level: str,
+        made: Sequence[Any] | None = None,
     ) -> Found:
-        """Describe ``eqn``. ``made`` has the NaNs or infinities of ``outs`` that this equation made."""
+        """Describe ``eqn``. ``made``: its results without the NaNs of the operands; by default ``outs``."""
         bad = {"nan": np.isnan, "inf": np.isinf}[what]
         taken = set(self.names.values())
         letters = [each for each in "abcdefghijklmnopqrstuvwxyz" if each not in taken] or ["?"]
@@ -317,7 +317,7 @@ class _JaxprWalk(JaxprWalk):
         index: tuple[int, ...] | None = None
         results = []
         batch: tuple[str, ...] = ()
-        for v, x, here in zip(eqn.outvars, outs, made, strict=True):
+        for v, x, here in zip(eqn.outvars, outs, made or outs, strict=True):
             values = _floats(here)
             result = _operand("", x, wrong=None if values is None else bad(values))
             results.append(result)
@@ -369,9 +369,8 @@ def _without_given_nan(eqn: JaxprEqn, args: Sequence[Any]) -> Sequence[Any]:
 
     1 is in the domain of nearly every primitive. Equations with effects do not run again: their result is ().
     """
-    inner = (each for jaxpr in subjaxprs(eqn.params) for each in all_eqns(jaxpr))
     # the user's Python is not called again, and a loop may not end on other values
-    if eqn.effects or any(each.primitive.name in ("pure_callback", "while") for each in (eqn, *inner)):
+    if eqn.effects or uses(eqn, "pure_callback", "while"):
         return ()
     with observe.unobserved():
         out = eqn.primitive.bind(*[_nan_to_one(x) for x in args], **eqn.params)

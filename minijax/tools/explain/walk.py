@@ -74,6 +74,12 @@ def as_called(fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, An
     return called
 
 
+def uses(eqn: JaxprEqn, *names: str) -> bool:
+    """Whether ``eqn``, or an equation inside of it, has a primitive with one of these names."""
+    inner = (each for jaxpr in subjaxprs(eqn.params) for each in all_eqns(jaxpr))
+    return any(each.primitive.name in names for each in (eqn, *inner))
+
+
 def _axes_of_devices(eqn: JaxprEqn) -> list[tuple[Any, int]]:
     return [(axis.name, axis.size) for axis in manual_axes(eqn)]
 
@@ -165,8 +171,7 @@ class JaxprWalk:
         if eqn.primitive.name == "shard_map":  # its devices meet in collectives, so it runs only as a whole
             return False
         if eqn not in self.endless:
-            inner = (each for jaxpr in subjaxprs(eqn.params) for each in all_eqns(jaxpr))
-            self.endless[eqn] = any(each.primitive.name == "while" for each in (eqn, *inner))
+            self.endless[eqn] = uses(eqn, "while")
         return self.endless[eqn]
 
     def runner(self, eqn: JaxprEqn) -> Callable[..., list[Any]] | None:

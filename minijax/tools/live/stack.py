@@ -24,7 +24,7 @@ _MEASURING = ("check", "compare", "jit", "nan", "time")
 
 
 class Returned:
-    """What became of the user's names when a level was closed: ``kept``, ``back`` (as before %push), ``removed``."""
+    """User names after a level is closed: ``kept``, ``back`` (with the value before %push), ``removed``."""
 
     def __init__(self) -> None:
         # name -> a description of its new value
@@ -64,7 +64,7 @@ class Live:
             self.namespace[name] = value
 
     def close(self, value: Any) -> tuple[Any, Returned]:
-        """Close the innermost level. Returns the value outside of the level, and the changes of the user's names.
+        """Close the innermost level. Return the value outside of the level, and the changed user names.
 
         If this raises, the level is still open and nothing has changed.
         """

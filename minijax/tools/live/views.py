@@ -274,7 +274,7 @@ def tracer_blocks(live: Live, everything: bool = False) -> Iterator[Block]:
 
 
 def returned_lines(done: Returned, label: str) -> tuple[Line, ...]:
-    """What has become of the user's names when a level was closed."""
+    """Show which user names changed when a level was closed."""
     lines: list[Line] = []
     by_words: dict[str, list[str]] = {}
     for name, words in done.kept.items():

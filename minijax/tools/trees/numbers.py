@@ -10,7 +10,7 @@ from minijax.core import dtypes
 from minijax.core.array import Array
 from minijax.core.keys import is_key
 from minijax.core.records import Frozen
-from minijax.tools.documents.words import interval
+from minijax.tools.documents.words import decimal, interval
 from minijax.tools.recording.preview import host_value
 
 # Budget of elements for one tree; arrays beyond it are sampled with ``SAMPLE`` elements.
@@ -38,6 +38,11 @@ class Numbers(Frozen):
     def sampled(self) -> bool:
         """Whether some elements were not inspected."""
         return self.seen < self.size
+
+    @property
+    def lowest(self) -> str:
+        """``low`` as a text."""
+        return str(self.low) if self.kind == "i" else decimal(float(self.low))
 
     def between(self) -> str:
         """``low … high``."""

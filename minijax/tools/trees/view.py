@@ -415,7 +415,7 @@ def range_line(found: Numbers) -> Line:
     elif found.low is not None:
         sides = ("|…| ",) if found.kind == "c" else ()
         alike = found.low == found.high and not (found.sampled or found.nans or found.infs)
-        between = f"all {found.between().partition(' ')[0]}" if alike else found.between()
+        between = f"all {found.lowest}" if alike else found.between()
         parts += [*(("muted", each) for each in sides), ("value", between)]
     if found.nans or found.infs:
         named = [f"{count:,} {name}" for count, name in ((found.nans, "nan"), (found.infs, "inf")) if count]

@@ -96,7 +96,7 @@ def _fitted(kind: str, found: ValueSummary, room: int) -> Line:
         parts["range"] = ("value", share)
     elif n.low is not None:
         alike = n.low == n.high
-        span = f"all {number_text(n.low)}" if alike else n.between()
+        span = f"all {n.lowest}" if alike else n.between()
         parts["range"] = ("value", about + span)
         if not alike:
             parts["mean"] = ("muted", f"mean {about}{number_text(found.mean, 3)}")

@@ -1,6 +1,5 @@
 """The origins of a value have the operations that dead-code elimination keeps in the staged jaxpr."""
 
-
 import jax
 import numpy as np
 import pytest

@@ -93,5 +93,7 @@ def test_random_numbers_keep_their_digits():
 
 def test_bounds_of_an_interval_differ():
     assert interval(1234.5, 1236.5) == "1234.5 … 1236.5"
+    tenth = np.float32(0.1).item()
+    assert interval(tenth, tenth) == "0.1 … 0.1"
     low, high = interval(0.1234567, 0.1234568).split(" … ")
     assert float(low) < float(high)
