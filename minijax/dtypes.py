@@ -1,6 +1,6 @@
 """Element types under JAX's names: the types, their promotion and their limits.
 
-Functions follow the configuration: the widths that ``enable_x64`` allows, and ``numpy_dtype_promotion``.
+Results depend on two settings: ``enable_x64``, which allows 64-bit types, and ``numpy_dtype_promotion``.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def __getattr__(name: str) -> Any:
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
-    """The type that arrays have for ``dtype``: float32 for float64, unless ``enable_x64``.
+    """The type of arrays that are created with ``dtype``: float32 for float64, unless ``enable_x64`` is set.
 
-    TypeError if it is no type, ValueError for random keys unless ``allow_extended_dtype``.
+    TypeError if ``dtype`` is not a type, ValueError for random keys unless ``allow_extended_dtype``.
     """
     if issubdtype(dtype, extended):
         if allow_extended_dtype:
             return dtype
-        raise ValueError(f"canonicalize_dtype takes types of numbers, {dtype} only with allow_extended_dtype=True")
+        raise ValueError(f"canonicalize_dtype takes types of numbers; {dtype} needs allow_extended_dtype=True")
     return dtypes.canonicalize_dtype(dtype, x64_enabled())
 
 
@@ -68,7 +68,7 @@ def _type(x: Any) -> tuple[np.dtype, bool]:
 
 
 def scalar_type_of(x: Any) -> type:
-    """The Python class for ``x``: bool, int, float or complex. TypeError for other dtypes, ValueError for None."""
+    """The Python class of an element of ``x``: bool, int, float, complex. Else TypeError, for None ValueError."""
     dtype = _type(x)[0]
     for holds, scalar in (
         (dtypes.is_bool, bool),

@@ -1,7 +1,7 @@
 """Exceptions of minijax, and the user's source lines that cause them.
 
-Names, bases and essential words are JAX's (https://docs.jax.dev/en/latest/errors.html). A message gives the problem,
-the line of the user's program, and one thing to do next.
+The names, base classes and essential words are JAX's (https://docs.jax.dev/en/latest/errors.html). A message gives the
+problem, the line of the user's program, and one thing to do next.
 
 :func:`source_info` runs for each staged equation, so it only records a code object and an instruction offset;
 :func:`summarize` makes text of it. Neither keeps a frame alive, since frames keep the user's arrays alive.
@@ -171,7 +171,7 @@ def raw_user_frame() -> SourceInfo | None:
 
 
 def user_frame(skip: int = 1) -> FrameType | None:
-    """The innermost user frame, or None; ``skip`` frames are passed over. A frame keeps its variables alive."""
+    """The innermost user frame, or None. The innermost ``skip`` frames are not examined. A frame keeps values alive."""
     frame: FrameType | None = sys._getframe(skip)
     while frame is not None and not _is_user[frame.f_code.co_filename]:
         frame = frame.f_back

@@ -63,7 +63,7 @@ def story(tracer: Any) -> str:
 
 
 def variable_of(x: Any) -> str:
-    """The name and function of a user's variable that holds ``x``, or a container with ``x``; '' if there is none."""
+    """The user's variable with ``x``: "`w` of loss"; "`params['w']` of loss" in a container; '' if there is none."""
     frame = errors.user_frame()
     for _ in range(_MOST_FRAMES):
         if frame is None:
@@ -132,7 +132,7 @@ def shortened(steps: list[Step]) -> list[Step]:
 
 
 def _steps(eqns: Sequence[Any], var: Any) -> Iterator[Step]:
-    """The lines of the equations that ``var`` depends on; if too many, those on a shortest path to an input."""
+    """The lines of the equations that ``var`` depends on; if too many, the lines on a shortest path to an input."""
     behind = slice_of(eqns, var)
     lines = list(_by_line(behind))
     return iter(lines if len(lines) <= MOST_LINES else _by_line(_shortest(behind, var)))
@@ -219,7 +219,7 @@ def _function(code: CodeType) -> ast.AST | None:
 
 
 def _steps_in_source(frame: FrameType | None, tracer: Any) -> tuple[list[Step], list[str]]:
-    """The assignments of the running function that lead to the tracer, and the parameters where they begin."""
+    """The assignments of the running function that lead to the tracer, and the traced parameters that these use."""
     function: Any = None if frame is None else _function(frame.f_code)
     if frame is None or function is None:
         return [], []
@@ -307,7 +307,7 @@ def _constructs(frame: FrameType) -> Iterator[str]:
     if position is None or module is None:
         return
     path = _path_to(module, position)
-    if path and isinstance(path[0][0], ast.IfExp):  # Python gives the test's position if the test is a mere name
+    if path and isinstance(path[0][0], ast.IfExp):  # Python gives the position of the whole expression, not of its test
         yield "if"
     for node, parent in path:
         yield from _called(node, parent)
@@ -347,7 +347,7 @@ def _path_to(module: ast.Module, position: tuple[int, int, int, int]) -> list[tu
 
 
 def _called(node: ast.AST, parent: ast.AST) -> Iterator[str]:
-    """The names of the constructs that ``node`` forms, and of those whose test or operand it is."""
+    """The names of the construct that ``node`` forms and of the constructs whose test or operand ``node`` is."""
     if isinstance(parent, (ast.If, ast.IfExp)) and node is parent.test:
         yield "if"
     elif isinstance(parent, ast.While) and node is parent.test:
@@ -377,7 +377,7 @@ _MOST_LOOKED_AT = 5000
 
 
 def held_as(x: Any) -> str:
-    """``acc[0]`` if a variable in the user's innermost function or module holds ``x``, or a container with ``x``."""
+    """Where the user keeps ``x``: ``acc[0]`` for a container of the innermost function; a global variable; or ''."""
     frame = errors.user_frame()
     if frame is None:
         return ""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-# Types in the signatures of rules. ``Dims`` are batch axes. ``Axes`` are numbers of dimensions, or one number for each.
+# Types in the signatures of rules. ``Dims`` are batch axes. ``Axes`` has numbers of dimensions, or a number for each.
 Rule = Callable[..., Any]
 Values = Sequence[Any]
 Dims = Sequence[int | None]
@@ -105,7 +105,7 @@ def depends_on_types(rule: Rule) -> Rule:
 
 
 class DerivedRule:
-    """A rule derived from the rule of another ``library``. ``find()`` returns that rule, which views show, or None."""
+    """A rule derived from a rule of ``library``. ``find()`` returns the original rule or None. Views show it."""
 
     def __init__(self, library: str, find: Callable[[], Rule | None]) -> None:
         self.library = library

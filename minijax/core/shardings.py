@@ -1,6 +1,6 @@
 """Shardings as data: which dimension of an array is sharded over which axis of a mesh (``core.meshes``).
 
-In: devices, meshes and specs. Out: descriptions, comparable and hashable, of the part of an array on each device.
+In: devices, meshes and specs. Out: comparable, hashable descriptions of the part of an array on each device.
 No array is sharded here. Invariant: ``tiles(ndim)`` gives the part of each device of the ``assignment``.
 """
 
@@ -27,7 +27,7 @@ from minijax.core.records import NamedTuple
 from minijax.core.structural import UNSPECIFIED
 from minijax.pytree import tree_leaves
 
-# Where devices keep arrays.
+# The kind of memory in which devices keep arrays.
 _MEMORY = "device"
 
 
@@ -45,13 +45,13 @@ _UNCONSTRAINED = Free()
 
 
 class PartitionSpec:
-    """For each dimension of an array the mesh axis or axes over which it is sharded, or None.
+    """The mesh axis or axes over which each dimension of an array is sharded: None if it is not sharded.
 
-    Dimensions without an entry are not sharded. ``P("x", None, ("y", "z"))``.
+    Dimensions without an entry are not sharded either. Example: ``P("x", None, ("y", "z"))``.
 
     Args:
       partitions: the entries.
-      unreduced: a set of explicit axes. The array is the sum of the devices' values over them, not computed yet.
+      unreduced: a set of explicit axes. The array is the sum of the devices' values over them; it is not computed yet.
       reduced: a set of explicit axes along which devices have equal values. The cotangent is unreduced along them.
 
     ValueError if two of these contain the same axis, TypeError if ``unreduced`` or ``reduced`` is not a set.
@@ -168,7 +168,7 @@ class PartitionSpec:
 
 
 def _part(given: Any) -> Any:
-    """One dimension's entry in canonical form: a sequence of one axis becomes that axis, an empty one None."""
+    """One dimension's entry in canonical form: a sequence of one axis becomes the axis, an empty sequence None."""
     if not isinstance(given, (list, tuple)):
         return given
     return tuple(given) if len(given) > 1 else given[0] if given else None
@@ -323,7 +323,7 @@ class SingleDeviceSharding(Sharding):
 
 
 class TiledSharding(Sharding):
-    """A sharding that no spec describes, by its tiles. The compiler may choose one for a result."""
+    """A sharding that only its ``tiles`` describe, since no spec does. The compiler may choose one for a result."""
 
     def __init__(self, devices: Sequence[Any], tiles: np.ndarray) -> None:
         self._given = tuple(devices)
@@ -356,7 +356,7 @@ class TiledSharding(Sharding):
 
 
 class NamedSharding(Sharding):
-    """The sharding over ``mesh`` that ``spec`` describes. Over an ``AbstractMesh``: only for lowering and compiling.
+    """The sharding over ``mesh`` that ``spec`` describes. With an ``AbstractMesh``, programs are only compiled.
 
     ValueError for an axis that the mesh lacks, DuplicateSpecError for an axis that shards two dimensions.
     """
@@ -519,7 +519,7 @@ def check_divides(sharding: NamedSharding, shape: Sequence[int]) -> None:
 
 
 def replicated(ndim: int) -> NamedSharding:
-    """The replicated sharding of ``ndim`` dimensions over the mesh that is set."""
+    """The replicated sharding of ``ndim`` dimensions over the current mesh."""
     mesh = NO_MESH if context.mesh is None else context.mesh.abstract_mesh
     return NamedSharding(mesh, PartitionSpec(*[None] * ndim))
 
@@ -531,7 +531,7 @@ def mesh_of(shardings: Sequence[Any]) -> AbstractMesh | None:
 
 
 class Placement(NamedTuple):
-    """The devices of a program, and the shardings of its arguments and results; None: XLA chooses one over ``mesh``."""
+    """The devices of a program, and the shardings of its arguments and results. For None, XLA chooses over ``mesh``."""
 
     devices: tuple[Any, ...]
     mesh: AbstractMesh | None
@@ -597,7 +597,7 @@ def concrete(place: Any) -> Any:
 
 
 def canonical_sharding(sharding: Any, function: str) -> NamedSharding | None:
-    """``sharding``, the ``out_sharding`` of ``function``, over its abstract mesh. None if the mesh is empty.
+    """``sharding``, the ``out_sharding`` of ``function``, over its abstract mesh. None for None or an empty mesh.
 
     TypeError for other objects. ValueError if no mesh is set, if ``sharding`` has another mesh, or if it names
     axes that are not explicit.

@@ -100,7 +100,7 @@ def full(shape: tuple[int, ...], value: Any, dtype: Any, weak_type: bool = False
 
 
 def zeros(aval: ShapedArray) -> Any:
-    """A real array of zeros of type ``aval``. Outside staging, float0 zeros are NumPy's, as in JAX."""
+    """A real array of zeros of type ``aval``. Outside staging, float0 zeros are a NumPy array, as in JAX."""
     if aval.dtype == dtypes.float0 and state.dynamic.level == 0:
         return np.zeros(aval.shape, dtypes.float0)
     sharding = sharding_of_type(aval) if types.sharded_types_made else None

@@ -55,7 +55,7 @@ class Trace:
         if main is not None:
             self.main = main
             self.level = main.level
-        # the thread's stack while this trace is on it; None before and after, when the tracers of this trace are dead
+        # the thread's stack while this trace is on it, else None: then the tracers of this trace are dead
         self.stack: list[MainTrace] | None = None
 
     def process_primitive(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -287,7 +287,7 @@ def _leak_checked(
     if leaks_checked():
         gc.collect()
         trace = traces[0]
-        # reading ``__class__`` of a proxy may run code
+        # ``type`` is safe; isinstance would read ``__class__``, which may run code of a proxy
         leaked = [x for x in gc.get_objects() if issubclass(type(x), Tracer) and x._trace is trace]
         if leaked:
             raise Exception(

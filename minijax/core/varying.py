@@ -1,4 +1,4 @@
-"""Types inside ``shard_map`` (one program on each device): they name the mesh axes along which values differ.
+"""The types inside ``shard_map`` (one program on each device) name the mesh axes along which values differ.
 
 A value *varies* along an axis if devices at different positions along it may hold different values. JAX calls these
 axes "varying manual axes" and prints ``f32[2,4]{V:(x,y)}``. ``VaryingArray`` is a ``ShapedArray`` with such axes.
@@ -235,7 +235,7 @@ varies_along: dict[Primitive, Callable[[dict[str, Any]], Iterable[Any]]] = {}
 # primitive -> function of its operands' varying axes and its parameters, giving the varying axes of its results
 vma_rules: dict[Primitive, Callable[[frozenset[Any], dict[str, Any]], Iterable[Any]]] = {}
 
-# primitives with results that may be unreduced or reduced along an axis along which no operand is
+# primitives whose results may be unreduced or reduced along an axis although no operand is
 makes_sums: set[Primitive] = set()
 # casts a reduced value to a varying one; its rules are in ``ops.meshes.sums``
 reduced_vary_cast_p = Primitive("reduced_vary_cast_p")
@@ -279,14 +279,14 @@ def same_varying(primitive: Primitive, args: tuple[Any, ...], params: dict[str, 
 
 
 def _varied(x: Any, axes: frozenset[Any]) -> Any:
-    """``x``, cast to vary along ``axes`` too. For a reduced value the transpose of the cast sums nothing."""
+    """``x``, cast to vary along ``axes`` too. If it is reduced along them, the transpose of the cast sums nothing."""
     if get_aval(x).reduced == axes:
         return reduced_vary_cast_p.bind(x, axes=ordered(axes))
     return pvary(x, axes)
 
 
 def type_of_varying(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any], following: int) -> Any:
-    """The result type(s) inside ``shard_map``. None if no operand varies, and for primitives that call programs."""
+    """The result type(s) inside ``shard_map``. None if no operand varies or if ``primitive`` calls programs."""
     rule = vma_rules.get(primitive)
     if rule is None and not primitive.keeps_signatures:
         return None

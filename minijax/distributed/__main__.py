@@ -160,7 +160,7 @@ def _first_to_die(ends: Any, processes: int) -> Member | None:
 
 
 def run(command: Sequence[str], processes: int, devices: int, grace: float) -> int:
-    """Run ``command`` in several processes with several devices each; returns an exit code."""
+    """Run ``command`` in ``processes`` processes with ``devices`` devices each, and return an exit code."""
     port = free_port()
     environment = {
         "JAX_PLATFORMS": "cpu",
@@ -210,7 +210,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = ["-m", *options.module] if options.module else ["-c", *options.code] if options.code else options.script
     if not command:
         parser.error("say what to run: script.py, -m MODULE or -c CODE")
-    # handle the signals even if the parent ignores them, as a shell does for background processes
+    # handle signals even if this process was started with SIGINT ignored, as a shell starts background processes
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupted)
     return run(command, options.processes, options.devices_per_process, options.grace)

@@ -1,6 +1,6 @@
 """``minijax.experimental.checkify``: run-time checks of transformed and compiled functions, borrowed from JAX.
 
-``checkify(f)`` is a function that returns ``(error, f's results)``: the checks in ``f`` are part of the result.
+``checkify(f)`` is a function that returns ``(error, f's results)``. ``error`` reports the first failed check of ``f``.
 
 Source: https://docs.jax.dev/en/latest/debugging/checkify_guide.html
 """
@@ -28,7 +28,7 @@ init_error = Error({}, {}, {}, {})
 
 
 def _traced_each_time(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """Borrow JAX's function, but let JAX trace it at each call: a trace records the line and numbers the checks."""
+    """Borrow JAX's function. JAX traces it at every call, to record the user's line and give each check a number."""
 
     @functools.wraps(theirs)
     def function(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""``jet``, borrowed from JAX: derivatives of high order by Taylor rules; by ``jvp`` if a primitive has no such rule."""
+"""Derivatives of high order: ``jet``, borrowed from JAX, uses Taylor rules. If one is missing, ours uses ``jvp``."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ __all__ = ["create_device_mesh", "create_hybrid_device_mesh"]
 
 
 def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Any] | None = None, **options: Any) -> np.ndarray:
-    """Arrange the devices (all by default) as an array of shape ``mesh_shape``, with neighbours along its last axis.
+    """Arrange the devices (default: all) in an array of ``mesh_shape``, with neighbouring devices along its last axis.
 
     ``options`` are JAX's, which only TPUs use. ValueError if the mesh size differs from the number of devices.
     """
@@ -29,8 +29,8 @@ def create_hybrid_device_mesh(
     """A mesh of meshes: nearby devices along the inner axes of each dimension, distant ones along the outer axes.
 
     Devices are near if they have the same ``slice_index``, or with ``process_is_granule=True`` the same process. Each
-    group is a mesh of ``mesh_shape``, and the groups, sorted unless ``should_sort_granules_by_key`` is false, form a
-    mesh of ``dcn_mesh_shape``. The result's shape is the product of the two, dimension by dimension.
+    group of near devices is a mesh of ``mesh_shape``. The groups form a mesh of ``dcn_mesh_shape``, sorted unless
+    ``should_sort_granules_by_key`` is false. The result's shape is the product of the two, dimension by dimension.
 
     ValueError if a device has no ``slice_index``, or if the sizes of the groups or of the meshes do not fit.
     """

@@ -72,13 +72,13 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
 
 
 def assert_equal(in_tree: Any, fail_message: str = "") -> None:
-    """Raise AssertionError if processes differ in ``in_tree``. ``fail_message`` is the beginning of its text."""
+    """Raise AssertionError if processes differ in ``in_tree``. Its message begins with ``fail_message``."""
     gathered = process_allgather(in_tree)
     same = tree_map(lambda mine, all_of_them: bool(np.all(all_of_them == np.asarray(mine))), in_tree, gathered)
     if not all(tree_leaves(same)):
         raise AssertionError(
-            f"{fail_message}. Expected: {gathered}; got: {in_tree}. The processes have to agree on it: look at what "
-            "each computes it from."
+            f"{fail_message}. Expected: {gathered}; got: {in_tree}. All processes must pass equal values: "
+            "compare how each process computes them."
         )
 
 
@@ -96,5 +96,5 @@ def reached_preemption_sync_point(step_id: int) -> bool:
     if process_count() == 1:
         return False
     raise RuntimeError(
-        "Preemption sync manager has not been initialized: minijax does not start one. Save at steps of a fixed number."
+        "Preemption sync manager has not been initialized: minijax does not start one. Save after every N steps."
     )

@@ -1,8 +1,8 @@
 """``check_rules``: test a primitive's rules against each other.
 
-All rules describe one function, so each can test another: finite differences test the jvp rule, inner products the
-transpose rule, a loop the batching rule, and evaluation tests abstract evaluation and lowering. No second
-implementation is needed, and the checks work for user-defined primitives.
+All rules describe one function, so each can test another. The references are finite differences for the jvp rule, inner
+products for the transpose rule, a loop for the batching rule, and evaluation for abstract evaluation and lowering. No
+second implementation is needed, and the checks also work for user-defined primitives.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def smallest(
     return best
 
 
-# With more combinations of in_axes, try only the first and last axis of each operand; if still too many, only some.
+# With more combinations of in_axes, try only the first and last axis of each operand; if still too many, some of these.
 MAX_COMBINATIONS = 48
 # Primitives that read one triangle of a Hermitian matrix: perturb them only along Hermitian matrices.
 _HERMITIAN = ("cholesky", "eigh")
@@ -139,13 +139,13 @@ def check_rules(primitive: Primitive, *example_args: Any, **params: Any) -> Rule
 
     Args:
       primitive: any primitive, user-defined ones included.
-      example_args: arrays or numbers in the primitive's domain, and where it has a derivative (not at 0 for ``abs``).
+      example_args: arrays or numbers in the primitive's domain, at a point with a derivative (not 0 for ``abs``).
         Different sizes and asymmetric values find the most errors.
       params: the primitive's params.
 
     Returns:
-      A ``RulesReport``: ``ok``, ``failures``, ``skipped``; ``print`` it. Each failure shows the smallest failing
-      operands found. A missing rule is a failure unless its table's ``holes`` state a reason.
+      A ``RulesReport`` with ``ok``, ``failures`` and ``skipped``; ``print`` shows it. Each failure has the smallest
+      failing operands found. A missing rule is a failure unless its table's ``holes`` state a reason.
 
     Raises:
       TypeError: ``primitive`` is not a primitive, or an argument is not an array.
@@ -219,7 +219,7 @@ class Subject:
         return [*map(physical_aval, out if self.primitive.multiple_results else [out])]
 
     def value(self, args: Sequence[Any]) -> Values:
-        """Evaluate; a primitive without an evaluation rule uses its compiled program."""
+        """Evaluate the primitive, or its compiled program if it has no evaluation rule."""
         return [np.asarray(x) for x in self(*args)]
 
     def report(self, args: Values) -> RulesReport:
@@ -403,7 +403,7 @@ class Subject:
             if array.shape != x.shape or array.dtype != x.dtype:
                 raise Wrong(
                     f"the cotangent {i} of {what} is {dtype_name(array.dtype)}{list(array.shape)}, "
-                    f"its operand {dtype_name(x.dtype)}{list(x.shape)}"
+                    f"but its operand is {dtype_name(x.dtype)}{list(x.shape)}"
                 )
 
     def check_transpose(self, args: Values, subset: Sequence[int]) -> None:
@@ -441,7 +441,7 @@ class Subject:
         return not isinstance(value, np.ndarray) and not hasattr(value, "aval")
 
     def inexact_part(self, args: Sequence[Any]) -> tuple[Function, Values]:
-        """The function of inexact operands and results alone, and these operands. Raises Skipped if there are none."""
+        """The function of inexact operands to inexact results, and these operands. Skipped if either are missing."""
         results = [i for i, aval in enumerate(self.abstract(args)) if dtypes.is_inexact(aval.dtype)]
         fun, point, _ = self.of(args, [i for i, x in enumerate(args) if inexact(x)])
         if not point or not results:
@@ -605,9 +605,9 @@ class FunctionSubject(Subject):
 def check_custom_rules(fun: CustomFunction, *example_args: Any) -> RulesReport:
     """Check the rule of a ``custom_jvp`` or ``custom_vjp`` function at ``fun(*example_args)``.
 
-    A jvp rule is compared with finite differences of the function itself, and reverse mode with the rule by inner
-    products. ``bwd`` is compared with finite differences, and the value from ``fwd`` with a plain call. The function
-    and its derivatives are also mapped and compiled. Returns a ``RulesReport``, like ``check_rules``.
+    A jvp rule is compared with finite differences of the function itself; reverse mode is compared with that rule, by
+    inner products. ``bwd`` is compared with finite differences, and the value from ``fwd`` with a plain call. The
+    function and its derivatives are also mapped and compiled. Returns a ``RulesReport``, like ``check_rules``.
     """
     args = fun._resolve(example_args, {})
     subject = FunctionSubject(fun, args, fun._static(args))
@@ -679,7 +679,7 @@ def is_linear(fun: Function, point: Values) -> bool:
 
 
 def batch_size(args: Values) -> int:
-    """The smallest batch size from 2 that equals no dimension, so that a misplaced batch axis is noticed."""
+    """The smallest batch size that is at least 2 and equals no dimension, so that a misplaced batch axis is noticed."""
     taken = {d for x in args for d in x.shape}
     return next(n for n in itertools.count(2) if n not in taken)
 
@@ -694,7 +694,7 @@ def variants(x: np.ndarray, count: int) -> list[np.ndarray]:
 
 
 def in_axes(args: Values) -> list[tuple[int | None, ...]]:
-    """All combinations of batch axes; if they are too many, only those with first and last axes, or some of these."""
+    """All combinations of batch axes; if too many, only combinations of first and last axes, or only some of these."""
     if not args:
         return []
     choices: list[list[int | None]] = [[None, *range(x.ndim + 1)] for x in args]

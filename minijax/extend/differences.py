@@ -63,7 +63,7 @@ def direction(like: Any, seed: int) -> np.ndarray:
 
 
 def compare(what: str, found: Any, wanted: Any, by: str, tolerance: float | None = None) -> None:
-    """Raise Wrong unless two arrays agree in shape, dtype and rounded values; ``by`` names the source of ``wanted``."""
+    """Raise Wrong unless shapes, dtypes and rounded values are equal. ``by`` names the source of ``wanted``."""
     a, b = np.asarray(found), np.asarray(wanted)
     if a.shape != b.shape or a.dtype != b.dtype:
         raise Wrong(f"{what} is {_type(a)}, {by} says {_type(b)}")

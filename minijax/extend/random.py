@@ -27,7 +27,7 @@ threefry_prng_impl, rbg_prng_impl = THREEFRY, RBG
 
 
 def random_seed(seeds: Any, impl: PRNGImpl) -> Any:
-    """Make keys of ``impl`` from integers, one key each."""
+    """Make keys of ``impl`` from integers: one key for each integer."""
     return random_seed_p.bind(jnp.asarray(np.int64(seeds) if isinstance(seeds, int) else seeds), impl=impl)
 
 
@@ -37,7 +37,7 @@ def seed_with_impl(impl: PRNGImpl, seed: Any) -> Any:
 
 
 def threefry_2x32(keypair: tuple[Any, Any], count: Any) -> Any:
-    """Hash the uint32 words ``count``, in pairs from its halves, with a key's two words. TypeError for other types."""
+    """Hash the uint32 words ``count`` with a key's two words; its two halves are paired. Else TypeError."""
     count = jnp.asarray(count)
     if count.dtype != np.uint32 or any(jnp.asarray(k).dtype != np.uint32 for k in keypair):
         raise TypeError(f"threefry_2x32 requires uint32 arguments, got {[x.dtype for x in (*keypair, count)]}.")

@@ -65,7 +65,7 @@ def cell(primitive: Primitive, tables: Sequence[RuleTable]) -> Cell:
 
 
 class RuleMatrix:
-    """``rows[primitive][interpreter]`` is a ``Cell``; ``str``: a table, with reasons and sources of borrowed rules."""
+    """``rows[primitive][interpreter]`` is a ``Cell``. ``str`` gives a table with the reasons and sources."""
 
     def __init__(self, primitives: Iterable[Primitive]) -> None:
         tables = columns()

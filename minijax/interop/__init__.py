@@ -1,4 +1,4 @@
-"""Programs across minijax and the real JAX.
+"""Move programs between minijax and the real JAX.
 
 ``from_jax`` turns a function written for JAX into one of minijax; ``to_jax`` turns a function of minijax into one that
 JAX can transform. The first call of such a function imports jax. Inside ``with replacing_jax():``, import statements

@@ -237,7 +237,7 @@ class BorrowedRule(DerivedRule):
 
 
 def explain(error: Exception, primitive: BorrowedPrimitive, rule: Any) -> None:
-    """Add JAX's failing rule to ``error``, and drop JAX's notes about its own stack."""
+    """Add a note about JAX's failing rule to ``error``, and drop JAX's notes about its own stack."""
     notes = getattr(error, "__notes__", [])
     if any("is borrowed from JAX" in note for note in notes) or failed_check(error) is not None:
         return
@@ -370,7 +370,7 @@ def without_sources(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def jvp_program(call: JaxCall, perturbed: tuple[bool, ...]) -> ClosedJaxpr:
-    """Return the program from primals, and tangents of perturbed ones, to results, and tangents of inexact results."""
+    """A program. Inputs: primals, and tangents of perturbed ones. Outputs: results, and tangents of inexact ones."""
     positions = [i for i, p in enumerate(perturbed) if p]
 
     def jvp_rule_of_jax(*values: Any) -> list[Any]:

@@ -220,7 +220,7 @@ def _on_values(theirs: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 class _ForJax:
-    """Converts to JAX's: dtypes, shapes, shardings, enums, ``lax`` records, functions. Arrays stay unchanged."""
+    """Converts dtypes, shapes, shardings, enums, ``lax`` records and functions to JAX's. Arrays stay unchanged."""
 
     def __init__(self) -> None:
         self.has_functions = False
@@ -268,7 +268,7 @@ class _ForJax:
 
 
 def _exported(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """Export ``fun`` to JAX's arrays: unpack its arguments, pack its results."""
+    """Export ``fun`` as a function of JAX's arrays: unpack its arguments, and pack its results."""
 
     def opened(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = unpack((args, kwargs))
@@ -286,7 +286,7 @@ def _exported(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _made_here(out: Any, module: str) -> Any:
-    """Convert a result's instances to minijax's classes. A function (``nn.initializers.normal()``) is borrowed too."""
+    """Convert a result's instances to minijax's classes. A returned function (``normal()``) is borrowed too."""
     if type(out) is Array or isinstance(out, Tracer):
         return out
     if isinstance(out, types.FunctionType):

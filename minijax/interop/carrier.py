@@ -6,7 +6,7 @@ transformation with the same name. A primitive keeps the rules that its author r
 change. From JAX to minijax, functions of third parties that compute with JAX are imported *whole*, not copied:
 ``from_jax`` imports the program of each call. ``Unmapped`` names objects that can be neither copied nor imported.
 
-The same code carries in both directions; ``libraries`` describes each of the two libraries.
+The same code serves both directions; ``libraries`` describes each of the two libraries.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def is_third_partys(cls: type) -> bool:
 
 
 class _Copy:
-    """The only copy of a pytree class. It stays registered with the other library; only ``flatten`` is replaced."""
+    """The only copy of a pytree class. It is registered once; later programs replace ``flatten``."""
 
     flatten: Callable[[Any], Any]
     unflatten: Callable[[Any, Any], Any]
@@ -109,7 +109,7 @@ def computes_with_jax(module: str | None) -> bool:
 
 @functools.lru_cache(256)
 def _names_jax(top: str, count: int) -> bool:
-    """Whether a loaded module of package ``top`` names a module of JAX. ``count`` only keys the cache."""
+    """Whether a loaded module of package ``top`` has imported a module of JAX. ``count`` only keys the cache."""
     loaded = [module for name, module in list(sys.modules.items()) if name == top or name.startswith(top + ".")]
     return any(
         isinstance(value, types.ModuleType) and JAX.owns(getattr(value, "__name__", ""))
@@ -270,7 +270,7 @@ class Carrier:
             if not self.values:
                 return x
             raise Unmapped(
-                f"a tracer of type {x.aval.str_short()}: a transformation of {self.source.package}'s is under way"
+                f"a tracer of type {x.aval.str_short()}: a transformation of {self.source.package} is active"
             )
         if self.source.is_array(x) and not self.values:
             return x

@@ -41,7 +41,7 @@ class JaxCallback(Frozen):
 def _calling_back(primitive: Primitive, option: str) -> ImportRule:
     def rule(eqn: Any, site: Site) -> list[JaxprEqn]:
         if eqn.params["sharding"] is not None:
-            why = "runs where its sharding says, and devices have no shardings here."
+            why = "has a sharding; callbacks of minijax have none."
             raise site.refusal(f"{eqn.primitive.name} {why}")
         avals = tuple(map(aval_of, eqn.params["result_avals"]))
         params = {"callback": JaxCallback(eqn.params["callback"]), "result_avals": avals, "sharding": None}

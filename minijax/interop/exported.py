@@ -102,7 +102,7 @@ def to_jax(fun: Any) -> Any:
 
 
 def _precision_of_jax() -> Any:
-    """A context in which minijax stages with JAX's number of bits."""
+    """A context in which minijax stages with JAX's setting of 64-bit types."""
     wide = bool(jax_module().config.jax_enable_x64)
     return contextlib.nullcontext() if wide == x64_enabled() else enable_x64(wide)
 
@@ -130,7 +130,7 @@ def _stage(fun: Callable[..., Any], leaves: list[Any], tree: Any, taken: list[in
 
 
 def eval_by_jax(closed: ClosedJaxpr, *args: Any) -> list[Any]:
-    """Evaluate ``closed`` on JAX's ``args``: JAX binds each equation, whatever transformation is active."""
+    """Evaluate ``closed`` on ``args``, JAX's arrays or tracers: JAX binds, and thus transforms, each equation."""
     jaxpr = closed.jaxpr
     env: dict[Any, Any] = dict(zip(jaxpr.constvars, _consts(closed), strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
@@ -187,7 +187,7 @@ class ReadsTracers(Exception):
 
 
 class _Known(threading.local):
-    """JAX's values for tracers that exported functions read, by their ids; None outside of ``reading``."""
+    """JAX's values for tracers that exported functions read, by the tracers' ids; None outside of ``reading``."""
 
     values: dict[int, Any] | None = None
 

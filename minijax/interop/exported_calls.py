@@ -167,7 +167,7 @@ def _closed_over(eqn: JaxprEqn, perturbed: Sequence[bool], kind: str) -> int:
 
 
 def _there(rule: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Name ``rule``, which JAX calls later, and let it run inside the current ``shard_map``."""
+    """Give ``rule``, which JAX calls later, its ``name``, and let it run inside the current ``shard_map``."""
     mesh, axes = current_mesh(), manual_axes()
     checked = is_checked(axes)
 

@@ -1,8 +1,8 @@
 """``from_jax``: turn a function written for JAX into a function of minijax.
 
-JAX traces the function on the types of its arguments. Minijax imports the program and evaluates it. So the function can
-be differentiated, batched, staged and watched, equation by equation, with the lines of its source. It is traced once
-for each signature.
+JAX traces the function on the types of its arguments, once for each signature. Minijax imports the program and runs
+it. So the function can be differentiated, batched, staged and watched, equation by equation, with the lines of its
+source.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ class _Copying:
         leaves, tree = jax_module("tree_util").tree_flatten(x, is_leaf=lambda y: y is not x)
         if not _is_node(x):
             raise NotImplementedError(
-                f"{x!r} closes over what is being traced, and is no function of Python's, of which a copy could be "
-                "made. Pass the arrays as arguments."
+                f"{x!r} closes over traced values, and minijax can copy only Python functions. "
+                "Pass the arrays as arguments."
             )
         return tree.unflatten(map(self, leaves))
 
@@ -319,8 +319,8 @@ def _reworded(error: Any, fun: Any, tree: Any, traced: list[int]) -> Any:
     text = re.sub(r"the function flat at \S+ for jit", f"the function {subject} for from_jax", text)
     text = re.sub(r"\bvalues\[(\d+)\]", lambda found: names[traced[int(found[1])]], text)
     advice = (
-        f"from_jax traced {subject} to learn its program, so its arrays have no values while it runs. Pass what "
-        "it needs the value of as a Python number, which from_jax hands on as it is."
+        f"from_jax traced {subject} to learn its program, so its arrays have no values while it runs. If it "
+        "needs a value, pass a Python number, which from_jax passes on unchanged."
     )
     error.args = (f"{text}\n{advice}", *error.args[1:])
     return error

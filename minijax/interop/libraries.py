@@ -38,7 +38,7 @@ from minijax.interop.values import (
 )
 from minijax.pytree.core import kinds
 
-# Attributes in which a transformed function stores parameters of its transformation under other names.
+# parameter of a transformation -> other names under which a transformed function may hold its value
 _REMEMBERED = {"static_argnums": ("numbers", "static"), "fun": ("pyfunc",)}
 _JIT_OPTIONS = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
 

@@ -45,7 +45,7 @@ def _jax_folders() -> tuple[str, ...]:
 
 @functools.lru_cache(4096)
 def rank_of_file(filename: str) -> int:
-    """Rank a file: 0 the user's, 1 a library's, 2 JAX's own or minijax's."""
+    """The rank of a file: 0 for the user's, 1 for a library's, 2 for JAX's or minijax's."""
     if not errors.is_user_file(filename) or filename.startswith(_jax_folders()):
         return 2
     return 1 if filename.startswith(foreign_folders()) else 0
@@ -91,7 +91,7 @@ def _calling_at(code: CodeType, offset: int) -> CodeType:
 
 
 def place_of(traceback: Any) -> Any:
-    """The user's line in a JAX traceback, as ``(code, offset)``, or None."""
+    """The innermost user line in a JAX traceback, else a library's, as ``(code, offset)``; None if there is neither."""
     library = None
     for code, offset in zip(*traceback.raw_frames(), strict=True):
         rank = rank_of_file(code.co_filename)
@@ -103,7 +103,7 @@ def place_of(traceback: Any) -> Any:
 
 
 def _names(stack: Any) -> NameStack:
-    """Convert JAX's name stack. Without a named scope it is empty, as in minijax, even if it has transformations."""
+    """Convert JAX's name stack. The result is empty without a named scope, even if there are transformations."""
     elements = stack.stack
     if not any(type(each).__name__ == "Scope" for each in elements):
         return _NO_NAMES

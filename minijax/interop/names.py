@@ -43,7 +43,7 @@ def borrowed_name(module: str, name: str) -> Any:
     if name.startswith("ndarray."):  # a method of arrays, which JAX's class only declares
         method = name.removeprefix("ndarray.")
         return borrowed_function(lambda a, *args: getattr(a, method)(*args), module, name)
-    theirs = operator.attrgetter(name)(home)  # ``name`` may be that of a method: ``add.reduce``
+    theirs = operator.attrgetter(name)(home)  # ``name`` may be the name of a method: ``add.reduce``
     if module.removeprefix(f"{PACKAGE}.") in _AS_THEY_ARE:
         return theirs
     if isinstance(theirs, type):
@@ -79,7 +79,7 @@ def _holds_arrays(theirs: type) -> bool:
 
 
 def _members(theirs: type) -> dict[str, Any]:
-    """The methods, properties and operators of JAX's class that compute, including those of its base classes."""
+    """The methods, properties and operators that compute, of JAX's class and of its base classes."""
     found: dict[str, Any] = {}
     for cls in reversed(theirs.__mro__):
         if cls.__module__.partition(".")[0] == "jax":

@@ -217,7 +217,7 @@ _JAXS_OWN = re.compile(r"[/\\]jax[/\\]_src[/\\](nn|numpy|image|scipy[/\\]special
 
 
 def _is_jaxs(eqn: Any) -> bool:
-    """Whether the function with rules that ``eqn`` calls is JAX's own."""
+    """Whether the ``custom_jvp`` or ``custom_vjp`` function that ``eqn`` calls is part of JAX."""
     info = getattr(eqn.params["call_jaxpr"].jaxpr, "debug_info", None)
     return bool(_JAXS_OWN.search(getattr(info, "func_filename", None) or ""))
 

@@ -46,7 +46,7 @@ class _Unknown(Exception):
 
 @functools.cache
 def known_params(primitive: Primitive) -> frozenset[str]:
-    """The params that rules of ``primitive`` name. ``**params`` does not count, since it accepts unused params too."""
+    """The params that rules of ``primitive`` declare. ``**params`` does not count: it takes unused params too."""
     names: set[str] = {primitive.sharding_param} if primitive.sharding_param else set()
     for table in _TABLES:
         rule = table.get(primitive)

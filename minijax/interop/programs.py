@@ -1,10 +1,10 @@
 """Import JAX's programs: each equation gets minijax's primitive of the same name.
 
-In: JAX's ``ClosedJaxpr``. Out: minijax's with the same types, equation by equation, each with the user's line.
+In: JAX's ``ClosedJaxpr``. Out: minijax's ``ClosedJaxpr`` with the same types; each equation has the user's line.
 Invariant: an equation uses a minijax primitive only if the primitive accepts all params and gives the same types.
 
-Primitives that minijax lacks are *borrowed* (``interop.borrowed``): same name and params, with rules derived from
-JAX's.
+Primitives that minijax lacks are *borrowed* (``interop.borrowed``): they keep their names and params, and their rules
+are derived from JAX's.
 """
 
 from __future__ import annotations

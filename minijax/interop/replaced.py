@@ -1,6 +1,6 @@
 """``replacing_jax``, and the packages that it loaded: ``minijax.interop.replaced.optax`` is Optax on minijax.
 
-Python's own import system finds packages written on JAX, in their installed files, and ``jax`` itself (``jax_modules``)
+Python's own import system loads packages written on JAX from their installed files, and ``jax`` from ``jax_modules``,
 as submodules of this module. So Python handles reloading, pickling by module name and circular imports, and
 ``sys.modules["optax"]`` does not change. Each module gets its own builtins, in which ``__import__`` maps ``jax`` and
 ``optax`` to submodules of this module, in every import statement, whenever it runs. The code is compiled from the
@@ -50,7 +50,7 @@ class _Loader(SourceFileLoader):
 
 
 def _renamed(code: CodeType, name: str, fullname: str) -> CodeType:
-    """Replace the constant ``name`` in ``code`` by ``fullname``: packages test which module owns a class."""
+    """Replace the constant ``name`` in ``code`` by ``fullname``: packages compare it with a class's ``__module__``."""
     constants = tuple(
         fullname
         if each == name and type(each) is str

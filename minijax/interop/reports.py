@@ -71,7 +71,7 @@ def _change_filters(change: int) -> None:
 
 
 def _catch(show: Any) -> Any:
-    """A ``warnings.showwarning`` that collects. For threads that do not catch warnings, it calls Python's, ``show``."""
+    """A ``warnings.showwarning`` that collects. In threads that catch no warnings it calls ``show``, Python's own."""
 
     def showwarning(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **others: Any) -> None:
         if _catching.found is None:
@@ -109,7 +109,7 @@ _WHY = re.compile(r"because it depends on (.+?)\.\s", re.DOTALL)
 
 
 def at_users_line(error: Exception, name: str) -> Exception:
-    """``error``, which JAX raised tracing ``name``, without JAX's frames. It gets minijax's class if one exists."""
+    """``error``, which JAX raised while tracing ``name``, without JAX's frames, in minijax's class if there is one."""
     if isinstance(error, unknown_value_errors()) and hasattr(errors, type(error).__name__):
         error = _unknown_value(error, name)
     return without_frames_of_jax(error)

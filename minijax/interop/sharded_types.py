@@ -74,7 +74,7 @@ def _within(avals: Sequence[ShapedArray], mesh: AbstractMesh | None) -> Any:
         within = ExitStack()
         within.enter_context(mesh_now())
         sizes = [(name, around.shape[name]) for name in around.axis_names if name in manual_axes()]
-        # JAX's shard_map does the same to its own tracing, without a public function
+        # JAX's shard_map does the same; there is no public function for it
         within.enter_context(sys.modules["jax._src.core"].extend_axis_env_nd(sizes))
         return within
     if mesh is None or any(mesh_of_type(aval) not in (None, mesh) for aval in avals):

@@ -1,7 +1,7 @@
 """One JAX primitive at one signature: a function of JAX arrays, its types, and the programs derived for it.
 
 In: a primitive of JAX (or a third party) with an equation's params, and the operand types. Out: the inputs of
-every rule derived from JAX's. ``interop.borrowed`` keeps each signature once.
+every rule derived from JAX's. ``interop.borrowed`` makes one ``JaxCall`` for each signature.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Cache the traces of a function that is written for one library and called by the other, one for each signature.
 
 In: a function, and the leaves and tree of a call. Out: its trace, and the positions of its array arguments. A signature
-has the types of arrays and the values of other leaves. A number is a constant of the program, as in eager calls.
+has the types of arrays and the values of other leaves. A number is a constant of the program.
 A float that keeps changing from call to call is traced, if the function works without its value; otherwise a loop over
 learning rates would retrace every time. Integers and booleans stay constants: they are sizes, counts and flags that
 Python code branches on.

@@ -131,7 +131,7 @@ def is_jax_array(x: Any) -> bool:
 
 
 def _named(fun: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """List globals and closed-over values that a function names, their named attributes, and its defaults."""
+    """List the globals, closed-over values and defaults of ``fun``, and the attributes of these that ``fun`` names."""
     codes = [fun.__code__]
     for code in codes:
         codes += [const for const in code.co_consts if isinstance(const, types.CodeType)]
@@ -164,7 +164,7 @@ def _is_read(value: Any) -> bool:
         own = file is not None and errors.is_user_file(file)
         return own and value.__name__.partition(".")[0] not in (*JAX_LIBRARIES, *NEUTRAL)
     kind = value if isinstance(value, type) else type(value)
-    if kind.__module__ == "builtins":  # as for a class statement outside of modules
+    if kind.__module__ == "builtins":  # a class statement outside of modules gives this too
         return is_of_a_statement(kind)
     return kind.__module__.partition(".")[0] not in ("builtins", "minijax", *JAX_LIBRARIES, *NEUTRAL)
 

@@ -122,7 +122,7 @@ def mesh_now() -> Iterator[None]:
             with of.use_abstract_mesh(wanted):
                 yield
         return
-    # like JAX's shard_map for its own tracing; there is no public function
+    # JAX's shard_map sets the same for its own tracing; there is no public function
     types_tell = sys.modules["jax._src.config"]._check_vma
     with jax_module("sharding").use_abstract_mesh(_manual_mesh(mesh)), types_tell(is_checked(manual_axes())):
         yield
@@ -130,7 +130,7 @@ def mesh_now() -> Iterator[None]:
 
 @contextmanager
 def mesh_of_jax_now() -> Iterator[None]:
-    """A context that sets JAX's current mesh here, unless minijax has one."""
+    """A context in which JAX's current mesh is also minijax's, unless minijax has a current mesh already."""
     theirs = jax_module("sharding").get_abstract_mesh()
     if theirs.empty or context.mesh is not None or current_mesh() is not None or theirs.manual_axes:
         yield
@@ -146,7 +146,7 @@ def _manual_mesh(mesh: AbstractMesh) -> Any:
 
 
 def abstract_for_jax(ours: AbstractMesh) -> Any:
-    """Convert minijax's mesh to JAX's abstract mesh, which types name."""
+    """Convert minijax's mesh to a JAX abstract mesh, the kind that JAX's types contain."""
     of = jax_module("sharding")
     ours = ours.abstract_mesh
     device = None if ours.device_kind is None else of.AbstractDevice(ours.device_kind, None, ours.platform)

@@ -1,1 +1,1 @@
-"""The interpreters: one loop and one empty rule table each. ``minijax.ops`` fills the tables with rules."""
+"""The interpreters: each has one loop and one rule table. ``minijax.ops`` fills the tables with rules."""

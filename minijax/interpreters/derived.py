@@ -98,8 +98,8 @@ class Derived:
 
     @functools.cached_property
     def distinct(self) -> tuple[CachedProgram | None, list[int]]:
-        """The known program with each computed result only once, and where ``run`` finds each result among the operands
-        and these. The program is None if nothing is computed.
+        """The known program without repeated results, and the number of each result among the operands and the results
+        of this program. The program is None if nothing is computed.
         """
         jaxpr = self.known.jaxpr
         number: dict[Any, int] = {v: i for i, v in enumerate(jaxpr.invars)}
@@ -187,11 +187,11 @@ def derive(
     if type(tangent_out) is Literal or tangent_out not in computed:
         return None
     made = Derived(primitive.name, known, linear, types)
-    # False if there are constants: if the rule itself runs, constants that it makes become residuals
+    # false if there are constants: they become residuals if the rule itself runs
     made.stageable = not staged.stages_values and names_all(known) and names_all(linear)
     return made
 
 
 def names_all(closed: ClosedJaxpr) -> bool:
-    """Whether a program has neither constants nor literals as results."""
+    """Whether a program has no constants, and no literals among its results."""
     return not closed.consts and not any(type(v) is Literal for v in closed.jaxpr.outvars)

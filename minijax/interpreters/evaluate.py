@@ -230,7 +230,7 @@ def _evaluated(self: EvalTrace, primitive: Primitive, args: Sequence[Any], param
 
 
 class _Within(threading.local):
-    """Whether this thread is inside a primitive that ``key_checks`` have seen: inner ones are not checked again."""
+    """Whether this thread is inside a primitive that ``key_checks`` have seen. Primitives inside it are not checked."""
 
     checked = False
 

@@ -44,7 +44,10 @@ class LinearizedJaxpr(NamedTuple):
 def linearize_jaxpr(
     closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate: bool | Sequence[bool] = False
 ) -> LinearizedJaxpr:
-    """The derivative of a jaxpr in its ``nonzero`` inputs, as two jaxprs. ``instantiate``: zeros that become arrays."""
+    """The derivative of a jaxpr in its ``nonzero`` inputs, as two jaxprs.
+
+    ``instantiate`` selects outputs: if the tangent of one is zero, it becomes an array of zeros.
+    """
     forced = [instantiate] * len(closed.out_avals) if isinstance(instantiate, bool) else list(instantiate)
     key = ("linearize", tuple(nonzero), tuple(forced))
     found: LinearizedJaxpr | None = closed.memo.get(key)

@@ -215,7 +215,7 @@ class LinearizeTrace(Trace):
         return self.by_rule(primitive, args, params) if result is None else result
 
     def by_program(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> LinearizeTracer | None:
-        """The result of a derived program. None if the rule must run, because no program exists or pays off."""
+        """The result of a derived program. None if the rule must run, because there is no program or none pays off."""
         on_numpy = self.on_numpy
         if _followers or evaluation_watched and evaluated_singly() or self.tape.eqns is not None:
             return None

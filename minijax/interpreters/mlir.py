@@ -64,7 +64,7 @@ def register_lowering(
     """Set the lowering rule of ``prim`` on ``platform`` ('cpu', 'cuda', 'rocm', 'tpu', 'gpu'), or the default rule.
 
     ``rule(ctx, *values, **params)`` gives the list of its results' MLIR values, or is made by ``lower_fun``.
-    ``inline`` and ``cacheable`` are accepted for JAX's sake. NotImplementedError for an unknown platform.
+    ``inline`` and ``cacheable`` exist for JAX's sake, and are ignored. NotImplementedError for an unknown platform.
     """
     foreign.register(prim, rule, platform)
 

@@ -284,7 +284,7 @@ def dce_call(
 def dce_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> tuple[list[JaxprEqn], set[Any]]:
     """The equations that ``outs`` need, with their subjaxprs pruned, and all variables and literals that they read."""
     needed = {v for v in outs if isinstance(v, Var)}
-    # Fast path: if every result is read, no equation is unused (the last one feeds an output, and so on upwards).
+    # Fast path: if every result is read, each equation feeds an output (by induction from the last), so all are used.
     read = needed.union(*[eqn.invars for eqn in eqns])
     if read.issuperset(chain.from_iterable([eqn.outvars for eqn in eqns])):
         if dce_rules.keys().isdisjoint([eqn.primitive for eqn in eqns]):
@@ -389,7 +389,7 @@ DynamicJaxprTracer = JaxprTracer
 
 
 class PartialVal(tuple[Any, Any]):
-    """A known value, ``(None, value)``, or an unknown one by its type, ``(aval, None)``. For Flax."""
+    """``(None, value)`` for a known value, ``(aval, None)`` for an unknown value of type ``aval``. Flax uses it."""
 
     @classmethod
     def known(cls, const: Any) -> PartialVal:

@@ -81,7 +81,11 @@ class Bottom:
         self.axes = axes
 
     def down(self, x: Any, fetch: bool = True) -> tuple[Any, Type] | None:
-        """``(NumPy value, type)`` below the vmaps; None if another interpreter's, or on a device and not ``fetch``."""
+        """``(NumPy value, type)`` of ``x`` below the vmaps.
+
+        None if ``x`` is a tracer of another interpreter, if it is committed to a device, or if it is no array. Also
+        None if ``fetch`` is false and the value is on a device.
+        """
         dims: list[int | None] | None = None
         if type(x) is BatchTracer:
             axes, at = self.axes, len(self.axes)

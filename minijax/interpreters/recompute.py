@@ -131,7 +131,7 @@ def _split(
         for u, f, v in zip(unknown_out, force_staged, jaxpr.outvars, strict=True)
     ]
     staged_outs = [v for v, s in zip(jaxpr.outvars, staged_out, strict=True) if s]
-    # in the order in which the staged side first reads them
+    # residuals are in the order in which the staged side first reads them
     read = [v for e in staged_eqns for v in e.invars] + staged_outs
     saved = list(dict.fromkeys(v for v in read if type(v) is not Literal and v in known and v not in staged))
     staged_jaxpr, used_saved, staged_used = _live(closed, saved, jaxpr.invars, staged_outs, staged_eqns)

@@ -94,7 +94,7 @@ def _literal(x: LiteralArray) -> Literal:
 
 
 class JaxprBuilder:
-    """The jaxpr under construction: its equations so far, and the constants met."""
+    """The jaxpr under construction: its equations so far, and the constants that they read."""
 
     def __init__(self) -> None:
         self.eqns: list[JaxprEqn] = []
@@ -225,7 +225,7 @@ class JaxprTrace(Trace):
                 if type(v) is Literal:
                     operands.append(v)
                     continue
-                if v not in atoms:  # constants enter in the order of the equations
+                if v not in atoms:  # constants become constvars in the order of the equations
                     atoms[v] = self.atom(values[v])
                 operands.append(atoms[v])
             out_vars = []
@@ -250,7 +250,7 @@ class JaxprTrace(Trace):
         return JaxprTracer(self, aval, var)
 
     def atom(self, x: Any) -> Any:
-        """The variable or literal that stands for ``x`` in the jaxpr."""
+        """The variable or literal of ``x`` in the jaxpr."""
         if type(x) is JaxprTracer and x._trace is self:
             return x.variable
         return self.builder.atom_of_constant(x)
@@ -269,7 +269,7 @@ def stage(
 ) -> ClosedJaxpr:
     """The jaxpr of ``fun`` (from flat values to a flat sequence of values) on inputs of ``in_avals``.
 
-    ``kind`` tells observers the jaxpr's purpose; ``label`` and ``name`` name the transformation and function in errors.
+    ``kind`` tells observers the jaxpr's purpose. Errors call the transformation ``label`` and the function ``name``.
     """
     if tracing_forbidden():
         raise RuntimeError(

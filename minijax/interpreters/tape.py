@@ -1,7 +1,7 @@
 """The tape that linearization writes: how the tangents of a function's results are computed.
 
 Each tangent has a *place*, a number: inputs first, then results in program order. An entry computes the tangent at its
-place (and the following ones) from earlier ones. It is a ``Recorded``, the equations of a jvp rule that was run, or a
+place (and the next places) from earlier tangents. It is a ``Recorded``, the equations of a jvp rule that was run, or a
 tuple ``(derived, residuals, places of active operands, source)``: an operation on NumPy values stores nothing else.
 
 In: a tape and cotangents. Out: cotangents of inputs (``transpose``), or the tape as a ``LinearProgram`` (``program``).
@@ -79,7 +79,7 @@ class Tape:
         return place
 
     def add(self, eqns: list[JaxprEqn], place_of: dict[Var, int], out_vars: Sequence[Var]) -> list[int]:
-        """Add a rule's equations. Return the places of ``out_vars``; a tangent that is an operand's keeps its place."""
+        """Add a rule's equations. Return the places of ``out_vars``. A tangent of an operand keeps its place."""
         known = dict(place_of)
         new: list[Var] = []
         first = len(self.entries)
@@ -263,7 +263,7 @@ def followed() -> bool:
 
 
 class _Run:
-    """One run over a tape. ``values[place]`` is a NumPy value of type ``types[place]``, or an array if that is None."""
+    """A run over a tape. ``values[place]`` is a NumPy value of type ``types[place]``; without a type it is an array."""
 
     def __init__(self, tape: Tape, bottom: Bottom | None) -> None:
         self.tape = tape

@@ -151,7 +151,7 @@ def join(separator: Doc, docs: Iterable[Doc]) -> Doc:
 
 
 def rows(separator: Doc, docs: Iterable[Doc], left_out: int = 0) -> Doc:
-    """``docs`` with ``separator`` between them. If ``left_out`` equations are missing, the last row says so."""
+    """``docs`` with ``separator`` between them. ``left_out``: how many equations are missing; the last row shows it."""
     pieces: list[Doc] = []
     for doc in docs:
         pieces += [doc, separator]

@@ -152,7 +152,7 @@ _serials = itertools.count()
 
 
 class ClosedJaxpr(_PrettyPrinted):
-    """A ``Jaxpr`` with the values of its constvars. Immutable by convention; identity is its hash."""
+    """A ``Jaxpr`` with the values of its constvars. It is immutable by convention, and hashed by identity."""
 
     __slots__ = ("jaxpr", "consts", "memo", "serial", "__weakref__")
 
@@ -213,7 +213,7 @@ def all_eqns(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
 
 
 def inlined(jaxpr: Jaxpr, atoms: Sequence[Any]) -> tuple[list[JaxprEqn], list[Any]]:
-    """The equations of ``jaxpr`` on ``atoms``, with fresh variables; and the outputs. ``jaxpr`` has no constvars."""
+    """The equations of ``jaxpr`` on ``atoms``, with fresh variables, and its outputs. ``jaxpr`` has no constvars."""
     env: dict[Var, Any] = dict(zip(jaxpr.invars, atoms, strict=True))
 
     def read(v: Any) -> Any:

@@ -266,7 +266,7 @@ def test_returned_functions_close_over_computed_values():
         np.testing.assert_allclose(got, wanted, rtol=1e-6)
     through = mj.grad(lambda x: use(mine(x), x)[0].sum())(X)
     np.testing.assert_allclose(through, jax.grad(lambda x: use(make(x), x)[0].sum())(X), rtol=1e-6)
-    with pytest.raises(NotImplementedError, match="closes over what is being traced"):
+    with pytest.raises(NotImplementedError, match="closes over traced values"):
         from_jax(lambda x: jax.jit(lambda y: x + y))(X)
     pull = from_jax(lambda x: jax.vjp(rnp.sin, x)[1])(X)  # a Partial, whose arrays are leaves
     np.testing.assert_allclose(from_jax(lambda pull, ct: pull(ct)[0])(pull, X), np.cos(X) * X, rtol=1e-6)

@@ -1,8 +1,8 @@
 """The primitives ``call`` and ``closed_call``, which only call a function.
 
 ``p.bind(*args, subfuns=(fun,), name="f")`` calls ``fun``, a ``WrappedFun``, or records an equation with its jaxpr.
-A transformation of such an equation is the same primitive applied to the transformed jaxpr, as for ``jit``. Unlike
-``jit``, evaluation does not compile it.
+A transformation of such an equation is the same primitive applied to the transformed jaxpr, as for ``jit``. Evaluation
+runs the jaxpr without compiling it, unlike ``jit``.
 """
 
 from __future__ import annotations
