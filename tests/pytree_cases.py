@@ -109,7 +109,7 @@ ALL = list(TREES.values())
 
 
 def same(a, b):
-    """Check that trees have equal containers and identical leaves."""
+    """Whether trees have equal containers and leaves. Arrays must be the same objects."""
     if type(a) is not type(b):
         return False
     if isinstance(a, dict):

@@ -2,7 +2,7 @@
 
 In: the tests that pytest collected, and the number of the slice (``--sample K``, else 0). Out: the tests to run.
 Invariants: a hash of the test's node id decides, so a slice is the same in every run and worker; every test
-function except those of ``LONG`` keeps at least one row; the slices 0, 1, 2, ... below the largest rate together
+function except those of ``LONG`` keeps at least one row; the slices 0, 1, 2, ..., as many as the largest rate, together
 hold every row; a run that names a path, ``-k`` or ``-m`` is not sampled. ``python -m tests.all`` runs everything.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 from zlib import crc32
 
-# Name of a folder, a file or a test function (FILE::FUNCTION) below tests/ -> n: one row of every n runs. The longest
+# Name of a folder, a file or a test function (FILE::FUNCTION) below tests/ -> n: one row in n is run. The longest
 # matching name decides; the default is 1. These rates keep the sampled suite within five minutes on two cores.
 RATES: dict[str, int] = {
     "api": 4,
@@ -54,9 +54,9 @@ LONG = (
     "ipython/test_extension.py::test_output_of_a_long_program_is_bounded_and_says_so",
     "oracle/test_counted.py::test_summary_counts_match_the_rules",
     "oracle/test_primitives.py::test_staged_programs_match_jax",
-    "oracle/test_primitives.py::test_the_same_values_under_every_transformation",
-    "repl/test_fuzz.py::test_generated_lines",
-    "repl/test_terminal.py::test_ctrl_c_during_compilation",
+    "oracle/test_primitives.py::test_values_match_jax_under_every_transformation",
+    "repl/test_fuzz.py::test_generated_lines_cause_no_fault",
+    "repl/test_terminal.py::test_ctrl_c_returns_the_prompt_during_compilation",
     "repl/test_terminal.py::test_ctrl_c_keeps_a_recording",
     "repl/test_terminal.py::test_screens_of_a_whole_session",
     "sharded/test_beside_jax.py::test_programs_of_sharded_arrays_are_converted_and_parsed",
@@ -66,7 +66,7 @@ LONG = (
     "sharded/test_beside_jax.py::test_cells_of_a_page_match_jax",
     "sharded/test_beside_jax.py::test_reasons_of_collectives_match_jax",
     "sharded/test_training.py::test_every_chosen_program_ran",
-    "test_config.py::test_default_devices_and_transfer_guards",
+    "test_config.py::test_default_devices_and_transfer_guards_match_jax",
     "test_sharding.py::test_programs_on_sharded_arrays_match_jax",
     "tools/metal/test_collectives.py::test_collectives_are_ascribed_to_equations_with_a_reason",
     "tools/test_explain_keys.py::test_each_element_of_a_batch_is_a_key",

@@ -40,7 +40,7 @@ def kind(error):
 
 
 def depth():
-    """The number of interpreters on the stack, without evaluation."""
+    """The number of interpreters on the stack, not counting evaluation."""
     return 0 if mj is jax else importlib.import_module("minijax.core.trace").stack_depth()
 
 
@@ -72,7 +72,7 @@ def raised(program, ns):
 
 
 @pytest.mark.parametrize("row", misuses.TABLE, ids=lambda row: row.name)
-def test_error(row):
+def test_errors_match_jax_and_suggest_an_action(row):
     theirs, ours = raised(row.program, jax), raised(row.program, mj)
     missing = [word for word in row.words if word not in str(theirs)]
     assert not missing, f"JAX itself does not say {missing}:\n{theirs}"
@@ -87,7 +87,7 @@ def test_error(row):
     assert not missing, f"the next action is missing {missing}:\n{ours}"
 
 
-def test_a_jitted_function_that_failed_works_once_the_rule_exists():
+def test_a_jitted_function_that_failed_works_after_its_rule_is_added():
     primitive = missing_rules.new_primitive(mj, evaluation=True)
     compiled = mj.jit(missing_rules.square_add(primitive))
     with pytest.raises(NotImplementedError, match="Abstract evaluation"):

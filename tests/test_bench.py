@@ -102,7 +102,7 @@ def test_prepare_is_called_again_in_every_round() -> None:
         ("text", "other"),
     ],
 )
-def test_differing_results(expected: Any, got: Any) -> None:
+def test_differing_results_are_detected(expected: Any, got: Any) -> None:
     require_same(expected, expected, 1e-3)
     with pytest.raises(Different):
         require_same(expected, got, 1e-3)

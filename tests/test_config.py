@@ -1,4 +1,4 @@
-"""Where settings come from, which threads see them, and what it costs to read them."""
+"""Settings have JAX's names, values, errors and effects. A context changes a setting only for its thread."""
 
 import functools
 import importlib
@@ -76,7 +76,7 @@ def in_thread(f):
     return out
 
 
-def test_defaults_are_jaxs():
+def test_defaults_match_jax():
     for name, value in config.values.items():
         # the class has the defaults: the environment may have changed a setting of this process
         assert name.startswith("jax_") and value == getattr(config, name)
@@ -120,7 +120,7 @@ def test_context_reaches_only_its_thread(name):
     assert getattr(config, name) == before
 
 
-def test_context_as_decorator():
+def test_a_context_works_as_a_decorator():
     @settings.enable_x64(True)
     def inside(depth):
         return [settings.x64_enabled(), *(inside(depth - 1) if depth else [])]
@@ -186,7 +186,7 @@ def test_assignment_suggests_config_update():
         jax.config.jax_enable_x64 = True
 
 
-def test_booleans():
+def test_boolean_settings_accept_only_truth_values():
     for value, expected in ((True, True), (0, False), (1, True), (np.bool_(False), False), ("true", True)):
         config.update("enable_x64", value)
         assert config.enable_x64 is expected
@@ -198,7 +198,7 @@ def test_booleans():
 @pytest.mark.parametrize(
     "name", ["numpy_rank_promotion", "numpy_dtype_promotion", "default_matmul_precision", "transfer_guard"]
 )
-def test_words(name):
+def test_a_setting_refuses_an_unknown_word(name):
     for library in (config, jax.config):
         with pytest.raises(ValueError, match="bogus"):
             library.update("jax_" + name, "bogus")
@@ -207,7 +207,7 @@ def test_words(name):
 
 
 @pytest.mark.parametrize("name", DISK_CACHE)
-def test_settings_of_the_disk_cache(name):
+def test_settings_of_the_disk_cache_check_their_values(name):
     value, refused = DISK_CACHE[name]
     theirs = getattr(jax.config, name)
     for library in (config, jax.config):
@@ -235,7 +235,7 @@ def with_environment(**variables):
     )
 
 
-def test_environment():
+def test_the_environment_sets_values():
     run = with_environment(
         JAX_ENABLE_X64="1", JAX_NUMPY_RANK_PROMOTION="raise", MINIJAX_DEBUG_NANS="yes", JAX_DISABLE_JIT="0"
     )
@@ -259,7 +259,7 @@ def test_environment_with_nonsense_is_an_error():
         assert f"ValueError: invalid value {bad!r} for environment {variable!r}" in run.stderr
 
 
-# --- cost ---------------------------------------------------------------------------------------------------
+# --- tracing can be forbidden -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("library", [minijax, jax], ids=["minijax", "jax"])
@@ -281,7 +281,7 @@ LIBRARIES = pytest.mark.parametrize("library", [minijax, jax], ids=["minijax", "
 
 
 @LIBRARIES
-def test_debug_infs(library):
+def test_debug_infs_raises_an_error_at_an_infinity(library):
     zeros = library.numpy.zeros(2)
     with library.debug_infs():
         for infinite in (lambda: 1 / zeros, lambda: library.jit(lambda x: library.numpy.exp(x + 1e4))(zeros)):
@@ -305,7 +305,7 @@ def test_threefry_partitionable_cannot_be_turned_off():
 
 
 @LIBRARIES
-def test_default_prng_impl(library):
+def test_default_prng_impl_sets_the_kind_of_keys(library):
     def made():
         return str(library.jit(lambda: library.random.key(3))().dtype)
 
@@ -344,7 +344,7 @@ LEAKS = {
 
 @LIBRARIES
 @pytest.mark.parametrize("name", LEAKS)
-def test_checking_leaks(library, name):
+def test_checking_leaks_finds_kept_tracers(library, name):
     found, transform = LEAKS[name]
     with library.checking_leaks():
         transform(library, failing_inside)
@@ -360,7 +360,7 @@ def test_checking_leaks(library, name):
 
 
 @LIBRARIES
-def test_logs_of_compilations_and_misses(library, caplog):
+def test_compilations_and_misses_are_logged(library, caplog):
     def doubled(x):
         return x * 2
 
@@ -458,7 +458,7 @@ print(json.dumps(facts))
 """
 
 
-def test_default_devices_and_transfer_guards():
+def test_default_devices_and_transfer_guards_match_jax():
     environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "3", "JAX_PLATFORMS": "cpu"}
     ours, theirs = (
         subprocess.run([sys.executable, "-c", PLACES, name], capture_output=True, text=True, env=environment)
@@ -513,7 +513,7 @@ KEY_USES = {
 
 @LIBRARIES
 @pytest.mark.parametrize("name", KEY_USES)
-def test_debug_key_reuse(library, name):
+def test_debug_key_reuse_refuses_a_second_use(library, name):
     is_reuse, use = KEY_USES[name]
     with library.debug_key_reuse():
         if is_reuse:

@@ -138,7 +138,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_calls_of_a_whole_call(name):
+def test_a_whole_call_makes_few_python_calls(name):
     call, known = CALLS[name]
     for _ in range(8):  # the caches keep a signature only after they have seen it a few times
         call()
@@ -154,7 +154,7 @@ def test_calls_of_a_whole_call(name):
     ],
     ids=["one array", "ten in a dict"],
 )
-def test_calls_of_a_call_over_a_mesh(function, tree, known):
+def test_a_call_over_a_mesh_makes_few_python_calls(function, tree, known):
     mesh = minijax.sharding.Mesh(minijax.devices(), "x")
     sharding = minijax.sharding.NamedSharding(mesh, minijax.sharding.PartitionSpec("x"))
     jitted, argument = minijax.jit(function), tree(minijax.device_put(jnp.ones((8, 8)), sharding))
@@ -165,7 +165,7 @@ def test_calls_of_a_call_over_a_mesh(function, tree, known):
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_calls_and_memory_of_an_operation(name):
+def test_calls_and_memory_of_an_operation_match_the_known_costs(name):
     known, found = COSTS[name], cost(WORKS[name])
     assert found.calls <= known.calls + 0.1 and found.blocks <= known.blocks + 0.1, found
     # a known number that is too high would hide a later slowdown

@@ -31,7 +31,7 @@ def test_errors_has_every_name_of_jax_errors():
 
 
 @pytest.mark.parametrize("name", [n for n in errors.__all__ if hasattr(jax.errors, n)])
-def test_bases_are_jaxs(name):
+def test_bases_match_jax(name):
     def bases(cls):
         # private classes are ignored: JAX has one more private base class
         return [c.__name__ for c in cls.__mro__ if not c.__name__.startswith("_")]
@@ -42,9 +42,6 @@ def test_bases_are_jaxs(name):
 def test_xla_runtime_error_is_another_name_of_jax_runtime_error():
     assert errors.XlaRuntimeError is errors.JaxRuntimeError
     assert issubclass(errors.JaxRuntimeError, RuntimeError)
-
-
-# --- leaked tracers -----------------------------------------------------------------------------------------
 
 
 # --- places -------------------------------------------------------------------------------------------------

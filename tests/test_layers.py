@@ -58,7 +58,7 @@ LAYERS = (
         "minijax.interpreters.mlir",
         "minijax.interpreters.xla",
     ),
-    # other modules of JAX's; except for test_util they contain only names
+    # other modules of JAX; all except test_util only re-export names
     (
         "minijax.ad_checkpoint",
         "minijax.api_util",
@@ -113,19 +113,19 @@ JAX_PLACES = ("minijax.lowering", "minijax.backend", "minijax.interop")
 # import is not a valid reason.
 LAZY_ALLOWED = {
     ("minijax.api.compile", "minijax.api.key_reuse"): "only debug_key_reuse needs it",
-    ("minijax.api.compile", "minijax.api.misses"): "only what traces needs it; start-up has a budget",
-    ("*", "minijax.backend"): "costs jaxlib's import, and only the first compilation needs it",
+    ("minijax.api.compile", "minijax.api.misses"): "only a call that traces needs it; start-up has a budget",
+    ("*", "minijax.backend"): "imports jaxlib, which only the first compilation needs",
     ("minijax.repl.__main__", "minijax.repl"): "-c and files need no terminal library; start-up has a budget",
     ("minijax.repl.*", "minijax.tools.documents.lexer"): "Pygments is loaded only where output is coloured",
-    ("minijax.repl.*", "minijax.tools.commands.completion"): "brings the commands; the first prompt does not wait",
+    ("minijax.repl.*", "minijax.tools.commands.completion"): "imports the commands; the first prompt does not wait",
     ("minijax.repl.app", "minijax.repl.stepper"): "a prompt starts without the stepper",
     ("minijax.repl.app", "minijax.repl.browser"): "a prompt starts without the browser of stages",
-    ("minijax.tools", "minijax.tools.explain.caches"): "only who asks why something was traced needs it",
-    ("minijax.tools.commands", "minijax.tools.commands.table"): "a dozen modules, which the first command brings",
-    ("minijax.tools.recording.recorder", "minijax.tools.recording.full"): "every session records summaries, few a tree",
-    ("minijax.tools.commands.*", "minijax.tools"): "what one command alone needs; every session starts, few run it",
-    ("minijax.tools.session.real_jax", "minijax.interop"): "few programs are JAX's; every session starts",
-    ("minijax.tools.session.real_jax", "minijax.tools.session.watch"): "few programs are JAX's; every session starts",
+    ("minijax.tools", "minijax.tools.explain.caches"): "only a question about a cache miss needs it",
+    ("minijax.tools.commands", "minijax.tools.commands.table"): "imports a dozen modules, which only commands need",
+    ("minijax.tools.recording.recorder", "minijax.tools.recording.full"): "few sessions record a tree",
+    ("minijax.tools.commands.*", "minijax.tools"): "only one command needs it, and few sessions run it",
+    ("minijax.tools.session.real_jax", "minijax.interop"): "few sessions run JAX's programs",
+    ("minijax.tools.session.real_jax", "minijax.tools.session.watch"): "few sessions run JAX's programs",
     ("minijax.tools.session.values", "minijax.tools.trees"): "only a container of arrays is shown as a tree",
     ("minijax.tools.session.session", "minijax.tools.live.views"): "a session without pushed levels needs no views",
     ("minijax.ipython_ext.display", "minijax.tools"): "loading the extension does not wait for the stepper's views",
@@ -135,11 +135,11 @@ LAZY_ALLOWED = {
 }
 # Strings that name a module but import nothing.
 NAMED_ONLY = {
-    ("minijax.core.primitive", "minijax.ops"): "frames of these modules are passed over",
-    ("minijax.core.numpy_warnings", "minijax.ops.callback"): "warnings of this module are the user's",
+    ("minijax.core.primitive", "minijax.ops"): "frames of these modules are skipped",
+    ("minijax.core.numpy_warnings", "minijax.ops.callback"): "warnings of this module count as the user's",
     ("minijax.interop.uses", "minijax.interop"): "functions of these modules run on minijax",
-    ("minijax.numpy.*", "minijax.numpy"): "the module that their functions say",
-    ("minijax.ops.nary", "minijax.lax"): "the module that its functions say",
+    ("minijax.numpy.*", "minijax.numpy"): "its functions name it as their module",
+    ("minijax.ops.nary", "minijax.lax"): "the functions name it as their module",
     ("minijax.random.keys", "minijax.random"): "the module whose names are borrowed",
     ("minijax.tools.explain.leaks", "minijax"): "frames of these modules are not the user's",
     ("minijax.tools.session.tracebacks", "minijax"): "frames of these modules are not the user's",
@@ -327,8 +327,8 @@ def test_no_import_of_minijax_hides_inside_a_function():
     report([str(found) for found in internal() if found.lazy and not is_listed(found, LAZY_ALLOWED)])
 
 
-def test_no_circle_of_imports():
-    """No modules import each other in a circle, also within a layer. Every kind of import counts."""
+def test_no_modules_import_each_other_in_a_circle():
+    """No modules import each other in a circle, not even within a layer. Every kind of import counts."""
     graph = {name: set() for name in MODULES}
     for found in every_import():
         if found.target in graph and found.target != found.importer:
@@ -389,7 +389,7 @@ def test_only_some_layers_import_jax():
     for found in imports():
         if found.target.partition(".")[0] in JAX_LIBRARIES:
             if not any(in_package(found.importer, place) for place in JAX_PLACES):
-                offenders.append(f"{found}: only lowering/ and backend/ may")
+                offenders.append(f"{found}: only lowering/, backend/ and interop/ may")
     report(offenders)
 
 
@@ -405,7 +405,7 @@ def test_every_third_party_import_is_a_declared_dependency():
     report([str(found) for found in imports() if found.target.partition(".")[0].lower() not in allowed[found]])
 
 
-def test_packages_in_pyproject_are_the_tree():
+def test_packages_in_pyproject_match_the_folders():
     """If a subpackage is missing in ``packages``, an editable install works but the wheel lacks it."""
     in_tree = {
         ".".join((package, *path.parent.relative_to(folder).parts))
@@ -475,8 +475,8 @@ def test_files_and_folders_stay_within_size_limits():
         ("minijax.ops.reduce", "x = importlib.import_module('jax')", ("jax", False)),
     ],
 )
-def test_the_analysis_of_imports(importer, source, expected, tmp_path, monkeypatch):
-    """A test of this file's own code: it finds each form of import, and knows which are lazy."""
+def test_imports_of_every_form_are_found(importer, source, expected, tmp_path, monkeypatch):
+    """``imports_of`` finds each form of import, and knows which imports are lazy."""
     monkeypatch.setitem(MODULES, "minijax.api", ROOT / "minijax" / "api.py")
     file = tmp_path / "module.py"
     file.write_text(source)
@@ -493,7 +493,7 @@ def test_the_analysis_of_imports(importer, source, expected, tmp_path, monkeypat
         ("'See minijax.ops.reduce.'", []),
     ],
 )
-def test_the_analysis_of_strings(source, expected, tmp_path):
+def test_strings_that_name_modules_are_found(source, expected, tmp_path):
     file = tmp_path / "module.py"
     file.write_text(source)
     assert [found.target for found in strings_naming_modules("minijax.ops", file)] == expected

@@ -1,4 +1,4 @@
-"""``python -m tests.mutants`` on a small project, and the changes that it makes."""
+"""``tests.mutants`` finds surviving mutants in a small project. ``tests.mutation`` makes the listed changes."""
 
 import ast
 
@@ -31,7 +31,7 @@ def changes(code):
     return {(each.old, each.new) for each in mutants(code)}
 
 
-def test_mutants_of_code():
+def test_code_has_these_mutants():
     assert changes(CODE) == {
         ("True", "False"),
         ("low is not None and x < low", "low is not None or x < low"),
@@ -62,7 +62,7 @@ def test_mutants_of_code():
         "f(x, x)\n",
     ],
 )
-def test_code_without_mutants(code):
+def test_some_code_has_no_mutants(code):
     assert changes(code) == set()
 
 

@@ -65,7 +65,7 @@ def test_load_all_loads_every_primitive():
         name
         for name, path in MODULES.items()
         if re.search(r"[= ]Primitive\(", path.read_text(encoding="utf-8"))
-        and not name.startswith(("minijax.interop", "minijax.tools"))  # not those of users: from JAX, or from exercises
+        and not name.startswith(("minijax.interop", "minijax.tools"))  # these make primitives later
     ]
     code = f"import sys; from minijax.core import lazy; lazy.load_all(); print({{*{defining}}} - {{*sys.modules}})"
     assert len(defining) > 10
@@ -75,8 +75,8 @@ def test_load_all_loads_every_primitive():
 def test_an_elementwise_primitive_is_listed_in_three_files():
     """The files are the table of primitives, NumPy's functions (if NumPy has it), and one table of the tests.
 
-    Applies only to primitives that no other code uses: examples everywhere use sine and the like. A test of one
-    function may name its primitive; a list of functions may name it once.
+    This applies only to primitives that no other code uses: examples everywhere use sine and the like. A test of one
+    function may also name its primitive. At most one of the lists of functions may name it.
     """
     root = Path(__file__).resolve().parent.parent
     table, ufuncs = root / "minijax" / "ops" / "elementwise.py", root / "minijax" / "numpy" / "ufuncs.py"

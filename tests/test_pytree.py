@@ -48,7 +48,7 @@ def outcome(f):
 
 
 @pytest.mark.parametrize("value", ALL, ids=IDS)
-def test_structure_is_jaxs(value):
+def test_structures_match_jax(value):
     for _ in range(2):  # the second time, the caches give the result
         leaves, treedef = tree_flatten(value)
         expected_leaves, expected = jtu.tree_flatten(value)
@@ -63,7 +63,7 @@ def test_structure_is_jaxs(value):
 
 
 @pytest.mark.parametrize("value", ALL, ids=IDS)
-def test_key_paths_are_jaxs(value):
+def test_key_paths_match_jax(value):
     pairs, treedef = pytree.tree_flatten_with_path(value)
     expected, _ = jtu.tree_flatten_with_path(value)
     assert treedef == tree_structure(value)
@@ -75,7 +75,7 @@ def test_key_paths_are_jaxs(value):
 
 
 @pytest.mark.parametrize("value", ALL, ids=IDS)
-def test_is_leaf_is_called_in_jaxs_order(value):
+def test_is_leaf_is_called_in_the_order_of_jax(value):
     for stop in (None, list, dict, Point):
         asked = []
         asked_by_jax = []
@@ -128,7 +128,7 @@ def test_any_tree_flattens_as_in_jax(value):
 
 
 @given(random_trees, random_trees)
-def test_equality_of_structures_is_jaxs(a, b):
+def test_equality_of_structures_matches_jax(a, b):
     ours, theirs = tree_structure(a) == tree_structure(b), jtu.tree_structure(a) == jtu.tree_structure(b)
     assert ours == theirs
     if ours:
@@ -137,7 +137,7 @@ def test_equality_of_structures_is_jaxs(a, b):
 
 
 @given(random_trees, random_trees)
-def test_prefixes_are_jaxs(a, b):
+def test_prefixes_match_jax(a, b):
     ours, theirs = outcome(lambda: pytree.broadcast_prefix(a, b)), outcome(lambda: jtu.tree_broadcast(a, b))
     if isinstance(theirs, Exception):
         assert type(ours) is type(theirs) is ValueError
@@ -187,7 +187,7 @@ def test_no_user_object_is_kept_alive():
     assert [ref() for ref in refs] == [None, None]
 
 
-def test_treedef_tools():
+def test_treedefs_compose_and_have_children():
     pair = tree_structure((1, 2))
     assert str(pair.compose(tree_structure([1, None]))) == "PyTreeDef(([*, None], [*, None]))"
     assert pair.compose(tree_structure([1])) is tree_structure(([1], [1]))
@@ -238,7 +238,7 @@ MAPS = {
 
 
 @pytest.mark.parametrize("name", MAPS)
-def test_results_and_errors_are_jaxs(name):
+def test_results_and_errors_match_jax(name):
     ours, theirs = outcome(lambda: MAPS[name](pytree)), outcome(lambda: MAPS[name](jtu))
     assert type(ours) is type(theirs)
     if not isinstance(theirs, Exception):
@@ -277,7 +277,7 @@ def test_registration_after_use_takes_effect():
     assert pytree.tree_leaves({"a": value}) == [1]
 
 
-def test_registration_with_keys():
+def test_a_class_is_registered_with_keys():
     @pytree.register_pytree_with_keys_class
     class Keyed:
         def __init__(self, a, b):
@@ -296,7 +296,7 @@ def test_registration_with_keys():
     assert pytree.tree_leaves(Keyed(1, [2])) == [1, 2]
 
 
-def test_register_dataclass_as_a_call_and_with_lists():
+def test_register_dataclass_is_a_decorator_or_a_call():
     @functools.partial(pytree.register_dataclass, data_fields=["y", "x"], meta_fields=["op"])
     @dataclasses.dataclass
     class Pair:
@@ -325,7 +325,7 @@ def test_register_dataclass_as_a_call_and_with_lists():
     assert pytree.tree_leaves(Dropped(1, 2)) == [1]
 
 
-def test_partial():
+def test_partial_is_a_tree_of_its_arguments():
     add = Partial(max, 1, default=2)
     leaves, treedef = tree_flatten(add)
     assert leaves == [1, 2]
@@ -341,7 +341,7 @@ def test_partial():
     assert tree_structure(Partial(inner, 1)) == tree_structure(Partial(inner, 2))
 
 
-def test_key_classes():
+def test_key_classes_match_jax():
     pairs = [
         (SequenceKey(1), jtu.SequenceKey(1)),
         (DictKey("a"), jtu.DictKey("a")),
@@ -400,7 +400,7 @@ PREFIXES = [
 
 
 @pytest.mark.parametrize("prefix, full", PREFIXES)
-def test_prefix_explanations_are_jaxs(prefix, full):
+def test_prefix_explanations_match_jax(prefix, full):
     from jax._src.tree_util import prefix_errors
 
     theirs = str(prefix_errors(prefix, full)[0]("in_axes"))
@@ -417,7 +417,7 @@ def test_explanations_take_leaves_of_the_prefix_as_they_are():
 
 
 @pytest.mark.parametrize("a, b", [*PREFIXES, ((1, {"p": [1]}), (1, {"p": [1, 2]})), (Static(1), Static(2))])
-def test_differences_are_jaxs(a, b):
+def test_differences_match_jax(a, b):
     from jax._src.tree_util import equality_errors
 
     theirs = [(jtu.keystr(path), *rest) for path, *rest in equality_errors(a, b)]
@@ -429,7 +429,7 @@ def test_differences_are_jaxs(a, b):
     assert ours
 
 
-def test_differences_of_structures():
+def test_a_difference_of_structures_is_explained():
     carry, out = tree_structure((1, {"w": 2})), tree_structure((1, {"w": [2, 3]}))
     assert tree_diff(carry, carry) == []
     text = explain_tree_diff(carry, out, "the input carry", "the output carry")
@@ -439,7 +439,7 @@ def test_differences_of_structures():
     )
 
 
-def test_public_names_are_jaxs():
+def test_public_names_match_jax():
     for name in tree_util.__all__:
         assert hasattr(jtu, name) and hasattr(tree_util, name)
     for name in tree.__all__:
@@ -464,7 +464,7 @@ def test_public_names_are_jaxs():
 
 
 @pytest.mark.parametrize("wrap", [lambda t: [t], lambda t: (t, None), lambda t: {"a": t}])
-def test_deep_trees(wrap):
+def test_trees_may_be_deep_but_not_circular(wrap):
     """A tree may have 900 levels, as in JAX. A container that holds itself raises a RecursionError."""
     tree = 1.0
     for _ in range(900):

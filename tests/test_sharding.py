@@ -133,7 +133,7 @@ def test_programs_on_sharded_arrays_match_jax() -> None:
     assert len(theirs) > 60 and len(raised) > 15
     for name, what in theirs.items():
         if name.startswith("text: ") and "GSPMDSharding" in what[2]:
-            # if XLA chose an argument's sharding, JAX prints XLA's description, and minijax one in terms of the mesh
+            # if XLA chose an argument's sharding, JAX prints XLA's description; minijax's names mesh axes
             what[2] = ours[name][2]
     assert ours == theirs
 
@@ -163,7 +163,7 @@ def test_pictures_of_shardings_show_the_devices_of_each_shard() -> None:
         cells = [cell for row in grid((8, 8), sharding) for cell in row]
         assert cells == [f"CPU {ranges(sorted(held[part]))}" for part in sorted(held)]
         assert len({len(line) for line in drawing((8, 8), sharding)}) == 1
-    # boxes of the texts' own width, and narrower ones
+    # boxes as wide as the texts, then narrower ones
     sharding = NamedSharding(mesh, P(None, "x"))
     assert [drawing((8, 8), sharding, width)[1] for width in (33, 29, 17)] == [
         "│CPU 0,1│CPU 2,3│CPU 4,5│CPU 6,7│", "│ 0,1  │ 2,3  │ 4,5  │ 6,7  │", "│0,1│2,3│4,5│6,7│"

@@ -35,7 +35,7 @@ def test_sizes_stay_within_their_bounds():
         ("x = [\n    1,\n    2,\n]\n", 8),
     ],
 )
-def test_tokens_that_count(text, tokens, tmp_path):
+def test_only_tokens_of_code_count(text, tokens, tmp_path):
     path = tmp_path / "file.py"
     path.write_text(text)
     assert size_of_file(path) == Size(text.count("\n"), tokens)

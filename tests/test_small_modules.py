@@ -28,7 +28,7 @@ TREES = {
 
 
 @pytest.mark.parametrize("tree", TREES.values(), ids=TREES)
-def test_a_tree_as_a_vector_and_back(tree):
+def test_a_tree_is_raveled_and_unraveled(tree):
     ours, back = flatten_util.ravel_pytree(tree)
     theirs, their_back = jax.flatten_util.ravel_pytree(tree)
     assert (ours.dtype, ours.shape, ours.weak_type) == (theirs.dtype, theirs.shape, theirs.weak_type)
@@ -69,7 +69,7 @@ def test_the_stages_of_a_function_have_classes(library):
     assert isinstance(traced.lower().compile(), module.Compiled)
 
 
-def test_arraylike_and_dtypelike():
+def test_arraylike_and_dtypelike_match_jax():
     ours, theirs = typing.get_args(ArrayLike), typing.get_args(jax.typing.ArrayLike)
     assert [minijax.Array if kind is jax.Array else kind for kind in theirs] == list(ours)
     assert [kind for kind in typing.get_args(DTypeLike) if kind is not typing.get_args(DTypeLike)[-1]] == list(
@@ -86,7 +86,7 @@ def test_devices_have_a_class_and_libraries_a_version(library):
 
 
 @pytest.mark.parametrize("ns", BOTH, ids=["minijax", "jax"])
-def test_the_state_of_traces(ns):
+def test_the_trace_state_changes_with_transformations(ns):
     """The state stays equal until a transformation begins or ends; neural network libraries store it in modules."""
     state = importlib.import_module(f"{ns.__name__}.extend.core").get_opaque_trace_state
     outside = state(convention="of a library")
@@ -122,7 +122,7 @@ def test_the_state_of_traces(ns):
         hash(outside)
 
 
-def test_types_without_a_sharding():
+def test_a_type_may_have_no_sharding():
     """As in JAX, a ShapeDtypeStruct keeps its sharding, and a ShapedArray keeps only one over explicit mesh axes."""
     assert minijax.ShapeDtypeStruct((2,), "float32", sharding=None).sharding is None
     assert jax.ShapeDtypeStruct((2,), "float32", sharding=None).sharding is None
@@ -137,7 +137,7 @@ def test_types_without_a_sharding():
 
 
 @pytest.mark.parametrize("subscripts", ["ij,jk->ik", "ij,jk,kl->il", "i...,i...->..."])
-def test_einsum_with_a_custom_dot_general(subscripts):
+def test_einsum_calls_a_custom_dot_general(subscripts):
     """As in JAX, einsum calls its argument ``_dot_general``, which Flax's layers pass."""
     shapes = {"ij": (2, 3), "jk": (3, 4), "kj": (4, 3), "kl": (4, 2), "i...": (2, 3)}
     arrays = [
@@ -158,7 +158,7 @@ def test_einsum_with_a_custom_dot_general(subscripts):
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-6)
 
 
-def test_the_type_of_a_tracer():
+def test_result_type_accepts_a_tracer():
     for library in BOTH:
         seen = []
         library.jit(library.grad(lambda x, seen=seen, of=library.dtypes.result_type: (seen.append(of(x)), x)[1]))(1.0)
@@ -171,13 +171,13 @@ def test_the_type_of_a_tracer():
             library.dtypes.canonicalize_dtype(library.random.key(0).dtype)
 
 
-def test_the_names_of_dtypes_are_jaxs():
+def test_the_names_of_dtypes_match_jax():
     assert {*minijax.dtypes.__all__, "bfloat16"} == {name for name in dir(jax.dtypes) if not name.startswith("_")}
     assert all(hasattr(minijax.dtypes, name) for name in (*minijax.dtypes.__all__, "bfloat16"))
 
 
 @pytest.mark.parametrize("ns", BOTH)
-def test_classes_of_program_parts(ns):
+def test_parts_of_programs_can_be_made(ns):
     core = importlib.import_module(f"{ns.__name__}.extend.core")
     closed = ns.make_jaxpr(ns.numpy.sin)(1.0)
     (eqn,) = closed.jaxpr.eqns

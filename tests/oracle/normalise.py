@@ -8,8 +8,8 @@ Normalising removes differences that are not errors:
 * variables are numbered in order of appearance;
 * a constvar is replaced by its value.
 
-It keeps, in order: primitives, parameters, operands, literals, and the dtype, shape and weak type of
-every variable. Only attributes are used (``.eqns``, ``.invars``, ``.aval``, ``.val``,
+Normalising keeps, in order: primitives, parameters, operands, literals, and the dtype, shape and weak type of
+every variable. Only attributes are read (``.eqns``, ``.invars``, ``.aval``, ``.val``,
 ``.primitive.name``, ``.params``), so jaxprs of both libraries go through the same code.
 """
 
@@ -52,12 +52,12 @@ def show_type(aval: Any) -> str:
 
 
 def over_no_mesh(value: Any) -> bool:
-    """Whether this is a sharding over an empty mesh. Outside explicit mode JAX's rules copy it from types."""
+    """Whether this is a sharding over an empty mesh. Outside explicit mode, JAX's rules copy such ones from types."""
     return hasattr(value, "spec") and hasattr(value, "mesh") and value.mesh.empty
 
 
 def show_value(value: Any) -> str:
-    """The text of a constant: short ones in full, long ones as a digest of their bytes."""
+    """The text of a constant. A long constant is shown as a digest of its bytes."""
     array = np.asarray(value)
     if array.size <= 16:
         return str(array.tolist())
@@ -72,7 +72,7 @@ def show_index(tree: Any) -> Any:
 
 
 def show_params(params: dict[str, Any]) -> list[tuple[str, str]]:
-    """The parameters of an equation that are compared."""
+    """The names and texts of an equation's parameters, without those that the comparison ignores."""
     shown = {
         k: v
         for k, v in params.items()
@@ -86,7 +86,7 @@ def show_params(params: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def show_param(value: Any) -> str:
-    """A parameter: dtypes by name, subjaxprs normalised, NumPy integers as integers."""
+    """The text of a parameter. Dtypes are shown by name, subjaxprs are normalised, NumPy integers become Python's."""
     if hasattr(value, "debug_info") and not hasattr(value, "eqns") and not hasattr(value, "jaxpr"):
         return value.debug_info.func_name  # a rule of a custom derivative: its function's name
     if type(value).__name__ == "Backward":
@@ -96,7 +96,7 @@ def show_param(value: Any) -> str:
     if hasattr(value, "key_shape"):
         return str(value)  # an implementation of random keys
     if hasattr(value, "axis_names"):
-        return str(value)  # a mesh; JAX's is callable, so this comes first
+        return str(value)  # a mesh; JAX's mesh is callable, so this comes before the test for functions
     if callable(value) and not isinstance(value, type):
         return "function"  # a user's function, which each library wraps in its own way
     if isinstance(value, (np.dtype, type)) and not isinstance(value, bool):
@@ -115,7 +115,7 @@ def show_param(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Op:
-    """One equation. ``operands``: texts, or (op index, result index); -1 is the op index of arguments."""
+    """One equation. An operand is a text, or (op index, result index). The op index of an argument is -1."""
 
     head: str
     operands: tuple[Any, ...]

@@ -86,7 +86,7 @@ class Draw:
         return name if self.wide or name not in WIDE else names[0]
 
     def array(self, shape: Shape, dtype: str, low: float = -3.0, high: float = 3.0, plain: bool = False) -> np.ndarray:
-        """Irregular values between ``low`` and ``high``; some small integers, zeros, nan or inf unless ``plain``."""
+        """Irregular values between ``low`` and ``high``. Unless ``plain``, some are small integers, nan or inf."""
         x = self.random.uniform(low, high, shape)
         special = 1.0 if plain else self.random.random()
         if special < 0.15 and low < 0:
@@ -108,7 +108,7 @@ class Draw:
         return self.array(self.shape(least, most), self.dtype(kinds), **limits)
 
     def axis(self, rank: int) -> int:
-        """An axis of an array of this rank, sometimes negative, seldom out of bounds."""
+        """An axis of an array of this rank. In 5 % of the draws it may also be -1 or one too large."""
         return self.int(-1, rank) if self.chance(0.05) else self.int(0, max(rank - 1, 0))
 
     def axes(self, rank: int) -> tuple[int, ...]:
@@ -124,7 +124,7 @@ ROWS: dict[str, Row] = {}
 
 
 def row(*names: str) -> Callable[[Row], Row]:
-    """Decorator: the function draws calls of the primitives ``names``."""
+    """Decorator: register the function that draws calls of the primitives ``names``."""
 
     def register(function: Row) -> Row:
         for name in names:
@@ -176,7 +176,7 @@ BINARY = {
 
 
 def together(draw: Draw, kinds: str, count: int, positive: bool = False) -> list[Any]:
-    """Operands of the same dtype and shape, or of shapes that broadcast, or numbers, or invalid operands."""
+    """Operands of one dtype and shape. Sometimes shapes broadcast, one operand is a number, or the operands misfit."""
     shape, dtype = draw.shape(), draw.dtype(kinds)
     how = draw.one(("alike", "ones", "number", "scalar", "shapes", "dtypes"), (12, 4, 2, 2, 1, 1))
     shapes = [shape] * count
@@ -228,7 +228,7 @@ def in_total_order(draw: Draw, name: str) -> Call:
 
 @row("add_any")
 def sums_of_cotangents(draw: Draw, name: str) -> Call:
-    """``add_any`` occurs in the gradient of a value with two uses."""
+    """``add_any`` occurs in the gradient of a value that is used more than once."""
     x = draw.operand("ffc")
 
     def used_twice(ns: Any, x: Any) -> Any:

@@ -117,7 +117,7 @@ def barrier(draw: Draw, name: str) -> Call:
 
 @row("cond", "empty2")
 def branches(draw: Draw, name: str) -> Call:
-    """``cond``; and ``empty2``, which partial evaluation creates for a branch that lacks another branch's residual."""
+    """Calls of ``cond``. Partial evaluation creates ``empty2`` for a branch that lacks another branch's residual."""
     count, outputs = draw.int(1, 3), draw.int(1, 2)
     drawn = [body(draw, count, outputs) for _ in range(draw.int(1, 3) if name == "cond" else 2)]
     boolean = len(drawn) == 2 and draw.flag()
@@ -182,7 +182,7 @@ def looped(draw: Draw, name: str) -> Call:
 
 @row("custom_jvp_call", "custom_vjp_call", "custom_lin")
 def with_a_rule(draw: Draw, name: str) -> Call:
-    """Custom rules; and ``custom_lin``, which linearization of a custom_vjp function creates."""
+    """Functions with custom rules. Linearization of a ``custom_vjp`` function creates ``custom_lin``."""
     count = draw.int(1, 2)
     run, text = body(draw, count, 1)
     rule, other = body(draw, count + 1, 1)
@@ -422,7 +422,7 @@ def to_be_divided(draw: Draw, name: str) -> Call:
 
 @row("reshard")
 def to_be_divided_otherwise(draw: Draw, name: str) -> Call:
-    """Reshard along an explicit axis and back. With a single device, JAX compiles this only if no mesh is set."""
+    """Reshard along an explicit axis and back. For a single device, JAX compiles ``reshard`` only if no mesh is set."""
     count = 1
     x = draw.array((2 * count, count * draw.size()), "float32", -1.0, 1.0)
 

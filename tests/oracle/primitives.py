@@ -1,16 +1,16 @@
-"""Every primitive against JAX's, at random shapes, dtypes and parameters, under every transformation.
+"""Compare every primitive with JAX's, for random shapes, dtypes and parameters, under every transformation.
 
     python -m tests.oracle.primitives                         3 calls of each primitive, seed 0
     python -m tests.oracle.primitives --count 100 --seed 7
     python -m tests.oracle.primitives sort scan               only these primitives
-    python -m tests.oracle.primitives sort --call 17          one call, with all differences
-    python -m tests.oracle.primitives --staged                only programs, types and errors: compiles nothing
+        python -m tests.oracle.primitives sort --call 17          only call 17 of sort
+        python -m tests.oracle.primitives --staged                compare programs, types and errors; compile nothing
 
 Each call is compared by its value, jvp, vjp, second derivatives (forward over reverse, reverse over reverse, forward
 over forward), vmap along every axis of every operand with random output axes, and vmap of jvp and vjp. Each of these
 is evaluated, and compiled by ``jit``. The comparison covers values, dtypes, shapes, weak types, the printed
 program (``normalise``), and the class of JAX's errors. The output is the differences, and the number of comparisons of
-each kind. The exit status is 1 for a difference without a reason (``REASONS``), or a primitive that no call used.
+each kind. The exit status is 1 if a difference has no reason (``REASONS``), or if no call used one of the primitives.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from .subject import as_numpy, assert_same, compiled_quickly, describe, x64_mode
 
 CHECKS = ("value", "jvp", "vjp", "second", "vmap", "vmap of derivatives")
 
-# (pattern of primitives, '' for any; pattern of the report) -> why they may differ.
+# (pattern of the primitive's name, '' for any; pattern of the difference) -> why the libraries may differ
 REASONS: dict[tuple[str, str], str] = {
-    ("bitcast_convert_type", "bool or complex values"): "each library reports another one of two faults",
+    ("bitcast_convert_type", "bool or complex values"): "the call has two faults, and JAX reports the other one",
     ("bitcast_convert_type", "JAX alone raises IndexError"): "JAX's batching rule uses an axis that does not exist",
     ("broadcast_in_dim", "JAX alone .*Expected cotangent type"): "JAX's transpose of a permutation has the wrong shape",
     (
@@ -57,7 +57,7 @@ REASONS: dict[tuple[str, str], str] = {
     ): "JAX cannot differentiate with respect to scalar limits",
     ("pbroadcast", "JAX alone .*take requires ndarray"): "JAX's batching rule fails",
     ("ppermute", "JAX alone .*Permutation doesn't match"): "JAX's batching rule requires a source for each place",
-    ("reduce", "JAX alone raises NotImplementedError"): "JAX has fewer rules for functions other than its own sums",
+    ("reduce", "JAX alone raises NotImplementedError"): "JAX lacks some rules for reductions by a user's function",
     (
         "reshape",
         "minijax alone raises TypeError: 'reshape total size",
@@ -87,7 +87,7 @@ REASONS: dict[tuple[str, str], str] = {
 
 VERDICTS = ("equal", "in another order", "of one meaning", "with a reason", "other")
 
-# (pattern of primitives; pattern of the report on two programs) -> why they may differ. Their values are compared.
+# (pattern of the primitive's name; pattern of the difference) -> why two programs may differ if their values agree
 PROGRAM_REASONS: dict[tuple[str, str], str] = {
     (
         "shard_map|pvary|psum_invariant|all_gather_invariant|preduced|unreduced_.*|.*_cast_p|all_gather_reduced",
@@ -105,7 +105,7 @@ PROGRAM_REASONS: dict[tuple[str, str], str] = {
         "new_ref|get|swap|addupdate|freeze|free_ref",
         "^(jvp|vjp|vmap)",
     ): "under a transformation minijax reads and writes references at once; JAX keeps some of these operations",
-    ("new_ref|get|swap|addupdate|freeze|free_ref", "alone has 1 broadcast_to;"): "a number is the index",
+    ("new_ref|get|swap|addupdate|freeze|free_ref", "alone has 1 broadcast_to;"): "the index is a number",
     (
         "sharding_constraint",
         r"another program: +first \S+ = broadcast_in_dim\[.* where JAX has .* sharding=NamedSharding",
@@ -121,7 +121,7 @@ PROGRAM_REASONS: dict[tuple[str, str], str] = {
 
 
 class Variation(NamedTuple):
-    """One transformation of a call: the check it belongs to, its name, a function of the library, its arguments."""
+    """One transformation of a call. ``function`` takes a library and returns a function of ``args``."""
 
     check: str
     label: str
@@ -131,7 +131,7 @@ class Variation(NamedTuple):
 
 @dataclass
 class Report:
-    """The results of comparisons. ``others``: different programs, with the difference and the accepted reason or ''."""
+    """The results of comparisons. ``others``: programs that differ, each with the difference and its reason or ''."""
 
     compared: Counter[str] = field(default_factory=Counter)
     calls: int = 0
@@ -276,7 +276,7 @@ def refusals(ours: Exception | None, theirs: Exception | None) -> str:
 
 
 def compare(call: Call, number: int, seed: int, report: Report, values: bool) -> None:
-    """Compare one call; adds differences to ``report``."""
+    """Compare one call and add its differences to ``report``."""
     with x64_mode("64" if call.wide else "32"):
         before = stack_depth()
         for diff in differing(call, number, Draw(seed, number, 1), report, values):
@@ -309,7 +309,7 @@ def differing(call: Call, number: int, draw: Draw, report: Report, values: bool)
 
 
 def programs(call: Call, number: int, each: Variation, ours: Any, theirs: Any, report: Report) -> Iterator[str]:
-    """The differences between two programs: an ill-typed one, other types of results, or other equations."""
+    """The differences between two programs: ours is ill typed, the results have other types, or equations differ."""
     _, bad = attempt(lambda: typecheck_jaxpr(ours))
     if bad is not None:
         yield f"{each.label}: ill typed: {bad}"
@@ -357,7 +357,7 @@ class Seen(Observer):
 
 
 def other_values(staged: Sequence[Variation], report: Report) -> Iterator[str]:
-    """The differences in values: evaluated, and compiled as one program."""
+    """The differences in values. All transformations are compiled as one program; minijax also evaluates each."""
     given = [each.args for each in staged]
     expected = compiled(jax, staged, given)
     together = compiled(minijax, staged, given)

@@ -5,9 +5,9 @@
     python -m tests.oracle.random_calls numpy.clip nn         only these functions and modules
     python -m tests.oracle.random_calls --seed 7 --only 41,9  programs 41 and 9 of seed 7 again
 
-A program is a call with random arguments: Python numbers, NumPy arrays and arrays of the library, of all types and
-of shapes that often do not fit. Parameters called axis, shape, dtype and the like get fitting values. The call is
-eager, jitted, mapped or differentiated, and sometimes a second function is applied to its result. The comparison covers
+A program is a call with random arguments: Python numbers, NumPy arrays and arrays of the library. The arrays have all
+dtypes, and shapes that often do not fit. Parameters called axis, shape, dtype and the like get fitting values. The
+call is eager, jitted, mapped or differentiated, and a second function may use its result. The comparison covers
 the tree, shapes, element types, weak types and values of results, and the class of errors. JAX compiles slowly, so
 most programs are only staged and compared without values (``--values 1`` runs all); the rest is compiled without
 optimisations. The output is the number of programs that agreed, the first disagreement of each function, and how often
@@ -368,7 +368,7 @@ leaves = jax.tree_util.tree_leaves
 
 
 def plain(ns: Any, tree: Any) -> Any:
-    """``tree`` with random keys as their raw data."""
+    """``tree`` with each random key replaced by its raw data."""
     keyed = lambda x: hasattr(x, "dtype") and ns.numpy.issubdtype(x.dtype, ns.dtypes.prng_key)  # noqa: E731
     return ns.tree_util.tree_map(lambda x: ns.random.key_data(x) if keyed(x) else x, tree)
 
@@ -415,7 +415,7 @@ def run_block(asked: tuple[Sequence[str], int, int, Sequence[int], float]) -> Ou
 
 
 def outcomes(asked: argparse.Namespace) -> Iterator[Outcomes]:
-    """The outcomes of all blocks, in order. Processes are replaced often, because they keep their compiled programs."""
+    """The outcomes of all blocks, in order. Processes are replaced often: each keeps every program it compiled."""
     chosen = sorted(asked.only or range(asked.count))
     blocks = [
         (asked.names, asked.seed, block, list(numbers), asked.values)
@@ -465,7 +465,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    # XLA reads these flags when it compiles the first program, later, in this process and in those it starts.
+    # XLA reads these flags when this process, or one that it starts, compiles its first program.
     unoptimised = " ".join(f"--{option}={str(value).lower()}" for option, value in QUICKLY.items())
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {unoptimised}"
     sys.exit(main())

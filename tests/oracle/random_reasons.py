@@ -17,17 +17,17 @@ BREAKS = re.compile(
     r"|(division|modulo) by zero|iteration over a 0-d array|setting an array element"
 )
 BROKEN = "minijax refuses an argument; JAX does not check it and fails in its own code"
-# functions (a pattern of names), a pattern of the difference, and the reason for it
+# Each row: a pattern of function names, a pattern of the call with its difference, and the reason.
 REASONS: tuple[tuple[str, str, str], ...] = (
     (
         r"numpy\.swapaxes",
         r"minijax (alone )?raises TypeError: \"'(NoneType|tuple)' object cannot be interpreted as an integer\"",
-        "an axis that is no integer: a TypeError, as in all other functions; JAX passes it to NumPy as an index",
+        "an axis must be an integer, as in all other functions; JAX passes any axis to NumPy as an index",
     ),
     (
         r"lax\.reduce_(and|or|xor|min|max|sum|prod)",
         r"minijax raises (ValueError: 'reduction|TypeError: 'logical).* JAX (Index|ValueError: '\d is not in list)",
-        "axes out of bounds: a ValueError, as in JAX's own check; some reductions of JAX use the axis before the check",
+        "minijax raises JAX's ValueError for axes out of bounds; some reductions of JAX use an axis before its check",
     ),
     (
         r"numpy\.take\w*",
@@ -52,7 +52,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     (
         r"random\.categorical",
         r"minijax raises TypeError: .'<=' not supported .* JAX (IndexError|ValueError: 'dtype argument)",
-        "an axis that is no integer: a TypeError, as in other functions; JAX indexes a shape with it or checks dtypes",
+        "an axis must be an integer, as in other functions; JAX indexes a shape with the axis, or checks dtypes first",
     ),
     (
         r"lax\.slice\w*",
@@ -72,7 +72,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     (
         r".*",
         r"minijax raises (Concretization|Tracer)\w*Error.* JAX TypeError: .*(concrete value|integer scalar|as a JAX v)",
-        "an unknown value: minijax raises a subclass of TypeError, some functions of JAX raise TypeError itself",
+        "for a traced value minijax raises a subclass of TypeError; some functions of JAX raise TypeError itself",
     ),
     (
         r".*",
@@ -82,12 +82,12 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     (
         r".*",
         r"JAX NotImplementedError: .(Differentiation rule|Batching rule|ragged_dot vmap|Derivatives of)",
-        "JAX traces a borrowed function before it is differentiated or mapped, and refuses its operands first",
+        "JAX traces a borrowed function, and so refuses its operands, before it differentiates or maps the function",
     ),
     (
         r"scipy\.stats\..*",
         r"minijax raises ValueError: '\w+ does not support complex.* JAX TypeError: '\w+ does not accept dtype complex",
-        "JAX traces a borrowed function before it is differentiated, and refuses its operands first",
+        "JAX traces a borrowed function, and so refuses its operands, before it differentiates the function",
     ),
     (
         r"(lax|numpy)\.linalg\.\w+",

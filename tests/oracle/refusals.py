@@ -30,7 +30,7 @@ def error_of(run: Callable[[], Any]) -> Exception:
 
 
 def check_refused(line: str, names: Callable[[Any], dict[str, Any]], staged: bool = False) -> None:
-    """Check one line. ``names(ns)``: the names that it may use for the library ``ns``, besides modules and NumPy."""
+    """Check one line. ``names(ns)``: the names that the line may use for the library ``ns``, besides modules."""
     expression, sign, words = re.fullmatch(r"(.*?)(?: (~[~?]?) ?(.*))?", line).groups()  # type: ignore[union-attr]
 
     def run(ns: Any) -> Any:

@@ -1,8 +1,8 @@
-"""What the oracle tests compare: ``subject`` (minijax) and ``oracle`` (JAX), two modules with the same
+"""The oracle tests compare ``subject`` (minijax) with ``oracle`` (JAX), two modules with the same
 public names.
 
 Both are namespaces: ``ns.numpy``, ``ns.lax``, ``ns.grad`` and so on. With
-``MINIJAX_TEST_SUBJECT=jax`` in the environment JAX replaces minijax, which checks the tests
+``MINIJAX_TEST_SUBJECT=jax`` in the environment, JAX replaces minijax. This checks the tests
 themselves: JAX must pass them all.
 """
 
@@ -36,7 +36,7 @@ QUICKLY = {
 
 @contextlib.contextmanager
 def compiled_quickly() -> Iterator[None]:
-    """Compile all programs of both libraries with ``QUICKLY``; also a fixture."""
+    """Compile all programs of both libraries with the options ``QUICKLY``. A fixture has the same name."""
     modules = [importlib.import_module(name) for name in ("jax.extend.backend", "jax._src.compiler")]
     options_for = modules[0].get_compile_options
 
@@ -83,7 +83,7 @@ def tolerance(dtype: Any) -> dict[str, float]:
 
 
 def as_numpy(leaf: Any) -> np.ndarray:
-    """``leaf`` as a NumPy array. A Python number, from an eager function, gets the dtype of its JAX array."""
+    """``leaf`` as a NumPy array. A Python number gets the dtype that JAX gives it."""
     return np.asarray(jax.numpy.asarray(leaf) if isinstance(leaf, (bool, int, float, complex)) else leaf)
 
 
@@ -96,7 +96,7 @@ def describe(leaf: Any) -> str:
 
 
 def assert_same(ours: Any, theirs: Any, *, scale: float = 1.0, coarse: str | None = None) -> None:
-    """Check for equal trees: leaves of equal dtype, shape and weak type, and values within ``scale`` × tolerance."""
+    """Check that the leaves of two trees have the same type and weak type, and values within ``scale`` × tolerance."""
     our_leaves, our_tree = subject.tree_util.tree_flatten(ours)
     their_leaves, their_tree = oracle.tree_util.tree_flatten(theirs)
     assert str(our_tree) == str(their_tree), f"trees differ: {our_tree} against JAX's {their_tree}"

@@ -30,7 +30,7 @@ X = np.ones(3, np.float32)
 
 
 @pytest.mark.parametrize("program", SOME, ids=lambda program: program.name.replace(" ", "-"))
-def test_the_same_operations(program: Program) -> None:
+def test_programs_lower_to_the_operations_of_jax(program: Program) -> None:
     assert compare([program], None) == []
 
 

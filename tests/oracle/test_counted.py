@@ -1,4 +1,4 @@
-"""Summaries that count the operations of cached programs equal summaries of the rules that run instead.
+"""A recording's summary is the same whether minijax counts a cached program's operations or runs the rules.
 
 Functions of the table run under differentiating transformations. Their two recordings must be equal, except for times
 and for the event at which a jaxpr was made.
@@ -57,7 +57,7 @@ def summarized(function: Callable[..., Any], args: Any) -> dict[str, Any]:
 
 
 def plain(document: object) -> str:
-    """The text with NumPy integers as Python's: a cached program may have equal parameters of either kind."""
+    """The text with NumPy integers as Python integers: a cached program may have either in its parameters."""
     return " ".join(re.sub(r"np\.int64\((-?\d+)\)", r"\1", str(document)).split())
 
 
@@ -76,7 +76,7 @@ def differing(case: Case, name: str) -> list[str]:
 
 @pytest.mark.parametrize("group", range(4))
 def test_summary_counts_match_the_rules(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``group`` is a quarter of the table's functions. Each function runs under only one of the transformations."""
+    """Each group is a quarter of the table's functions. Each function runs under only one of the transformations."""
     monkeypatch.setattr(summary, "MOST_SAMPLED", 1)
     numbers_of_runs = []
     tell = counting.Tally.tell
@@ -97,7 +97,7 @@ def _counts(function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
     return recorder.recording.binds, recorder.recording.events, recorder.recording.tracers_made
 
 
-def test_counts_with_strong_tangents_of_weak_primals(
+def test_counts_are_right_if_weak_primals_have_strong_tangents(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """``abs`` of weak complex numbers has a strong tangent, so ``sum`` has no weak type to restore."""

@@ -1,4 +1,4 @@
-"""Programs of the tables print exactly as JAX's, under every transformation."""
+"""Programs of the tables print exactly as in JAX, under every transformation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_control_flow(name: str) -> None:
     [("jacfwd", 0), ("jacfwd", (0, 1, 2)), ("jacrev", 0), ("jacrev", (0, 1, 2)), ("hessian", 0), ("hessian", 1)],
 )
 def test_jacobians(transformation: str, argnums: Any) -> None:
-    """Jacobians of a function of three types of arguments; for hessian, only its first result is differentiated."""
+    """The function has arguments of three dtypes. For ``hessian`` it returns only its first result."""
 
     def text(ns: Any) -> str:
         jnp = ns.numpy

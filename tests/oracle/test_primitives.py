@@ -30,7 +30,7 @@ def test_staged_programs_match_jax() -> None:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_the_same_values_under_every_transformation(part: int) -> None:
+def test_values_match_jax_under_every_transformation(part: int) -> None:
     reports = run(list(ROWS)[part::32], [part], seed=6)
     assert unexplained(reports) == []
     assert sum(report.compared["jit"] for report in reports.values()) > 20

@@ -69,12 +69,12 @@ def shown(ns: Any, tree: Any) -> list[Any]:
     return [leaf(x) for x in ns.tree.leaves(tree)]
 
 
-# Programs that only derive keys. The bits of rbg keys come from XLA's generator, which minijax borrows from JAX.
+# Programs that derive keys and draw no bits. minijax borrows XLA's generator, which draws the bits of rbg keys.
 OF_RBG = [line for line in PROGRAMS if line.startswith(("(random.split(k), ", "(random.fold_in(k, 7)"))]
 
 
 @pytest.mark.parametrize(("kind", "line"), [("threefry2x32", line) for line in PROGRAMS] + [("rbg", x) for x in OF_RBG])
-def test_same_bits_and_programs(kind: str, line: str) -> None:
+def test_bits_and_programs_match_jax(kind: str, line: str) -> None:
     """Evaluated, compiled and batched, the values are JAX's. The program equals JAX's and can be parsed."""
     ours, theirs = (lambda k, ks, i, ns=ns: evaluated(ns, line, k=k, ks=ks, i=i) for ns in (subject, oracle))
     one, other = ((ns.random.key(42, impl=kind), keys(ns), ns.numpy.asarray(1)) for ns in (subject, oracle))
@@ -101,7 +101,7 @@ SEEDED += ("bits(k, (3,), 'uint64')",)
 
 
 @pytest.mark.parametrize("line", SEEDED)
-def test_same_bits_with_64_bits(line: str) -> None:
+def test_bits_match_jax_in_64_bit_mode(line: str) -> None:
     with x64_mode("64"):
         for seed in (np.int64(2**35 + 7), np.int64(-3)):
             ours, theirs = (
@@ -112,7 +112,7 @@ def test_same_bits_with_64_bits(line: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["rbg", "unsafe_rbg", "philox2x32", "philox4x32", "threefry4x32"])
-def test_other_kinds_are_borrowed_where_they_must_be(kind: str) -> None:
+def test_keys_of_other_kinds_match_jax(kind: str) -> None:
     for call in ("split(k, 3)", "fold_in(k, 5)", "bits(k, (4,))", f"PRNGKey(3, impl={kind!r})"):
         ours, theirs = (lambda k, ns=ns, c=call: evaluated(ns, f"random.{c}", k=k) for ns in (subject, oracle))
         key, expected = subject.random.key(3, impl=kind), shown(oracle, theirs(oracle.random.key(3, impl=kind)))
@@ -120,7 +120,7 @@ def test_other_kinds_are_borrowed_where_they_must_be(kind: str) -> None:
 
 
 @pytest.mark.parametrize("expression", lines_of(FOLDER / "keys.txt"))
-def test_same_answers(expression: str) -> None:
+def test_expressions_print_as_in_jax(expression: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # raised by jax.pmap
         assert repr(evaluated(subject, expression)) == repr(evaluated(oracle, expression))
@@ -132,7 +132,7 @@ def test_refused_expressions_match_jax(line: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["uniform", "normal"])
-def test_warnings_about_64_bits_have_the_users_line(name: str) -> None:
+def test_warnings_about_64_bits_name_the_users_file(name: str) -> None:
     with pytest.warns(UserWarning, match="float64.* is not available") as caught:
         getattr(subject.random, name)(subject.random.key(1), (2,), np.float64)
     assert [warning.filename for warning in caught] == [__file__]

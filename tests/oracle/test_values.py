@@ -1,4 +1,4 @@
-"""Values, dtypes, weak types and derivatives of every program of the tables, under every transformation, against JAX.
+"""Values, dtypes, weak types and derivatives of the tables' programs match JAX's under every transformation.
 
 JAX runs under ``jit``; the tests do not compare JAX's evaluation with its compiled programs.
 """

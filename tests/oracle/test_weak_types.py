@@ -1,6 +1,6 @@
 """Derivatives at Python numbers have JAX's dtypes and weak types, on which later promotions depend.
 
-JAX only evaluates shapes, which compiles nothing; the subject is evaluated.
+JAX only infers types, so it compiles nothing. The subject evaluates the functions.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pytest
 
 from .subject import oracle, subject
 
-# Expressions marked "strong" are also differentiated by jvp along a strong tangent. JAX's numpy functions are jitted,
-# so there a strongly typed tangent of a number becomes weak. In minijax it is weak from the start, also in lax.
+# Expressions marked "strong" are also differentiated by jvp along a strongly typed tangent. JAX's numpy functions are
+# jitted, so they make this tangent weak. In minijax the tangent of a number is weak from the start, also in lax.
 EXPRESSIONS = """
 jnp.sin(x)  # strong
 jnp.ravel(x)  # strong

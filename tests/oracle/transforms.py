@@ -103,5 +103,5 @@ def names(case: Case) -> tuple[str, ...]:
 
 
 def rows(wanted: tuple[str, ...] | None = None) -> list[tuple[str, str]]:
-    """(case, transformation) for the whole table."""
+    """The (case, transformation) pairs of the whole table, or of the ``wanted`` transformations."""
     return [(c.name, t) for c in CASES.values() for t in names(c) if wanted is None or t in wanted]

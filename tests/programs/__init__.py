@@ -1,7 +1,7 @@
 """The gallery: whole programs as their authors would write them for JAX, one page each.
 
 Every page runs unchanged on both libraries: ``python -m tests.programs.mlp`` on JAX, ``minijax-repl --as-jax
-tests/programs/mlp.py`` on minijax. It has
+tests/programs/mlp.py`` on minijax. Every page has
 
 - ``start()``, the state before the first training step, and ``data()``, a tuple of arrays to train on;
 - ``step(state, *data)``, which returns the next state and the loss before the step;

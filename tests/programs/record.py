@@ -1,8 +1,8 @@
-"""Record the gallery's pages for ``%gallery NAME``: ``python -m tests.programs.record [PAGE ...]`` makes outdated
-recordings again.
+"""Record the gallery's pages for ``%gallery NAME``. ``python -m tests.programs.record [PAGE ...]`` replaces outdated
+recordings.
 
-Each recording is of the second training step, when all caches are warm, without ``jit``. It includes the text of its
-page. The names of files are paths in the repository, or the module of a library.
+Each recording shows the second training step, which runs without ``jit`` when all caches are warm. It includes the text
+of its page. Files are named by their paths in the repository or in ``site-packages``.
 """
 
 import json
@@ -47,7 +47,7 @@ def without_folders(recording):
 
 
 def shortened(text):
-    """``text``, JSON or similar, without the folders of this machine."""
+    """The JSON ``text`` without the folders of this machine."""
     for folder in (*site.getsitepackages(), str(ROOT)):
         text = text.replace(json.dumps(f"{folder}/")[1:-1], "")
     return text
@@ -56,7 +56,7 @@ def shortened(text):
 def outline(recording):
     """The operations of the step with their interpreters, lines and types. If they differ, a recording is outdated.
 
-    Left out are values, whose last digits differ between machines, the inside of operations, and the names of rules,
+    It leaves out values (their last digits differ between machines), the inside of operations, and the names of rules,
     which may change.
     """
 

@@ -1,4 +1,4 @@
-"""On both libraries, every page of the gallery has equal random numbers, and equal losses step by step."""
+"""Every page of the gallery has equal random numbers on both libraries, and equal losses at each step."""
 
 import functools
 from pathlib import Path
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 STEPS = 4
 # The maximum size of a recording's file, in bytes.
 LARGEST = 60_000
-# Relative tolerances of compiled and of eager losses. Eager matrix products use NumPy's sums.
+# Relative tolerances of compiled and of eager losses. NumPy computes eager matrix products, with other roundings.
 COMPILED, EAGER = 1e-6, 1e-5
 
 

@@ -178,7 +178,7 @@ class Terminal:
             return False
 
     def settle(self, seen: int = -1, quiet: float = 0.1) -> None:
-        """Wait until the program has written more than ``seen`` characters in total, and then stays idle and silent."""
+        """Wait until the program has written more than ``seen`` characters in total, then until it idles in silence."""
         self.until(lambda _: len(self.raw) > seen)
         while not self.closed and (self.pump(quiet) or self.is_at_work()):
             pass
@@ -188,8 +188,8 @@ class Terminal:
         end = time.monotonic() + seconds
         shown = self.text()
         while not is_so(shown):
-            assert time.monotonic() < end, f"it is not so within {seconds} s on\n{shown}"
-            assert not self.closed, f"it ended:\n{shown}"
+            assert time.monotonic() < end, f"the condition did not hold within {seconds} s:\n{shown}"
+            assert not self.closed, f"the program ended:\n{shown}"
             if self.pump(0.05) or self.closed:  # reading the screen takes most of the time
                 shown = self.text()
         return shown
@@ -215,7 +215,7 @@ class Terminal:
         return self.since(self.number - 1)
 
     def since(self, number: int) -> str:
-        """The text from a prompt on."""
+        """The text after the last prompt with this number."""
         return self.text().rpartition(f"in [{number}]")[2]
 
     def leave(self) -> int:
@@ -227,7 +227,7 @@ class Terminal:
         """Wait until the program has ended and all its output is on the screen."""
         end = time.monotonic() + 60
         while not self.closed:
-            assert time.monotonic() < end, f"it still runs:\n{self.text()}"
+            assert time.monotonic() < end, f"the program still runs:\n{self.text()}"
             self.pump(0.1)
         self.process.wait()
 

@@ -126,7 +126,7 @@ def test_an_omission_names_its_key():
     assert "more (F3)" in typed.printed and "tracers made by operations" in typed.printed
 
 
-def test_panel_keys_before_anything_is_recorded():
+def test_panel_keys_report_that_nothing_is_recorded():
     assert "the last line had no tracers" in Typed(F3).printed
     assert "nothing has been recorded yet" in Typed(F9).printed
 

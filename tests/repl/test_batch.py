@@ -1,4 +1,4 @@
-"""Without a terminal, the program takes -c, files, pipes, --json and settings: its output, imports and exit codes."""
+"""Without a terminal, output, imports and exit codes are right for -c, files, pipes, --json and settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GRADIENT = "def f(x): return sin(x) * 2. - x\n\ngrad(f)(3.)"
 def repl(
     *arguments: str, given: str | None = None, cwd: Path | None = None, module: bool = True, **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m minijax``, or the program as its console script starts it; its home is inside ``cwd``."""
+    """Run ``python -m minijax``, or ``main`` as its console script does. The home folder is in ``cwd``, if given."""
     script = "import sys; sys.path.pop(0); from minijax.repl.__main__ import main; sys.exit(main(sys.argv[1:]))"
     ours = ("JAX_", "XDG_", "NO_COLOR")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
@@ -49,7 +49,7 @@ def test_code_shows_values_and_panels_without_colour():
     assert lines[-1] == "out[3]: []" and "\x1b" not in done.stdout
 
 
-def test_options():
+def test_options_take_effect():
     chosen = repl("--x64", "--panels", "jaxpr,time", "--color", "always", "-c", GRADIENT, NO_COLOR="1").stdout
     assert "float64" in chosen and "\x1b[" in chosen and " stack " not in chosen
     plain = repl("--panels", "off", "--color", "auto", "-c", GRADIENT, MINIJAX_ENABLE_X64="1").stdout
@@ -111,7 +111,7 @@ def test_a_file_runs_and_a_session_can_follow(tmp_path):
 
 
 @pytest.mark.parametrize(("code", "exit_code"), [("exit()", 0), ("raise SystemExit('words')", 1), ("exit(7)", 7)])
-def test_exit_codes_of_exit(code, exit_code):
+def test_exit_sets_the_exit_code(code, exit_code):
     done = repl("-c", code + "\nprint('not reached')")
     assert done.returncode == exit_code and done.stdout == ""
     assert done.stderr == ("words\n" if "words" in code else "")
@@ -162,7 +162,7 @@ def objects(*arguments: str, given: str | None = None) -> tuple[list[dict[str, A
     return [json.loads(line) for line in done.stdout.splitlines()], done.returncode
 
 
-def test_json_objects_of_a_session():
+def test_a_json_session_prints_an_object_for_each_input():
     found, code = objects(
         given="def f(x): return sin(x) * 2. - x\ngrad(f)(3.)\nprint('a\\nb'); 7\n1 / 0\n%hlp\njit(f)(3.)\n"
     )
@@ -184,7 +184,7 @@ def test_json_objects_of_a_session():
     assert jit["panels"]["cache"][0]["hit"] is False and jit["panels"]["cache"][0]["reason"] == "first call"
 
 
-def test_nothing_else_reaches_standard_output():
+def test_only_json_objects_reach_standard_output():
     found, code = objects(
         "-c",
         "import os, sys\nos.write(1, b'raw')\nos.system('echo child')\nsys.stdout.write('text')\nprint('é\\ud800')",
@@ -193,7 +193,7 @@ def test_nothing_else_reaches_standard_output():
     assert [each["printed"] for each in found] == ["", "", "", "text", "é\ud800\n"]
 
 
-def test_json_for_a_failing_repr_nan_and_long_output():
+def test_json_covers_a_failing_repr_nan_and_long_output():
     code = "class Bad:\n    def __repr__(self): raise ValueError('no')\n\nBad()\nfloat('nan')\nprint('x' * 2_000_000)\n"
     found, exit_code = objects(given=code)
     assert exit_code == 1
@@ -202,7 +202,7 @@ def test_json_for_a_failing_repr_nan_and_long_output():
     assert len(found[3]["printed"]) == 1_000_000 and found[3]["printed_cut"] is True
 
 
-def test_values_are_data_for_programs():
+def test_the_values_command_has_json_data():
     (_, shown), code = objects(given="def f(x):\n    y = x * 2.0\n    return y * y\n\n%values grad(f)(3.0)\n")
     assert code == 0
     rows = {row["name"]: row for row in shown["data"]}
@@ -211,8 +211,8 @@ def test_values_are_data_for_programs():
     assert "primal" in shown["shown"]
 
 
-# Modules that minijax or its imports might load, some of them optional, and startup files of Python. The first eight
-# are not imported before minijax is.
+# Modules that minijax or its imports may load (some are optional), and startup files of Python. The first eight are
+# imported only after minijax.
 NAMES = (
     "jax", "jaxlib", "jax_plugins", "libtpu", "prompt_toolkit", "pygments", "wcwidth", "minijax_config",
     "argparse", "ast", "conftest", "json", "linecache", "ml_dtypes", "numpy", "readline", "scipy", "sitecustomize",
@@ -304,7 +304,7 @@ def test_saved_settings_come_back(tmp_path, config):
         ("dark", {"TERM": "xterm-256color", "COLORTERM": ""}, "\x1b[38;5;111;1msin"),
     ],
 )
-def test_themes(tmp_path, theme, env, code):
+def test_a_theme_sets_the_colours(tmp_path, theme, env, code):
     done = repl("--color", "always", "--theme", theme, "-c", "make_jaxpr(sin)(1.)", cwd=tmp_path, **env, module=False)
     assert code in done.stdout
 

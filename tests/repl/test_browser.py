@@ -137,7 +137,7 @@ def test_a_fusion_leads_to_its_own_kernel(browser):
     press(browser, "g", "/kind=kLoop")
     line = browser.current()
     assert line is not None and line.holds and line.name in {each.name for each in known().descent.kernels}
-    # the line at the foot names the instruction's equations; its row has a short form of them
+    # the line at the foot names all equations of the instruction; the instruction's row shortens this list
     equations = {known().linked.equation(number).primitive for number in line.equations}
     foot = known().told(line)
     assert foot.startswith(f"{line.name} = ") and all(name in foot for name in equations)
@@ -148,7 +148,7 @@ def test_a_fusion_leads_to_its_own_kernel(browser):
     assert (browser.stage.kind, browser.stage.title) == ("machine", line.name)
 
 
-def test_the_diff_of_a_pass(browser):
+def test_a_diff_shows_the_lines_that_a_pass_changed(browser):
     press(browser, "d")
     assert "this stage is not a pass" in browser.message[1]
     for at, stage in enumerate(browser.programs):
@@ -170,7 +170,7 @@ def test_the_diff_of_a_pass(browser):
     assert press(browser, "d").diff is False
 
 
-def test_moving_between_stages_and_passes(browser):
+def test_keys_move_between_stages_and_passes(browser):
     at = browser.at
     assert press(browser, "p").at == at - 1 and press(browser, "n").at == at
     press(browser, *["n"] * 40)
@@ -188,7 +188,7 @@ def test_moving_between_stages_and_passes(browser):
     assert browser.at == found[0] and "no pass before" in browser.message[1]
 
 
-def test_moving_between_highlighted_rows(browser):
+def test_keys_move_between_highlighted_rows(browser):
     press(browser, "1", "g", "down")
     chosen = browser.chosen
     press(browser, "2")
@@ -249,7 +249,7 @@ def test_the_mouse_goes_to_lines_and_stages(browser):
         assert browser.scrolled["stage"][0] == (-3 if rows == 24 else 0)  # the larger screen shows all rows
 
 
-def test_a_program_without_links():
+def test_a_program_without_links_can_be_browsed():
     lowered = minijax.jit(lambda a: a).lower(1.0)
     empty = StageBrowser(stages.stages(pipeline.descent(lowered)), "f(1.)")
     for keys in ((), ("enter",), ("1",), ("down",), ("N",), ("]",), ("d",), ("tab",), ("/x",)):
@@ -266,7 +266,7 @@ def pressed(*keys: str) -> StageBrowser:
     return browser
 
 
-def test_keys_through_a_pipe():
+def test_keys_from_a_pipe_reach_the_browser():
     assert pressed("p", "d", "1", DOWN, "q").focus == "python"
     searched = pressed("/tanh", ENTER, "/never", CTRL_C, "?", "j", "q", TAB, "?n", "q")
     assert searched.question is None and searched.result == "leave" and not searched.help
@@ -274,7 +274,7 @@ def test_keys_through_a_pipe():
 
 
 def hidden(screen: str) -> str:
-    """The screen with numbers that differ between processors removed."""
+    """The screen with ``#`` for each digit of the numbers that differ between processors."""
     return re.sub(r"\d+ (?=B\b|lines\b)", lambda found: "#" * (len(found[0]) - 1) + " ", screen)
 
 

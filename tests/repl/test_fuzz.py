@@ -60,7 +60,7 @@ NOISE = (
     "\x00", "\x07", "\x1b[2J", "\x1b]0;title\x07", "\r", "\t", "\u202e", "\ufeff", "🙂", "日本", "é", "\x7f", "\x85",
     "'", '"', '"""', "(", ")", "[", "{", "}", ":", "=", "%", "%%", "?", "\\", "#", ";", "--", "@", "\n", "\n    ", "",
 )  # fmt: skip
-# Every session begins with these lines. It sometimes repeats one, since other lines may delete a definition.
+# Every session begins with these lines. Every fourth line repeats one, because other lines may delete a definition.
 BEGIN = (
     *SETUP,
     "def fails(x):\n    mid = sin(x)\n    return mid + jnp.ones(4)\n",
@@ -74,7 +74,7 @@ ANSWERS = (
     "sin", "f", "jvp:1", "f32[3]", "3", "2:1", "nothing", "é日🙂", "x" * 200, "(", "\\", " ", "x > 1", "nan(x)",
     "line 2", "x became NaN", "x.shape changed", "x ** 9 ** 9 > 1", "x.sum() + 1", "1 / 0",
 )  # fmt: skip
-# Exceptions that a line may cause in the tools; and exceptions that, in the engine, only a bug in minijax raises.
+# EXPECTED: exceptions that a wrong line may cause in the tools. INTERNAL: only a bug raises these in the engine.
 EXPECTED = (UsageError, SyntaxError, KeyboardInterrupt, RecursionError, MemoryError, SystemExit)
 INTERNAL = ("AssertionError", "AttributeError", "IndexError", "JaxRuntimeError", "KeyError", "UnboundLocalError")
 KNOWN_TEXTS = re.compile(
@@ -138,7 +138,7 @@ class Fuzzed:
             self.session.restore()
 
     def look(self, outcome: Outcome, command: bool) -> Iterator[str]:
-        """The faults of an outcome: it is too wide, has escape codes, or a command's output has a memory address."""
+        """The faults of an outcome: a bug raised an error, or the text is too wide, has escape codes or an address."""
         if outcome.error is not None:
             self.counts[type(outcome.error).__name__] += 1
             yield from filter(None, [fault(outcome.error)])
@@ -149,7 +149,7 @@ class Fuzzed:
             yield f"shows {shown[:300]!r}"
 
     def look_at_stack(self) -> Iterator[str]:
-        """Faults of the interpreter stack: it has other than the pushed levels, or staging has not ended."""
+        """Faults of the interpreter stack: its levels are not the pushed levels, or staging has not ended."""
         levels = self.session.levels
         if state.stack != [state.stack[0], *(main for level in levels for main in level.mains)]:
             yield f"the stack is {[main.label for main in state.stack]} with {len(levels)} levels"
@@ -157,7 +157,7 @@ class Fuzzed:
             yield "something is still staging, or a source line is still set"
 
     def step(self, step: Any) -> Iterator[str]:
-        """Press keys in the stepper or the browser of stages; return the screens that do not fit."""
+        """Press keys in the stepper or the browser of stages. Yield a fault for each screen that does not fit."""
         if isinstance(step, Browse):
             model: Any = StageBrowser(step.stages, step.title, step.chosen)
             groups, compose = browser_keys.KEYS, browser_screen.compose
@@ -196,7 +196,7 @@ def fuzz(count: int, seed: int) -> Fuzzed:
     return fuzzed
 
 
-def test_generated_lines(tmp_path, monkeypatch):
+def test_generated_lines_cause_no_fault(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = dict(config.values)
     try:
@@ -211,7 +211,7 @@ def test_generated_lines(tmp_path, monkeypatch):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=10)
-    # needed by lines that run programs on a mesh; XLA reads it when it starts
+    # lines that run programs on a mesh need two devices; XLA reads the variable when it starts
     os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
     for seed in range(parser.parse_args().sessions):
         found = fuzz(1000, seed)

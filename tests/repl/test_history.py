@@ -74,7 +74,7 @@ def test_without_a_writable_file_the_session_keeps_its_own_history():
     assert entries(history) == []
 
 
-def test_the_path_of_the_history(monkeypatch, tmp_path):
+def test_the_history_file_is_in_the_state_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert history_path() == tmp_path / "minijax" / "history"
     monkeypatch.setenv("XDG_STATE_HOME", "not/absolute")

@@ -1,4 +1,4 @@
-"""No interrupt is lost that Python alone would drop or miss, and modules load while the prompt is idle."""
+"""No interrupt is lost, even where Python alone would lose it. Modules load while the prompt is idle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_an_interrupt_taken_by_another_thread_is_not_lost(monkeypatch):
 
     class Waited(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
-            if timeout == interruptible.AGAIN:  # the thread has started: this waits for its work
+            if timeout == interruptible.AGAIN:  # the thread has started, and this call waits for its work
                 waits.set()
             return super().wait(timeout)
 

@@ -81,7 +81,7 @@ def pressed(step: Step, *keys: str) -> Stepper:
 def printed(
     step: Step, *chunks: str | tuple[str, str], columns: int = 200, rows: int = 50
 ) -> tuple[str, BaseException | None]:
-    """The output of a stepper for chunks of keys; each chunk is sent after the screen for the one before is drawn.
+    """The output of a stepper that gets chunks of keys. Each is sent when the screen for the last one is drawn.
 
     A chunk ``(awaited, keys)`` is sent when the text ``awaited`` has been drawn.
     """
@@ -336,7 +336,7 @@ def test_searching(step, keys, primitive, level):
     assert isinstance(node, BindRecord) and (node.primitive, node.level) == (primitive, level)
 
 
-def test_searching_by_line_and_function(step):
+def test_a_search_finds_a_line_or_a_function(step):
     cursor = Stepper(step).cursor
     cursor.to_bind(primitive="sub")
     line = cursor.state().place.partition(" (")[0].rpartition(":")[2]
@@ -539,7 +539,7 @@ def test_watches_are_above_the_values_and_mark_changes(step):
     assert not stepper.values.watches and "y * 10.0 =" not in values(stepper)
 
 
-def test_the_elements_of_a_value_scroll_in_two_ways_and_by_slices(loop):
+def test_the_elements_of_a_value_scroll_by_rows_columns_and_slices(loop):
     stepper = Stepper(loop)
     pressed_on(stepper, "v")
     assert stepper.message[1] == "no variable has a value yet"
@@ -590,7 +590,7 @@ def test_the_programs_follow_the_cursor_and_the_chosen_line(stepper):
     assert stepper.focus == "tree" and "1 tree" in text(stepper) and "eqn 1" not in text(stepper).split("\n")[-1]
 
 
-def test_programs_are_made_outside_the_screen(step):
+def test_programs_are_compiled_after_the_screen_closes(step):
     with create_pipe_input() as keyboard:
         keyboard.send_text("p")
         stepper = Stepper(step)
@@ -652,7 +652,7 @@ def test_arguments_of_an_inner_call_have_their_variables_names():
     assert [*found.values()] == [("params['w']", "", ""), ("params['w']", "h", "y")]
 
 
-def test_saving(step, tmp_path):
+def test_a_recording_is_saved_and_overwrites_no_file(step, tmp_path):
     path = tmp_path / "a recording.json"
     stepper = Stepper(step)
     stepper.save()

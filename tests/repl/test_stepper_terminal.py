@@ -81,7 +81,7 @@ def stepping(session: Stepping) -> Iterator[Stepping]:
 
 
 @pytest.mark.parametrize("columns", [80, 200])
-def test_a_session_of_stepping(columns, stepping, golden):
+def test_a_session_steps_searches_and_returns(columns, stepping, golden):
     """Step into and over; search, bookmarks and help; go to the end and back; step back from an error."""
     stepping.resize(columns)
     screens = [stepping.open("%step grad(f)(3.)", " 2/40")]
@@ -110,7 +110,7 @@ def test_a_session_of_stepping(columns, stepping, golden):
     golden(f"screens/stepper_{columns}.txt", hidden)
 
 
-def test_resizing_in_the_middle(stepping):
+def test_a_resized_terminal_is_redrawn(stepping):
     stepping.open("%step grad(f)(3.)", " 2/40")
     first = stepping.keys("s", "3/40")
     for columns, word in ((40, "[1 tree]"), (200, "─ 5 rule"), (80, "[2 source]")):
@@ -132,7 +132,7 @@ def test_every_exit_key_restores_the_terminal(stepping):
         stepping.leave(key)
 
 
-def test_ctrl_c_while_it_records_and_while_it_retraces(stepping):
+def test_ctrl_c_interrupts_recording_and_retracing(stepping):
     terminal = stepping.terminal
     terminal.send("%step jit(g)(1.)\r")
     terminal.wait_for_last("tracing")
@@ -176,7 +176,7 @@ def test_the_mouse_selects_a_row_of_the_tree(stepping):
     stepping.leave()
 
 
-def test_the_browser_of_stages(stepping):
+def test_the_browser_of_stages_opens_in_the_terminal(stepping):
     screen = stepping.open("%passes f(x) --open")
     assert "passes f(x)" in screen and "optimised HLO" in screen and "y = sin(x) * 2." in screen
     assert "multiply" in stepping.keys("1g\x1b[B", "L2")

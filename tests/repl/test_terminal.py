@@ -1,4 +1,4 @@
-"""The program in a real pseudo-terminal. Tests share one session; those that end it use separate ones."""
+"""The program in a real pseudo-terminal. Tests that end a session have their own; all others share one."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_session_has_the_names_of_its_file_and_shows_panels(terminal):
     terminal.resize(80, 60)
 
 
-def test_completion_validation_and_suggestion(terminal):
+def test_the_prompt_completes_validates_and_suggests(terminal):
     number = terminal.number
     terminal.send("jnp.linsp\t")
     terminal.wait_for("jnp.linspace")
@@ -99,14 +99,14 @@ def test_ctrl_c_interrupts_and_loses_nothing(terminal, where):
     assert "(42, 1.0)" in terminal.enter("kept, float(grad(sin)(0.))")
 
 
-def test_ctrl_c_during_compilation(terminal):
+def test_ctrl_c_returns_the_prompt_during_compilation(terminal):
     """XLA compiles this program for seconds and ignores signals. The prompt returns, and XLA continues."""
     # a program with three times as many operations would overflow XLA's stack and kill the process
     terminal.enter("def big(x):\rfor i in range(6000): x = sin(x) * (1.0 + i)\rreturn x\r\r")
     terminal.enter("low = jit(big).lower(1.)")
     terminal.enter("from minijax.backend import pjrt; from minijax.repl import interruptible")
     text = "lambda work: interruptible.elsewhere(lambda: (print('at' + ' compiling'), work())[1])"
-    terminal.enter(f"pjrt.run_elsewhere = {text}")  # printed by XLA's thread when it starts
+    terminal.enter(f"pjrt.run_elsewhere = {text}")  # XLA's thread prints the text when it starts
     terminal.send("low.compile()\r")
     terminal.wait_for("at compiling")
     terminal.send(CTRL_C)
@@ -117,7 +117,7 @@ def test_ctrl_c_during_compilation(terminal):
 
 
 def test_ctrl_c_keeps_a_recording(terminal):
-    """The stepper opens with what is recorded so far; then %step without arguments opens it again."""
+    """The stepper opens with what is recorded so far. Then %step without arguments opens the recording again."""
     loop = "x = sin(x)\rif x < 0.1 and not told: told.append(print('at' + ' recording'))"
     terminal.enter(f"def slow(x):\rwhile True:\r{loop}\r\r")
     terminal.enter("told = []")
@@ -152,7 +152,7 @@ def test_debuggers_start_in_the_users_frame(terminal):
         terminal.wait_for_prompt(number + 1)
 
 
-def test_ctrl_c_right_after_enter(terminal):
+def test_ctrl_c_right_after_enter_stops_the_line(terminal):
     """Ctrl-C comes before the line runs, so the prompt reads Ctrl-C as a key, together with Enter."""
     terminal.send("while True: pass\rlost" + CTRL_C)
     terminal.wait_for("interrupted before it ran")
@@ -242,7 +242,7 @@ def test_a_signal_that_kills_the_program_restores_the_terminal(tmp_path, number,
     assert "Traceback" not in terminal.text()
 
 
-def test_suspended_and_resumed_under_a_shell(tmp_path):
+def test_the_program_is_suspended_and_resumed_under_a_shell(tmp_path):
     """Ctrl-Z at the prompt, in the stepper and in running code; ``fg`` brings the session back."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -4,10 +4,10 @@
 object of its differences, empty if there are none:
 
 - "text": minijax's jaxpr differs from JAX's.
-- "from_jax": JAX's program converted to minijax differs from JAX's text; "again": so does its conversion back.
+- "from_jax": JAX's program, converted to minijax, prints differently. "again": converted back to JAX, it does too.
 - "to_jax": minijax's program converted to JAX has neither minijax's text nor JAX's.
 - "parsed": the text of minijax's program changes when it is parsed.
-- "ours", and each way to convert a program or function: values on eight devices, or their shardings, differ.
+- "ours" (not converted), or a way to convert: values on eight devices, or their shardings, differ from JAX's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import minijax
 from minijax import interop
 from minijax.extend.core import parse_jaxpr
 
-# A program: a function over one library; and (shape, spec) of each argument.
+# A program: a function that uses one library, and the (shape, spec) of each argument.
 Row = tuple[Callable[..., Any], list[tuple[tuple[int, ...], tuple[Any, ...]]]]
 
 
@@ -148,7 +148,7 @@ def _values(of: Any, outs: Any) -> list[Any]:
 
 
 def whole(of: Any, x: Any) -> Any:
-    """``x`` after the sums over devices that its type calls pending."""
+    """``x`` with its pending sums over devices done. Its type lists these as unreduced axes."""
     return of.sharding.reshard(x, of.sharding.PartitionSpec()) if x.sharding.spec.unreduced else x
 
 

@@ -1,4 +1,4 @@
-"""Compare arrays that are created while a mesh is set with JAX's: their shardings and their texts.
+"""Compare with JAX the types and shardings of arrays that are created while a mesh is set.
 
 ``python -m tests.sharded.eager_rows`` prints a JSON object: "types of the axes: row" -> [ours, theirs]. A result
 comes from ``outcomes.described``.
@@ -19,7 +19,7 @@ HOST = np.arange(8, dtype=np.float32)
 
 
 def _rows(of: Any, x: Any) -> dict[str, Any]:
-    """Name -> function to run while a mesh is set. ``x`` is an array that was created before."""
+    """Name -> function to run while a mesh is set. ``x`` is an array that was created before the mesh was set."""
     jnp, lax, random, P = of.numpy, of.lax, of.random, of.sharding.PartitionSpec
 
     def sharded() -> Any:
@@ -90,7 +90,7 @@ def _all(of: Any) -> dict[str, Any]:
     found |= {row: described(of, make) for row, make in _with_out_sharding(of, x).items()}
     # now no mesh is set any more
     found["afterwards"] = described(of, lambda: (of.numpy.arange(8.0), x + 1, of.jacfwd(of.numpy.sin)(x)))
-    # these arrays are on one device, although their types are sharded
+    # the array ``alone`` is on one device, although its type is sharded
     mesh = of.make_mesh((4, 2), ("x", "y"))
     place = of.sharding.NamedSharding(mesh, of.sharding.PartitionSpec("x", "y"))
     sharded = of.device_put(np.ones((8, 8), np.float32), place)

@@ -1,4 +1,4 @@
-"""Compare programs with explicit sharding types, under transformations, with JAX.
+"""Compare with JAX programs that have explicit sharding types, also under transformations.
 
 ``python -m tests.sharded.explicit_rows`` prints a JSON object: the name of each program -> [ours, theirs]. A result
 comes from ``outcomes.described``. Functions with ``out_sharding=`` are staged too.
@@ -102,7 +102,7 @@ def _rows(of: Any) -> dict[str, Any]:
 
 
 def _with_out_sharding(of: Any) -> dict[str, Any]:
-    """Name -> function with ``out_sharding``, of an argument of type f32[8@x,16@y]."""
+    """Name -> function with ``out_sharding``. Its argument has the type f32[8@x,16@y]."""
     jnp, lax, random, P = of.numpy, of.lax, of.random, of.sharding.PartitionSpec
     row = np.arange(8.0, dtype="float32") / 8 + 0.1
     along_x = of.sharding.NamedSharding(of.sharding.get_abstract_mesh(), P("x"))
@@ -144,7 +144,7 @@ def _with_out_sharding(of: Any) -> dict[str, Any]:
 
 def _text(of: Any, function: Any, x: Any) -> str:
     try:
-        # JAX prints the current mesh here, minijax the mesh for the axes that are left to the compiler
+        # JAX prints the current mesh here; minijax prints the mesh for the axes that are left to the compiler
         return re.sub(r"ctx_mesh=Mesh\(.*?\)\)", "ctx_mesh", text_of(of, function, [x]))
     except Exception as error:
         return kind(error)

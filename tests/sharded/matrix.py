@@ -1,12 +1,12 @@
 """Compare every program in every mode on every mesh with JAX: ``python -m tests.sharded.matrix``.
 
-``[--devices N] [--mode auto|explicit|shard_map|mapped] [-k WORDS] [--slice] [--json]``. A cell is a program in a mode
-on a mesh: (1,), (2,), (4,), (8,), (2, 2), (4, 2) or (2, 4) of the eight devices. Each cell compares
-values and their shardings, eager and compiled; the gradient of a sum of all results; the
-collectives in the two compiled programs; the class of errors; and, except in mode ``auto``, the jaxpr's text.
+Options: ``[--devices N] [--mode auto|explicit|shard_map|mapped] [-k WORDS] [--slice] [--json]``. A cell is a program in
+a mode on a mesh: (1,), (2,), (4,), (8,), (2, 2), (4, 2) or (2, 4) of the eight devices. Each cell compares values and
+their shardings, eager and compiled; the gradient of a sum of all results; the collectives in the two compiled
+programs; the class of errors; and, except in mode ``auto``, the jaxpr's text.
 
 In mode ``auto`` arguments are sharded over a mesh whose axes the compiler may use freely. In ``explicit`` they are
-sharded over the current mesh, whose axes are in the types. In ``shard_map`` the program runs on each device's shard;
+sharded over the current mesh, and their types name its axes. In ``shard_map`` the program runs on each device's shard;
 its result is stacked over all devices, and the sums of its leaves are added over all devices. ``mapped`` has the
 programs of ``programs``, with their own specs, on the mesh (4, 2). It also compares forward derivatives, ``vmap``, and
 ``from_jax`` of JAX's function.
@@ -53,18 +53,18 @@ KNOWN = {
     ("solve", "shard_map", "text"): "likewise",
     ("determinant", "shard_map", "text"): "minijax takes the diagonal by a reshape, JAX by a mask",
     ("determinant", "explicit", "text"): "likewise",
-    ("sorted", "explicit", "gradient"): "JAX refuses: in its rule the values sorted along are unsharded",
+    ("sorted", "explicit", "gradient"): "JAX raises an error: its rule leaves the values sorted along unsharded",
     ("one hot", "shard_map", "text"): "iota names no sharding",
-    ("sliced along", "explicit", "eager"): "JAX refuses what it does under jit; here it is done",
-    ("sliced along", "auto", "eager"): "JAX brings all to every device, here the parts stay",
-    ("a row multiplied", "auto", "eager"): "the spec is written otherwise, P('x', None) for P('x')",
+    ("sliced along", "explicit", "eager"): "JAX raises an error, though not under jit; minijax slices the array",
+    ("sliced along", "auto", "eager"): "JAX gives every device the whole result; minijax keeps it sharded",
+    ("a row multiplied", "auto", "eager"): "one library prints the spec P('x') as P('x', None)",
     ("a column set", "auto", "eager"): "JAX fails on a mesh of two axes",
 }
 Cell = tuple[str, str, tuple[int, ...]]
 
 
 class Names:
-    """What programs see as ``ns``: a library's names, and functions that communicate in the way that the mode needs."""
+    """The ``ns`` of programs: a library's names, and functions that communicate as the mode requires."""
 
     def __init__(self, library: str, mode: str, sizes: tuple[int, ...]) -> None:
         self.top, self.mode = importlib.import_module(library), mode
@@ -167,7 +167,7 @@ def function(ns: Names, program: Program, specs: tuple[Any, ...]) -> Callable[..
 
 
 def mapped(ns: Names, program: programs.Mapped) -> Callable[..., Any]:
-    """The mapped function of a program of ``programs``, which has its own specs."""
+    """A program of ``programs`` as a mapped function, with the program's own specs."""
 
     def spec(text: str) -> Any:
         parts = text.split(",") if text else []
@@ -265,9 +265,9 @@ def differing(ours: list[Any], theirs: list[Any]) -> str:
         if not np.allclose(a.astype(wide), b.astype(wide), rtol=coarse, atol=coarse, equal_nan=True):
             return f"values differ by {np.max(np.abs(a.astype(wide) - b.astype(wide)))}"
         if where_a != where_b:
-            return f"lies as {place_a}, JAX {place_b}"
+            return f"the shards are placed as {place_a}, JAX's as {place_b}"
         if place_a != place_b:
-            return f"place is written {place_a}, JAX {place_b}"
+            return f"the sharding is printed as {place_a}, JAX's as {place_b}"
     return ""
 
 
@@ -310,7 +310,7 @@ def one_way(ours: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[str, bo
 
 
 def compared(cell: Cell, only: tuple[str, ...] = ()) -> tuple[dict[str, str], bool]:
-    """(way -> difference, for a cell; whether JAX raises an error in it)."""
+    """(way -> difference, for a cell; whether JAX raises an error in all its ways)."""
     mine, other = Run("minijax", cell), Run("jax", cell)
     found, refusals = {}, []
     with mine.context(), other.context():
@@ -343,7 +343,7 @@ def cells(modes: tuple[str, ...], devices: int | None, word: str) -> Iterator[Ce
 def sliced(modes: tuple[str, ...]) -> list[tuple[Cell, tuple[str, ...]]]:
     """(cell, ways to compare) for each program once, with alternating modes and meshes: fast enough to run often.
 
-    In explicit mode the text of every program is compared too: it is cheap, and shows most differences.
+    In explicit mode the text of every program is compared too: this is cheap, and shows most differences.
     """
     if modes == (MAPPED,):
         return [((name, MAPPED, (4, 2)), TURNS[i % 3]) for i, name in enumerate(programs.PROGRAMS)]
@@ -363,8 +363,8 @@ def main(words: list[str]) -> int:
     parser.add_argument("--devices", type=int, choices=[1, 2, 4, 8])
     parser.add_argument("--mode", choices=(*MODES, MAPPED), action="append")
     parser.add_argument("-k", dest="word", default="")
-    parser.add_argument("--slice", action="store_true", help="each program once, modes and meshes in turn, and texts")
-    parser.add_argument("--json", action="store_true", help="what differs, as JSON")
+    parser.add_argument("--slice", action="store_true", help="compare each program once: modes and meshes alternate")
+    parser.add_argument("--json", action="store_true", help="print the differences as JSON")
     options = parser.parse_args(words)
     modes = tuple(options.mode or (*MODES, MAPPED))
     chosen: Any = [(cell, ()) for cell in cells(modes, options.devices, options.word)]

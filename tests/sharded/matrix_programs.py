@@ -1,13 +1,13 @@
 """Functions of sharded arrays; ``matrix`` runs each in every mode on every mesh.
 
 A program is ``of(ns, *arguments)``, over either library's names. An argument is written as its dimensions, each with
-the mesh axes that shard it: ``"8@x 16@y"`` has shape (8, 16) and sharding ``P("x", "y")``. A letter before it
-is the kind of its elements (``"i:8@xy"`` integers, ``b`` booleans, ``h`` bfloat16, ``c`` complex numbers, ``k`` random
-keys, ``p`` positive definite matrices). A mesh of one axis has no ``y``, which then shards nothing.
+the mesh axes that shard it: ``"8@x 16@y"`` has shape (8, 16) and sharding ``P("x", "y")``. A letter before the
+dimensions is the kind of the elements (``"i:8@xy"`` integers, ``b`` booleans, ``h`` bfloat16, ``c`` complex numbers,
+``k`` random keys, ``p`` positive definite matrices). On a mesh of one axis, ``y`` shards nothing.
 
 ``ns`` (``matrix.Names``) has functions that depend on the mode: ``psum`` and ``psum_scatter`` communicate
 inside ``shard_map`` and return their argument elsewhere; ``out`` is the ``out_sharding`` option in explicit mode,
-and empty elsewhere; ``vary`` makes a new value varying.
+and empty elsewhere; ``vary`` marks a new value as varying inside ``shard_map``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def program(name: str, *arguments: str, of: Callable[..., Any] | None = None, **
 XY = "8@x 16@y"
 ROWS = "8@x 16"
 
-# Element by element, and broadcasting.
+# Elementwise operations, and broadcasting.
 program("a chain", XY, of=lambda ns, x: ns.jnp.tanh(ns.jnp.sin(x) * 2.0 + ns.jnp.exp(-x)))
 program("alike", XY, XY, of=lambda ns, x, y: x * y + ns.jnp.arctan2(x, y))
 program("different shardings", ROWS, "8 16@x", of=lambda ns, x, y: x + y)

@@ -1,7 +1,7 @@
 """Training steps of a perceptron and a transformer, sharded over many devices in many ways, for either library.
 
 A model is written once; a ``Plan`` shards it. Mesh axis ``data`` shards the batch; ``model`` shards the hidden units,
-heads and words. The whole step is one program that XLA partitions (``jit``), or each device's program with its own
+heads and words. The step is one program that XLA partitions (``jit``), or each device has its own program that calls
 collectives (``shard_map``). With ``gathered`` weights each device keeps a shard of every parameter along ``data``, and
 has the whole parameter only while it uses it (fully sharded data parallelism, ZeRO stage 3).
 """
@@ -56,7 +56,7 @@ class Hooks(NamedTuple):
     """Operations of a model that depend on its plan.
 
     ``whole(leaf, axis)``: a parameter ready for use, gathered along ``axis`` if it is sharded. ``summed``: adds partial
-    sums over ``model``. ``largest``: takes maxima over ``model``. ``first(n)``: the first of this device's n words.
+    sums over ``model``. ``largest``: takes maxima over ``model``. ``first(n)``: the number of this device's first word.
     ``kept(x, *spec)``: constrains the sharding of an activation. ``mean``: the mean over the batches of all devices.
     """
 
@@ -69,7 +69,7 @@ class Hooks(NamedTuple):
 
 
 class Model(NamedTuple):
-    """Functions that make the parameters, their shardings (as axis names) and a batch, as NumPy trees; and the loss."""
+    """``start`` and ``batch`` make NumPy trees. ``specs`` and ``batch_specs`` name the mesh axes that shard them."""
 
     start: Callable[[Sizes], Any]
     specs: Callable[[Sizes], Any]
@@ -266,7 +266,7 @@ def mesh_of(ns: Any, plan: Plan) -> Any:
 
 
 class Training(NamedTuple):
-    """A jitted step from (state, *batch) to (state, loss); and an initial state and a batch."""
+    """A jitted ``step`` from (state, *batch) to (state, loss), with an initial state and a batch."""
 
     step: Any
     state: Any
@@ -321,7 +321,7 @@ def sharded(ns: Any, model: Model, plan: Plan, sizes: Sizes) -> Training:
         return model.loss(ns, hooks, p, inputs, targets)
 
     if plan.style in ("outside", "partly"):
-        # in 'partly', the specs omit ``model``, which XLA partitions
+        # in 'partly', the specs omit the axis ``model``, along which XLA partitions
         part = along_data if plan.style == "partly" else lambda spec: spec
         loss = ns.shard_map(
             loss,

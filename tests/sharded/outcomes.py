@@ -16,7 +16,7 @@ import minijax
 
 
 def raise_mistakes(error: Exception) -> None:
-    """Raise ``error`` if it comes from a mistake in the test program; otherwise two equal failures would pass."""
+    """Raise ``error`` if a mistake in the test program caused it: two equal mistakes must not pass as equal results."""
     unbound_axis = str(error).startswith("unbound axis name")
     if isinstance(error, (AttributeError, ImportError, NameError)) and not unbound_axis:
         raise error
@@ -58,7 +58,7 @@ def text_of(ns: Any, f: Any, args: list[Any]) -> str:
     text = re.sub(r"\s*\b(out_)?sharding=None", "", str(ns.make_jaxpr(f)(*args)))
     text = re.sub(r"\bmesh=(Abstract)?Mesh\(.*\)", "mesh", text)
     text = re.sub(r"np\.int64\((\d+)\)", r"\1", text)
-    return re.sub(r"\s+", " ", text).replace("[ ", "[").replace(" ]", "]")  # lines broke where None was removed
+    return re.sub(r"\s+", " ", text).replace("[ ", "[").replace(" ]", "]")  # removing None leaves spaces at brackets
 
 
 def print_both(results: Callable[[Any], dict[str, Any]]) -> None:

@@ -1,11 +1,11 @@
 """Run the code of a page with both libraries, cell by cell: ``python -m tests.sharded.pages PAGE...``.
 
-A page is a notebook, or Markdown whose cells are its ``{code-cell}`` blocks, or its Python blocks if it has none. It
-runs twice, each time in a process with eight devices: unchanged, and with minijax in place of jax in imports. For each
-cell the comparison covers its output, the error that ends it, and the values, types and shardings of the variables that
-it sets.
+A page is a notebook or a Markdown file. The cells of a Markdown file are its ``{code-cell}`` blocks, or its Python
+blocks if there are none. Each page runs twice, in processes with eight devices: once unchanged, and once with minijax
+in place of jax in imports. For each cell the comparison covers its output, the error that ends it, and the values,
+types and shardings of the variables that it sets.
 
-Errors are compared by class, also those that a cell catches and prints. The number of cells with other output is shown.
+Errors are compared by class, also those that a cell catches and prints. Caught errors with other messages are counted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import numpy as np
 from tests.on_devices import COMPILED_QUICKLY
 
 # Relative tolerance of printed numbers and of arrays. Arrays also have an absolute tolerance: this number times their
-# largest element (or 1), since sums of many products are no more precise.
+# largest element (at least 1), because sums of many products are no more precise.
 NEAR = 2e-5
 # Replaces the message of an error in a cell's output.
 _MESSAGE = "<message of {}>"
@@ -78,7 +78,7 @@ def _changed(line: re.Match[str]) -> str:
 
 
 def described(value: Any) -> Any:
-    """The compared properties of a variable: a tree of (type, sharding, NumPy value); None for other values."""
+    """The compared properties of a variable: nested lists of type, sharding and NumPy value. None for other values."""
     if isinstance(value, (tuple, list)):
         found = [described(each) for each in value]
         return None if None in found else found
@@ -241,7 +241,7 @@ def main(argv: list[str]) -> int:
                 print(f"{path.name}, cell {number}:\n{code}")
             for what, (a, b) in found.items():
                 print(f"  {what} is\n{a}\n  and in JAX\n{b}")
-        words = f", {other_words} of them with other words in an error that they show" if other_words else ""
+        words = f", {other_words} of them catch an error with another message" if other_words else ""
         print(f"{path.name}: {equal} of {len(ours)} cells are equal{words}; JAX itself refuses {raising}")
         off += equal < len(ours)
     return int(off > 0)

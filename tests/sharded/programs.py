@@ -1,6 +1,6 @@
 """Functions that ``shard_map`` runs on a mesh of axes ``x`` and ``y``, over either library's names.
 
-A program is ``function(ns)``, which returns the function to map, with its specs as strings: ``"x,y"`` is
+A program is ``function(ns)``, which returns the function to map. Its specs are written as strings: ``"x,y"`` is
 ``P("x", "y")``, ``""`` is ``P()``, ``"xy,-"`` is ``P(("x", "y"), None)``, and ``"None"`` is None.
 """
 
@@ -13,7 +13,7 @@ Function = Callable[..., Any]
 
 
 class Mapped(NamedTuple):
-    """A program. ``shapes``: those of its arguments. ``wrt``: the numbers of the differentiated arguments."""
+    """A program. ``shapes``: the shapes of its arguments. ``wrt``: the numbers of the differentiated arguments."""
 
     make: Callable[[Any], Function]
     in_specs: tuple[str, ...]

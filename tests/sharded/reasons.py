@@ -1,7 +1,7 @@
 """Compare each collective's reason with JAX: ``python -m tests.sharded.reasons [--mode MODE] [-k WORDS] [--json]``.
 
-The programs are those of ``matrix_programs``, in every mode, and of ``programs``, on a mesh of 4 times 2 devices; and
-their gradients. JAX names each instruction of its compiled program after the operation that it comes from, for example
+The programs are those of ``matrix_programs``, in every mode, and those of ``programs``. They and their gradients are
+compiled for a mesh of 4 times 2 devices. JAX names each instruction after the operation that it comes from, for example
 ``transpose(jvp())/shard_map/reduce_scatter``. Minijax's reason must name the same primitive, and agree on whether the
 operation was transposed.
 """
@@ -25,11 +25,11 @@ from tests.sharded import matrix
 SHAPE = (4, 2)
 KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
 INSTRUCTION = re.compile(rf'= \(?[a-z]\w*\[.* ({KINDS})(?:-start)?\(.*?op_name="([^"]*)"')
-# (kind of collective, its primitives, whether they were transposed) -> count; XLA may merge several into one.
+# (kind of collective, its primitives, whether they were transposed) -> count; XLA may merge several collectives.
 Found = collections.Counter[tuple[str, frozenset[str], frozenset[bool]]]
 # The primitive whose name JAX shows -> primitives that JAX lowers through this one. Minijax shows the latter.
 BY_WAY = {"reduce": {"argmax", "argmin"}, "reduce_window_sum": {"cumsum"}, "dynamic_slice": {"scan"}}
-KNOWN = {"fft": "the transpose rule is JAX's own: minijax does not know that its lines are a transpose"}
+KNOWN = {"fft": "minijax uses JAX's transpose rule, and does not know that the rule's lines are a transpose"}
 
 
 def same(ours: Found, theirs: Found) -> bool:
@@ -64,7 +64,7 @@ def ours(lowered: Any) -> tuple[Found, list[str]]:
 
 
 def lowered(mode: str, name: str, library: str) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """(name, function that lowers) for the program, and for its gradient if it has one."""
+    """(name, function that lowers it) for the program, and for its gradient if it has one."""
     run = matrix.Run(library, (name, mode, SHAPE))
     ns, f, args, wrt = run.ns, run.function, run.arguments(), run.wrt
     loss = lambda *xs: matrix.total(ns, f(*xs))  # noqa: E731
@@ -94,7 +94,7 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sharded.reasons")
     parser.add_argument("--mode", choices=[*matrix.MODES, matrix.MAPPED], action="append")
     parser.add_argument("-k", dest="word", default="")
-    parser.add_argument("--json", action="store_true", help="what differs, as JSON")
+    parser.add_argument("--json", action="store_true", help="print the differences as JSON")
     options = parser.parse_args(words)
     count, differing = 0, {}
     for mode in options.mode or [*matrix.MODES, matrix.MAPPED]:

@@ -1,7 +1,7 @@
-"""Compare programs with unreduced types, whose sums over devices are pending, with JAX.
+"""Compare with JAX programs that have unreduced types: their sums over devices are still pending.
 
-``python -m tests.sharded.reduced_rows`` prints a JSON object: the name of each program -> [ours, theirs]. A result is
-its jaxpr's text with types, shardings and reduced values of its arrays, or the class of the error.
+``python -m tests.sharded.reduced_rows`` prints a JSON object: the name of each program -> [ours, theirs]. A result has
+the program's primitives, and the types, shardings and summed values of its results; or it is the class of the error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Each command of this folder on some of its programs, in one process with eight devices."""
+"""Run each command of this folder on some of its programs, in processes with eight devices."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_results_and_shardings_match_jax() -> None:
 
 
 def test_reasons_of_collectives_match_jax() -> None:
-    """Only programs with an underscore in their names: these use collectives."""
+    """The test runs only programs with an underscore in their names, because these use collectives."""
     found = printed("-m", "tests.sharded.reasons", "--json", "--mode", "mapped", "-k", "_")
     assert found["collectives"] >= 8 and found["differing"] == {}
 

@@ -1,4 +1,4 @@
-"""``shard_map``: JAX's values, derivatives, errors and jaxprs on eight devices, and special cases on one device."""
+"""``shard_map`` has JAX's values, derivatives, errors and jaxprs on eight devices. Special cases run on one device."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _doubled_first(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("check_vma", [True, False])
-def test_references_made_inside(check_vma: bool) -> None:
+def test_references_work_inside_shard_map(check_vma: bool) -> None:
     mapped = on_one_device(_doubled_first, check_vma=check_vma)
     x = jnp.array([0.5, 2.0, 3.0])
     assert np.allclose(mapped(x), _doubled_first(x), rtol=1e-6)

@@ -52,7 +52,7 @@ def test_losses_match_one_device_and_jax(name: str) -> None:
     assert it["donated arguments"] == len(it["donated memory"]) > 0
 
 
-def test_collectives_of_each_plan() -> None:
+def test_each_plan_has_its_collectives() -> None:
     # one all-reduce sums the gradients of all parameters and the loss
     assert kinds("perceptron: data") == {("all-reduce", 8): 1}
     # each layer needs one sum in the forward pass and, except for the first layer, one in the backward pass

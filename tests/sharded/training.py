@@ -35,7 +35,7 @@ def sent(text: str) -> list[Any]:
     """The collectives in the text of a compiled program, as rows [kind, number of devices, bytes, loop, count]."""
     lines = tuple(text.split("\n"))
     none = Pane("", "")
-    # an empty program is enough, since reasons are not needed
+    # an empty program is enough, because reasons are not needed
     closed, placement = minijax.make_jaxpr(lambda: ())(), Placement((), None, (), ())
     programs = LinkedPrograms((), (), none, none, Pane("", "hlo", lines, (), ((),) * len(lines)))
     each_sent = collectives(programs, closed, placement, text)
