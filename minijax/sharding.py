@@ -1,7 +1,7 @@
 """``minijax.sharding``: meshes and shardings.
 
-Along ``Auto`` axes the compiler chooses how results are sharded. ``Explicit`` axes are part of the types of arrays,
-``f32[8@x,4]``, which determine how results are sharded (``reshard``, ``auto_axes``, ``explicit_axes``).
+Along ``Auto`` axes the compiler chooses how results are sharded. ``Explicit`` axes are part of an array's type, as in
+``f32[8@x,4]``, and these types determine how results are sharded (``reshard``, ``auto_axes``, ``explicit_axes``).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def make_mesh(
     if len(axis_shapes) != len(axis_names):
         raise ValueError(
             f"make_mesh needs a name for each axis, but got axis_shapes={tuple(axis_shapes)} and "
-            f"axis_names={tuple(axis_names)}. Give as many of one as of the other."
+            f"axis_names={tuple(axis_names)}. Give the same number of both."
         )
     found = list(all_devices() if devices is None else devices)
     size = int(np.prod(axis_shapes, dtype=int))

@@ -14,7 +14,7 @@ CompilerOptions = dict[str, "str | bool"]
 
 @runtime_checkable
 class Wrapped(Protocol):
-    """A function that can be staged: what ``jit`` returns."""
+    """A function that can be staged, such as a result of ``jit``."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 

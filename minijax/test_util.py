@@ -30,7 +30,7 @@ __all__ = [
     "rule_matrix",
 ]
 
-# The step of finite differences; then, for each dtype, the largest error of a derivative's element. As in JAX.
+# As in JAX: the step of finite differences, and for each dtype the largest error of an element of a derivative.
 EPS = 1e-4
 GRADIENT_TOLERANCE = {
     "bfloat16": 1e-1,

@@ -1,6 +1,6 @@
-"""``reduce``: combines arrays over some dimensions by any function of scalars, from given initial values.
+"""``reduce``: reduces arrays along some dimensions by any function of scalars, from given initial values.
 
-Parameters: ``computation``, the user's function; ``jaxpr``, the staged function of accumulators and then elements;
+Parameters: ``computation``, the user's function; ``jaxpr``, its jaxpr, whose inputs are accumulators, then elements;
 ``dimensions``. Operands: n arrays of one shape, then n scalars to start from. XLA chooses the order and number of
 calls, so the function must be associative and commutative. Outside of ``jit`` the reduction is compiled too.
 """
@@ -40,7 +40,7 @@ reduce_p.keeps_signatures = False
 
 
 def halves(args: Values) -> tuple[Values, Values]:
-    """Split operands from initial values, or accumulators from elements: two lists of equal length."""
+    """Split ``args`` in half: operands and initial values, or accumulators and elements."""
     n = len(args) // 2
     return args[:n], args[n:]
 

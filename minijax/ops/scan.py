@@ -5,8 +5,8 @@ The body is a jaxpr ``(consts, carry, x) -> (carry, y)``. Operands are the const
 leading axis. Each transformation of a scan is a scan of the transformed body. A fixed point iteration finds all carried
 values that the transformation affects, because one step's results are the next step's inputs.
 
-Outside ``jit`` a body first runs on NumPy, which costs less than compiling it. It is compiled after it has run so often
-that compiling would have paid.
+Outside ``jit`` a body first runs on NumPy, which costs less than compiling it. After enough work on NumPy the scan is
+compiled.
 """
 
 from __future__ import annotations
@@ -186,8 +186,8 @@ def scan_impl(*args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
 
 
 def _scan_jvp_jaxpr(closed: ClosedJaxpr, nonzero: Flags, num_consts: int, num_carry: int) -> Any:
-    """The body's jvp, whose tangents follow the primals of their kind. Also the nonzero flags of its inputs (by kind)
-    and of its results."""
+    """The jvp of the body. The tangents of each kind (consts, carry...) follow the primals of that kind. Also returns
+    which inputs (by kind) and which results have tangents."""
     key = ("scan_jvp", tuple(nonzero), num_consts, num_carry)
     if key not in closed.memo:
         given = ScanParts.of(nonzero, num_consts, num_carry)
@@ -227,7 +227,7 @@ def scan_jvp(
 
 
 def _scan_vmap_jaxpr(closed: ClosedJaxpr, axis: Any, batched: Flags, num_consts: int, num_carry: int) -> Any:
-    """The body batched along leading axes, and which carried values and which ys are batched."""
+    """The body batched along leading axes. Also returns which carried values, and which ys, are batched."""
     given = ScanParts.of(batched, num_consts, num_carry)
     n_ys = len(closed.out_avals) - num_carry
 
@@ -241,7 +241,7 @@ def _scan_vmap_jaxpr(closed: ClosedJaxpr, axis: Any, batched: Flags, num_consts:
 
     carry_b, (made, out_dims) = fixpoint(given.carry, step)
     ys_b = mapped(out_dims[num_carry:])
-    if any(out_dims):  # let the body move a result that is batched along another axis
+    if any(out_dims):  # let the body move results whose batch axis is not the first
         made, _ = at(carry_b, ys_b)
     return made, carry_b, ys_b
 
@@ -338,7 +338,7 @@ def _parts(split: Rule, closed: ClosedJaxpr, flags: Flags, num_consts: int, num_
 
 def _partial_eval_body(closed: ClosedJaxpr, unknown_in: Flags, num_consts: int, num_carry: int) -> _Split:
     """The two loops of a scan with unknown operands."""
-    # as in JAX, a split loop drops the custom derivative rules in its body, since one of them has been applied
+    # as in JAX, a split loop drops the custom derivative rules in its body, because one of them has been applied
     closed = ClosedJaxpr(without_custom_rules(closed.jaxpr), closed.consts)
     parts, unknown = _parts(partial_eval_jaxpr, closed, unknown_in, num_consts, num_carry)
     taken = ScanParts.of(parts.known.jaxpr.invars, unknown.consts.count(False), unknown.carry.count(False))
@@ -368,7 +368,7 @@ def _hoist(jaxpr: Jaxpr, const_vars: Sequence[Var]) -> tuple[list[JaxprEqn], lis
 
 
 def _split(how: Any, closed: ClosedJaxpr, flags: Sequence[bool], num_consts: int, num_carry: int) -> _Split:
-    """The loops that ``how``, ``_partial_eval_body`` or ``_linearize_body``, makes of a body; cached with the body."""
+    """The body split by ``how``: ``_partial_eval_body`` or ``_linearize_body``. The split is cached with the body."""
     key = ("scan_split", how, tuple(flags), num_consts, num_carry)
     split = closed.memo.get(key)
     if split is None:
@@ -540,7 +540,7 @@ def _transposed_body(closed: ClosedJaxpr, counts: LinearCounts, arriving: Flags,
     # linear inputs get the types of their cotangents, which may be strong where the body's types are weak
     strong = map(cotangent_type, ct_avals[: counts.consts + counts.carry])
     jaxpr = _retyped(closed.jaxpr, [*types.residuals, *strong, *types.xs, *types.slices])
-    # the sums of const cotangents so far enter as cotangents of more outputs, so that terms add up in order of use
+    # linear consts are also outputs, with their cotangents' running sums as cotangents: terms add up in order of use
     outvars = [*jaxpr.outvars, *LinearParts.of(jaxpr.invars, counts).consts]
     adding = ClosedJaxpr(jaxpr.replace(outvars=outvars), closed.consts)
     linear_avals = [*types.consts, *types.carry, *types.xs]
@@ -561,7 +561,7 @@ def _transposed_body(closed: ClosedJaxpr, counts: LinearCounts, arriving: Flags,
 
 
 def _retyped(jaxpr: Jaxpr, in_avals: Avals) -> Jaxpr:
-    """``jaxpr`` with inputs of types ``in_avals``, which differ from the present types only in weakness."""
+    """``jaxpr`` with inputs of types ``in_avals``, which may differ from the present types only in ``weak_type``."""
     new = {v: Var(a) for v, a in safe_zip(jaxpr.invars, in_avals) if v.aval is not a}
     if not new:
         return jaxpr
@@ -574,7 +574,7 @@ def _retyped(jaxpr: Jaxpr, in_avals: Avals) -> Jaxpr:
 
 
 def _is_linear_form(linear: Flags, closed: ClosedJaxpr, num_consts: int, num_carry: int) -> bool:
-    """Whether the operands are, in this order: residuals, linear consts, carry (or known zeros) and xs, residuals."""
+    """Whether the operands are in this order: residuals; linear consts, carry (or known zeros), xs; more residuals."""
     parts = ScanParts.of(linear, num_consts, num_carry)
     if parts.consts != sorted(parts.consts) or parts.xs != sorted(parts.xs, reverse=True):
         return False

@@ -1,4 +1,4 @@
-"""Lowers a ``scan`` to a counted ``while`` over slices of the xs, which writes slices of the ys.
+"""Lowers a ``scan`` to a counted ``while``: each round reads slices of the xs and writes slices of the ys.
 
 In: the names and types of a scan's operands. Out: the names of its results. See ``ops.scan``.
 """
@@ -39,7 +39,7 @@ def scan_lower(
     num_carry: int,
 ) -> list[str]:
     """Write a counted ``while``: each round runs ``unroll`` steps on a block of the xs and writes a block of the ys.
-    The remaining steps follow without a loop; so do all steps if they fit in one round."""
+    The remaining steps follow without a loop. If all steps fit in one round of several, there is no loop."""
     consts, carry, xs = split_list(names, num_consts, num_carry)
     rounds, rest = divmod(length, unroll) if unroll else (0, length)
     if unroll != 1 and rounds == 1 and not rest:
@@ -120,7 +120,7 @@ def _loop_text(
 
 
 class _StepWriter:
-    """Writes single steps: the body on the constants, the carry and slices of the xs."""
+    """Writes steps of the loop: the body on the constants, the carry and slices of the xs."""
 
     __slots__ = ("closed", "consts", "num_carry", "reverse")
 
@@ -160,7 +160,7 @@ def _leading(aval: ShapedArray, *sizes: int) -> ShapedArray:
 
 
 def _cut_text(ctx: Any, x: str, aval: ShapedArray, start: int, stop: int) -> str:
-    """Write rows ``start`` to ``stop`` of ``x``."""
+    """Write a slice of ``x``: the rows from ``start`` up to ``stop``."""
     out = _leading(aval, stop - start)
     return slice_text(ctx, x, aval, out, [start, *[0] * (aval.ndim - 1)], [stop, *aval.shape[1:]])
 
@@ -172,7 +172,7 @@ def _stacked_text(ctx: Any, rows: Names, aval: ShapedArray) -> str:
 
 
 def _joined_text(ctx: Any, parts: Sequence[tuple[str, int]], aval: ShapedArray) -> str:
-    """Concatenate ``parts``, pairs of name and length. ``aval`` is their type; its own length does not matter."""
+    """Concatenate ``parts``, pairs of name and length. ``aval`` is their type, except for the length."""
     total = _leading(aval, sum(n for _, n in parts))
     return concatenate_text(ctx, [x for x, _ in parts], [_leading(aval, n) for _, n in parts], total, 0)
 

@@ -73,8 +73,8 @@ neg = neg_p.bind
 
 
 class ScatterDimensionNumbers(NamedTuple):
-    """How a scatter maps dimensions of the updates and indices to those of the operand. The fields are those of the
-    ``GatherDimensionNumbers`` of the gather that reads the same slices.
+    """How a scatter maps dimensions of the updates and indices to those of the operand. A gather that reads the same
+    slices has the same values in its ``GatherDimensionNumbers``.
 
     Attributes:
       update_window_dims: the dimensions of the updates that run over a slice.
@@ -266,7 +266,7 @@ transpose_rules.holes.pop(gather_p)
 
 
 def _scatter_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
-    """If updates overlap, only the one that won has a tangent. Scatter and gather the updates' numbers to find it."""
+    """If updates overlap, one is kept, and only it has a tangent. Scatter and gather update numbers to find it."""
     if params["update_jaxpr"] is not None:
         raise NotImplementedError("scatter_apply JVP not implemented")
     operand, indices, updates = primals
@@ -342,7 +342,7 @@ def _factor_derivative(
 
 
 def _extremum_jvp(primitive: Primitive) -> Rule:
-    """Among the updates and the old value, those that equal the extremum share its tangent in equal parts."""
+    """The tangent is the mean of the tangents of those updates and old values that equal the extremum."""
 
     def scatter_extremum_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
         operand, indices, updates = primals
@@ -554,13 +554,13 @@ scatter = _scatter_function(
 
     The last axis of ``scatter_indices`` holds one index vector: entry i is the start along dimension
     ``dimension_numbers.scatter_dims_to_operand_dims[i]``. ``updates`` has the other axes of ``scatter_indices``, and
-    the slice's axes at ``update_window_dims``. It has the operand's dtype; the result has its shape and dtype.
+    the slice's axes at ``update_window_dims``. It has the operand's dtype. The result is like the operand.
     Of several updates of one element, one wins. ``mode`` decides for slices out of bounds: 'drop' (the default) skips
     them, 'clip' moves them inside.
     Raises TypeError or ValueError if shapes, dtypes and dimension numbers do not fit.
     """,
 )
-_COMBINED = "``operand``, its slices at ``scatter_indices`` {} those of ``updates``; see ``scatter``."
+_COMBINED = "``operand`` with its slices at ``scatter_indices`` {} the slices of ``updates``; see ``scatter``."
 scatter_add = _scatter_function(scatter_add_p, add_p, _COMBINED.format("increased by"))
 scatter_sub = _scatter_function(scatter_sub_p, sub_p, _COMBINED.format("decreased by"))
 scatter_mul = _scatter_function(scatter_mul_p, mul_p, _COMBINED.format("multiplied by"))

@@ -158,7 +158,7 @@ set_rules(select_n_p, lower_keys=_select_words)
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:
     """``on_true`` where the boolean ``pred`` holds, and ``on_false`` elsewhere: arrays of one shape and dtype.
 
-    ``pred`` is a scalar or of the same shape. Raises TypeError otherwise.
+    ``pred`` is a scalar or has the same shape. Raises TypeError if shapes or dtypes do not fit.
     """
     return select_n_p.bind(pred, on_false, on_true)
 

@@ -69,7 +69,7 @@ _CERTAINLY_FITS = 1 << 28
 
 
 def is_array(x: Any) -> bool:
-    """Whether ``x`` is an array or tracer of minijax. Only these are returned unchanged; others are converted."""
+    """Whether ``x`` is an array or tracer of minijax. A function with nothing to do returns only these unchanged."""
     return isinstance(x, (Array, Tracer))
 
 
@@ -232,7 +232,7 @@ def broadcast_in_dim(operand: Any, shape: Ints, broadcast_dimensions: Ints, *, o
     """``operand`` repeated to ``shape``, with the sharding ``out_sharding``; its dimension ``i`` becomes
     ``broadcast_dimensions[i]`` of the result.
 
-    A dimension must have size 1 or the size of the result's dimension. Raises TypeError otherwise.
+    Each dimension of ``operand`` must have size 1 or the size of the result's dimension, else TypeError.
     """
     shape, dims = canonical_shape(shape), tuple(map(operator.index, broadcast_dimensions))
     if out_sharding is not None:
@@ -241,7 +241,7 @@ def broadcast_in_dim(operand: Any, shape: Ints, broadcast_dimensions: Ints, *, o
 
 
 def repeated(operand: Any, shape: Shape, dims: Axes, sharding: Any) -> Any:
-    """``broadcast_in_dim`` without checks. An operand that has this shape already needs no equation."""
+    """``broadcast_in_dim`` without checks. An operand that already has this shape is returned unchanged."""
     if sharding is None and is_array(operand) and operand.shape == shape and dims == tuple(range(len(shape))):
         return operand
     return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=sharding)
@@ -263,7 +263,7 @@ def broadcast_to_rank(x: Any, rank: int) -> Any:
 
 
 def broadcast_shapes(*shapes: Ints) -> Shape:
-    """The shape to which NumPy broadcasts ``shapes``. ValueError if there is none, TypeError for negative sizes."""
+    """The shape to which NumPy broadcasts ``shapes``. ValueError if they do not fit, TypeError for negative sizes."""
     if not shapes:
         return ()
     if any(d < 0 for s in shapes for d in s):
@@ -359,8 +359,8 @@ declare(
 
 
 def reshape(operand: Any, new_sizes: Ints, dimensions: Ints | None = None, *, out_sharding: Any = None) -> Any:
-    """``operand``'s elements in row-major order (after a permutation by ``dimensions``, if given) in shape
-    ``new_sizes``, with the sharding ``out_sharding``.
+    """``operand`` reshaped to ``new_sizes`` in row-major order, after a permutation by ``dimensions`` if it is given.
+    The result has the sharding ``out_sharding``.
 
     ``new_sizes`` has no -1: only ``jnp.reshape`` accepts it. Raises TypeError if the number of elements would change.
     """
@@ -426,7 +426,7 @@ declare(
 
 
 def squeeze(array: Any, dimensions: Ints) -> Any:
-    """``array`` without its ``dimensions``, which must have size 1 (ValueError otherwise)."""
+    """``array`` without its ``dimensions``. ValueError if one of them does not have size 1."""
     ndim = get_aval(array).ndim
     dims = tuple(sorted(canonical_axis(d, ndim) for d in dimensions))
     if not dims and is_array(array):
@@ -627,7 +627,7 @@ iota_p = declare(
 
 
 def broadcasted_iota(dtype: Any, shape: Ints, dimension: int, *, out_sharding: Any = None) -> Any:
-    """An array of ``shape``: each element is its own index along ``dimension``. ``out_sharding``: its sharding."""
+    """An array of ``shape`` and sharding ``out_sharding``. Each element is its own index along ``dimension``."""
     dtype = dtypes.check_user_dtype(dtype, "broadcasted_iota", x64_enabled())
     if out_sharding is not None:
         out_sharding = meant_sharding(out_sharding, "broadcasted_iota")
@@ -641,7 +641,7 @@ def iota(dtype: Any, size: int) -> Any:
 
 
 def full(shape: Ints, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
-    """An array of ``shape`` filled with the scalar ``fill_value``; by default it has the scalar's dtype and weakness.
+    """An array of ``shape`` filled with the scalar ``fill_value``. By default it has the scalar's dtype and weak type.
 
     ``sharding`` is the array's sharding over a mesh with explicit axes.
     """
@@ -658,7 +658,7 @@ def full(shape: Ints, fill_value: Any, dtype: Any = None, *, sharding: Any = Non
 
 
 def _full_of_keys(shape: Shape, fill_value: Any, dtype: Any) -> Any:
-    """Keys of ``shape``, all equal to the key ``fill_value``; if it is a number, all their words are equal to it."""
+    """Keys of ``shape``, equal to the key ``fill_value``. If it is a number, all words of the keys equal it."""
     if not is_key(get_aval(fill_value).dtype):
         return full_of(shape, fill_value, dtype)
     words = dtype.impl.key_shape

@@ -1,6 +1,6 @@
-"""The placement of arrays on one device, or sharded over several devices, and how arrays are moved.
+"""Places arrays on one device or shards them over several, and moves arrays between devices.
 
-A ``core.array.MeshArray`` has a sharding, and results computed from it stay over its devices.
+A ``core.array.MeshArray`` has a sharding, and results computed from it stay on its devices.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def mesh_array(buffer: Any, aval: ShapedArray, sharding: Any) -> MeshArray:
 
 
 def over_mesh(x: Array, sharding: Any) -> MeshArray:
-    """``x`` with ``sharding``; ``x`` itself if this is its sharding. ValueError if a dimension is not divisible."""
+    """``x`` with ``sharding``; ``x`` itself if this is its sharding. ValueError if it does not divide a dimension."""
     sharding.shard_shape(x.aval.shape)
     spec = getattr(sharding, "spec", None)
     if spec is not None and spec.unreduced:
@@ -180,7 +180,7 @@ def global_shards(x: Array) -> list[Shard]:
 def addressable_data(x: Array, index: int) -> Array:
     """Part number ``index`` of the parts of ``x`` on this process's devices."""
     data = addressable_shards(x)[index].data
-    assert data is not None, "of an addressable shard"
+    assert data is not None, "an addressable shard has data"
     return data
 
 
@@ -200,7 +200,7 @@ def devices_of(x: Array) -> set[Any]:
 
 
 def device_of(x: Array) -> Any:
-    """The device of ``x``, or its sharding over several devices. For an array on the host: where it would be put."""
+    """The device of ``x``, or its sharding over several devices. A host array has the device where it would be put."""
     if type(x) is MeshArray:
         return x.device if len(x.assignment) > 1 else x.assignment[0]
     if type(x) is PlacedArray:

@@ -89,7 +89,7 @@ def _slice_transpose(ct: Any, x: Any, *, start_indices: Any, limit_indices: Any,
     shape, taken = x.aval.shape, shape_of(ct)
     if strides is None:
         strides = (1,) * len(shape)
-    # the limits of a slice that stops directly after the last element, since a stride may step over the limit
+    # end each slice directly after the last element that was taken: a stride may step over the given limit
     ends = [
         b if s == 1 else a + (1 + (n - 1) * s if n else 0)
         for a, b, s, n in zip(start_indices, limit_indices, strides, taken, strict=True)
@@ -129,7 +129,7 @@ def _slice_lower(
 def slice_text(
     ctx: Any, x: str, aval: ShapedArray, out: ShapedArray, starts: Any, limits: Any, strides: Any = None
 ) -> str:
-    """Write a slice of ``x``, of type ``aval``, giving type ``out``; returns its name."""
+    """Write a slice of ``x``, from type ``aval`` to type ``out``. Return its name."""
     steps = (1,) * aval.ndim if strides is None else strides
     ranges = ", ".join(f"{a}:{b}" + (f":{s}" if s != 1 else "") for a, b, s in zip(starts, limits, steps, strict=True))
     return ctx.emit(f"stablehlo.slice {x} [{ranges}] : ({mlir_type(aval)}) -> {mlir_type(out)}")
@@ -167,9 +167,9 @@ def _kept_ints(sequence: Values) -> tuple[Any, ...]:
 
 
 def slice(operand: Any, start_indices: Ints, limit_indices: Ints, strides: Ints | None = None) -> Any:
-    """The elements of ``operand`` from ``start_indices`` up to ``limit_indices``, by ``strides``; all are static.
+    """The elements of ``operand`` from ``start_indices`` to ``limit_indices``, with steps ``strides``. All are static.
 
-    Indices must be within bounds and not negative; TypeError otherwise.
+    Raises TypeError for indices that are negative or out of bounds.
     """
     return slice_p.bind(
         operand,
@@ -382,7 +382,7 @@ def _concatenate_lower(ctx: Any, avals: Any, out_avals: Any, *operands: str, dim
 
 
 def concatenate_text(ctx: Any, operands: Sequence[str], avals: Avals, out: ShapedArray, dimension: int) -> str:
-    """Write a concatenation giving type ``out``; returns its name."""
+    """Write a concatenation of type ``out``. Return its name."""
     types = ", ".join(map(mlir_type, avals))
     return ctx.emit(f"stablehlo.concatenate {', '.join(operands)}, dim = {dimension} : ({types}) -> {mlir_type(out)}")
 
@@ -462,7 +462,7 @@ split_p = declare(
 
 
 def split(operand: Any, sizes: Ints, axis: int = 0) -> list[Any]:
-    """``operand`` cut along ``axis`` into parts of the given ``sizes``. ValueError if these do not add up."""
+    """``operand`` cut along ``axis`` into parts of the given ``sizes``. ValueError unless they add up to its size."""
     operand = operand if is_array(operand) else as_array(operand)
     return split_p.bind(operand, sizes=_kept_ints(sizes), axis=canonical_axis(axis, operand.ndim))
 

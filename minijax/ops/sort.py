@@ -1,4 +1,4 @@
-"""Sorting along an axis: ``sort``, lexicographically by the first operands, and ``top_k``."""
+"""Sorting along an axis: ``sort``, which is lexicographic if it has several keys, and ``top_k``."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _sort_lower(
     scalars = [scalar_type(a.dtype) for a in avals]
 
     def before(inner: Any, *names: str) -> list[str]:
-        """Whether the first of each pair of values sorts before the second; the first key that differs decides."""
+        """Whether the first of each pair of values sorts before the second. The first key with two values decides."""
         keys: list[tuple[str, str, np.dtype]] = []
         for i in range(num_keys):
             left = _comparable(inner, names[2 * i], avals[i].dtype)
@@ -201,9 +201,9 @@ top_k_p = declare(
 
 
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
-    """``operand`` sorted along ``dimension``, nan last; a sequence of arrays by its first ``num_keys`` arrays.
+    """``operand`` sorted along ``dimension``, nan last. A sequence is sorted by its first ``num_keys`` arrays.
 
-    The order is ascending; shapes and dtypes stay. The other arrays of a sequence are permuted in the same way.
+    The order is ascending. Shapes and dtypes do not change. The other arrays of a sequence get the same order.
     ``is_stable``: equal elements keep their order.
     Returns an array, or a tuple for a sequence. Raises TypeError for an empty sequence or different shapes, ValueError
     for a bad ``num_keys`` or ``dimension``.

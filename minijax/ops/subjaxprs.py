@@ -15,7 +15,7 @@ Flags = list[bool]
 
 def fixpoint(flags: Sequence[bool], step: Rule) -> tuple[Flags, Any]:
     """Set more of ``flags`` until a loop's body adds none; ``step(flags) -> (result, flags after the body)``.
-    Return these flags, and the last result."""
+    Return the final flags and the last result."""
     now = list(flags)
     while True:
         result, after = step(now)

@@ -1,8 +1,8 @@
 """``while``: repeats a body on a carry as long as a condition on the carry holds.
 
 Operands are the condition's constants, the body's constants and the initial carry; results are the final carry. Each
-jaxpr takes its own constants and then the whole carry. The carry's types are the same in every round. With a batched
-condition, a predicate per element, the body runs while any element continues; the other elements keep their carry.
+jaxpr takes its own constants and then the whole carry. The carry's types are the same in every round. A batched
+condition gives one predicate per element: the body runs while any is true, and the other elements keep their carry.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _check_types(what: str, found: Avals, expected: Avals) -> None:
 
 class Loop:
     """Evaluates a loop in NumPy until that has cost as much as compiling, then compiles it. This takes at most twice
-    the shortest possible time.
+    as long as the better of the two.
     """
 
     __slots__ = ("closed", "cond_nconsts", "body_nconsts", "batched", "cond", "body", "spent", "executable")
@@ -134,7 +134,7 @@ class Loop:
         return self.executable
 
     def _interpret(self, values: Values) -> tuple[list[Any], bool]:
-        """Run rounds in NumPy until compiling pays. Return the operands then, and whether the loop has ended."""
+        """Run rounds in NumPy until compiling pays. Return the next operands, and whether the loop has ended."""
         n_consts, n_cond = self.cond_nconsts + self.body_nconsts, self.cond_nconsts
         carry: Values = values[n_consts:]
         cond_consts, body_consts = values[:n_cond], values[n_cond:n_consts]
@@ -309,7 +309,7 @@ def while_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
 
 
 def _known_part(closed: ClosedJaxpr, unknown_in: Flags, instantiate: Flags) -> tuple[ClosedJaxpr, list[bool]]:
-    """``closed`` from known inputs to known outputs, without residuals, and a flag for each output: whether unknown."""
+    """The part of ``closed`` from known inputs to known outputs, without residuals. Also flags the unknown outputs."""
     key = ("known part", tuple(unknown_in), tuple(instantiate))
     if key not in closed.memo:
         known, _, unknown_out, n_residuals = partial_eval_jaxpr(closed, unknown_in, instantiate)

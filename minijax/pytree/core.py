@@ -1,9 +1,9 @@
 """Tree definitions, the kinds of nodes, and how trees are flattened and rebuilt.
 
-A node is a dict, list, tuple, None, namedtuple, OrderedDict, defaultdict or an instance of a registered class; an
-instance of a subclass is not. Anything else is a leaf. After JAX is loaded, classes registered only with JAX count too.
+A node is a dict, list, tuple, None, namedtuple, OrderedDict, defaultdict or an instance of a registered class; a
+subclass must be registered itself. Anything else is a leaf. If JAX is loaded, classes registered only with JAX count.
 
-The types of a container's children are looked up in a bounded table. If all are leaves, it gives the finished tree
+The types of a container's children are looked up in a bounded table. If all children are leaves, the table gives the
 definition without Python code for each child. Definitions of builtin nodes are interned, so identity compares them.
 Definitions with user data (auxiliary data, keys that are not strings) are compared by value; no table keeps this data.
 """
@@ -44,7 +44,7 @@ _NoneType = type(None)
 class PyTreeDef:
     """The structure of a tree without its leaves, from ``tree_structure``, ``tree_flatten`` or ``treedef_tuple``.
 
-    Only instances of exactly this class are interned: leaf, None, tuples, lists, namedtuples, and dicts with str keys.
+    Definitions without user data have exactly this class and are interned. The others are of ``_ValueTreeDef``.
     """
 
     # _type: None for a leaf. _aux: a dict's keys, or the auxiliary data from a registered flatten function.
@@ -84,7 +84,7 @@ class PyTreeDef:
         return _assemble(self, leaves) if self._flat else build(self, leaves, 0)
 
     def flatten_up_to(self, tree: Tree) -> list[Tree]:
-        """One subtree of ``tree`` per leaf of this structure; ValueError if this structure is not a prefix of it."""
+        """One subtree of ``tree`` per leaf of this structure; ValueError if this structure is no prefix of ``tree``."""
         out: list[Tree] = []
         try:
             _flatten_up_to(self, tree, out)
@@ -225,7 +225,7 @@ def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
-    """Whether the structure is a single node. As in JAX, None and empty containers count too."""
+    """Whether the structure is a single node. As in JAX, None and empty containers are leaves here too."""
     return treedef.num_nodes == 1
 
 
@@ -256,7 +256,7 @@ _TABLE_LIMIT = 4096
 
 
 class _Kinds(dict[type, "Node | None"]):
-    """type -> its kind of node; None for a leaf. It is cleared when it gets large, which frees dropped classes."""
+    """type -> its kind of node, None for a leaf. A large table is cleared, so that unused classes can be freed."""
 
     def __missing__(self, cls: type) -> Node | None:
         if len(self) > _TABLE_LIMIT:
@@ -433,7 +433,7 @@ NAMEDTUPLE.run = _flatten_other
 
 
 def _adopt(cls: type) -> Node | None:
-    """The kind of node for a class that is registered with JAX. None if it is not, or if JAX is not loaded."""
+    """The kind of node for a class registered with JAX. None if the class is not registered, or JAX is not loaded."""
     theirs: Any = sys.modules.get("jax.tree_util")
     if not hasattr(theirs, "default_registry") or not theirs.is_tree_node(cls):
         return None

@@ -105,7 +105,7 @@ class FlattenedIndexKey(_Key):
 
 
 def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
-    """Text of a key path: ``"['layers'][0].weight"``; with ``simple``, keys without brackets and quotes."""
+    """Text of a key path: ``"['layers'][0].weight"``. If ``simple``, the keys have no brackets and quotes."""
     if simple:
         return separator.join(str(k._value if isinstance(k, _Key) else k) for k in keys)
     return separator.join(map(str, keys))

@@ -30,7 +30,7 @@ def register_pytree_node(
     unflatten_func: Callable[[Any, Any], Any],
     flatten_with_keys_func: Callable[[Any], tuple[Iterable[tuple[KeyEntry, Any]], Any]] | None = None,
 ) -> None:
-    """Make the instances of ``nodetype``, but not of its subclasses, nodes. ValueError if it is already registered.
+    """Make instances of ``nodetype`` nodes, but not those of subclasses. ValueError if it is already registered.
 
     ``flatten_func(x) -> (children, auxiliary data)``; the auxiliary data is hashable and has ``==``.
     ``unflatten_func(auxiliary data, children) -> x`` must accept any objects as children. ``flatten_with_keys_func``

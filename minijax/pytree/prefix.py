@@ -27,7 +27,7 @@ __all__ = ["tree_broadcast"]
 
 
 class _Placeholder:
-    """Stands for each leaf of a tree if only the structure of the tree is known."""
+    """The leaf of a tree that is made from a structure alone."""
 
     def __repr__(self) -> str:
         return "*"
@@ -119,7 +119,7 @@ def tree_diff(a: Tree | PyTreeDef, b: Tree | PyTreeDef) -> list[TreeDifference]:
 def explain_tree_diff(
     a: Tree | PyTreeDef, b: Tree | PyTreeDef, first: str = "the first", second: str = "the second"
 ) -> str:
-    """One line per difference, such as ``"['w'] is a list of length 2 in the first and ..."``; '' if none."""
+    """One line per difference, such as ``"['w'] is a list of length 2 in the first and ..."``. '' without any."""
     return "\n".join(
         f"  * {keystr(path) or 'the root'} is {one} in {first} and {other} in {second}, so {reason}"
         for path, one, other, reason in tree_diff(a, b)

@@ -45,7 +45,7 @@ __all__ = [
 
 
 def tree_map(f: Callable[..., Any], tree: Tree, *rest: Tree, is_leaf: IsLeaf | None = None) -> Tree:
-    """Apply ``f`` to each leaf of ``tree`` and the subtrees of ``rest`` at its place.
+    """Apply ``f`` to each leaf of ``tree`` and the subtrees of ``rest`` at the same place.
 
     ValueError unless ``tree`` is a prefix of each tree in ``rest``.
 
@@ -125,7 +125,7 @@ def _reduce_halves(operation: Callable[[Any, Any], Any], leaves: list[Leaf]) -> 
 
 
 def tree_transpose(outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Tree) -> Tree:
-    """Turn a tree of structure outer-of-inner into one of inner-of-outer. TypeError for another structure.
+    """Turn an outer tree of inner trees into an inner tree of outer trees. TypeError for another structure.
 
     >>> tree_transpose(tree_structure([0, 0]), tree_structure((0, 0, 0)), [(1, 2, 3), (4, 5, 6)])
     ([1, 4], [2, 5], [3, 6])

@@ -6,7 +6,7 @@ function stages JAX's program. Names that only JAX has are borrowed on first use
 
 from minijax.core.borrowing import borrowing as _borrowing
 
-# imported late: every session imports this module, but few draw samples
+# these modules are imported late: every session imports this module, but few draw samples
 __getattr__, __dir__ = _borrowing(
     globals(),
     "minijax.random.basic",

@@ -40,7 +40,7 @@ def staged(fun: Callable[..., Any]) -> Any:
 
 
 def one_key(name: str, key: Any) -> Any:
-    """Check that ``key``, an argument of function ``name``, is one key, and return it.
+    """Check that ``key``, an argument of the function ``name``, is a single key, and return it.
 
     Outside of traces the key moves to the device, which makes repeated calls fast.
     """

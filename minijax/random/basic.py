@@ -36,7 +36,7 @@ def uniform(key: Any, shape: Sequence[int] = (), dtype: Any = None, minval: Any 
     """Uniform random numbers in [minval, maxval); the limits broadcast to ``shape``.
 
     Returns an array of ``shape``, float32 by default (float64 with x64). The same ``key`` gives the same numbers.
-    ValueError unless ``dtype`` is a floating-point type, and for an array of keys; TypeError for limits that do not
+    ValueError for an array of keys, or if ``dtype`` is not a floating-point type. TypeError if the limits do not
     broadcast.
 
     >>> random.uniform(random.key(0))
@@ -86,7 +86,7 @@ def randint(key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: Any
     key = one_key("randint", key)
     found = known_dtype("randint", dtype, "integer")
     if not dtypes.is_integer(found):
-        raise TypeError(f"randint only accepts integer dtypes, got {found}. For real numbers there is random.uniform.")
+        raise TypeError(f"randint only accepts integer dtypes, got {found}. For real numbers use random.uniform.")
     shape = shape_of_samples("randint", shape, minval, maxval)
     if dtypes.bits(found) >= 32:
         return _randint(key, shape, minval, maxval, found)
@@ -132,7 +132,7 @@ def _span(low: Any, high: Any, beyond: Any, word: np.dtype) -> Any:
 
 
 def _offset(upper: Any, lower: Any, span: Any) -> Any:
-    """Join two random words to a number with twice as many bits, and return it modulo ``span``."""
+    """Join two random words into a number with twice as many bits, and return this number modulo ``span``."""
     word = get_aval(span).dtype
     half = typed_scalar(1 << (dtypes.bits(word) // 2), word)
     shifted = lax.rem(half, span)
@@ -208,7 +208,7 @@ def gumbel(key: Any, shape: Sequence[int] = (), dtype: Any = None, mode: str | N
     key, found = one_key("gumbel", key), known_dtype("gumbel", dtype, "float")
     mode = "low" if mode is None else mode
     if mode not in ("high", "low"):
-        raise ValueError(f"Must provide valid mode for gumbel got: {mode}. There are 'high' and 'low'.")
+        raise ValueError(f"Must provide valid mode for gumbel got: {mode}. Give 'high' or 'low'.")
     return _gumbel(key, canonical_shape(shape), found, mode)
 
 
@@ -303,7 +303,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
     return take(x, order, axis, unique_indices=True)
 
 
-# The shuffle sorts 32-bit words. Many elements need several rounds, since equal words become likely.
+# The shuffle sorts 32-bit words. Many elements need several rounds, because equal words become likely.
 _WORDS = 2**32 - 1
 _EXPONENT = 3
 

@@ -118,8 +118,8 @@ def typed_keys(name: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
     elif isinstance(key, OPERANDS) or is_foreign(key):
         if not np.ndim(key):
             raise TypeError(
-                f"{name} was given invalid PRNG key data: a key of words has at least one dimension, this is a number. "
-                "vmap over an array of keys maps its leading axis: make it with random.split."
+                f"{name} was given invalid PRNG key data: a key of words has at least one axis, but this is a number. "
+                "If vmap maps the keys, make an array of keys with random.split."
             )
         keys, raw = random_wrap_p.bind(key, impl=_implementation(None)), True
     else:
@@ -135,7 +135,7 @@ def typed_keys(name: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     """Make an array of keys from their words, the last dimension of the uint32 array ``key_bits_array``.
 
-    ``impl`` (or ``dtype``): the implementation's name or type, by default 'threefry2x32'. TypeError if it does not fit.
+    ``impl`` (or ``dtype``): the implementation's name or type, by default 'threefry2x32'. TypeError for other words.
     """
     return random_wrap_p.bind(key_bits_array, impl=_chosen("wrap_key_data", impl, dtype))
 

@@ -578,7 +578,7 @@ def test_a_bare_step_opens_at_the_exception_of_the_last_cell(shell, tmp_path):
     assert "%step opens its recording at the exception" in text and hint not in text
     assert "was run again" not in printed(shell, "%step --text") and "%step" not in printed(shell, "%log clash(v)")
     assert hint not in printed(shell, "1 / 0")
-    assert "this is earlier" in printed(shell, "%step --text")
+    assert "this is an earlier recording" in printed(shell, "%step --text")
     assert "ZeroDivisionError: division by zero" in printed(shell, "%minijax_debug")
     assert stack_depth() == 0
 

@@ -123,8 +123,8 @@ def test_prints_are_not_repeated(session, capsys, command):
     assert session.run_line("def says(x):\n    print('said')\n    return sin(x)").error is None
     shown = " ".join(plain(session.run_line(f"{command} says(x)").shown, 200).split())
     assert 1 <= capsys.readouterr().out.count("said") <= 8
-    assert "what it prints is shown for the first runs" in shown and "eager" in shown
-    assert "what it prints" not in plain(session.run_line(f"{command} f(x)").shown, 200)
+    assert "the program's output is shown for the first runs" in shown and "eager" in shown
+    assert "the program's output" not in plain(session.run_line(f"{command} f(x)").shown, 200)
 
 
 def test_time_reports_all_figures(session):

@@ -196,7 +196,7 @@ def test_why_shows_every_miss_up_to_a_bound():
         text = plain(why_document(recompiled(number), everything), 100)
         assert all(f"x: f32[{i}] became" in text for i in range(number)) and " more " not in text
     text = plain(why_document(recompiled(250)), 100)
-    assert text.count(" became ") == 100 and "150 more of 250 misses before these (%why --all tells them all)" in text
+    assert text.count(" became ") == 100 and "150 more of 250 misses before these (%why --all shows them all)" in text
     many = Recording("summary", caches=recompiled(3).caches, cut=(("cache misses", 7), ("cache hits", 9)))
     text = plain(why_document(many), 100)
     assert "and 7 more misses, which were counted and not kept" in text and "and 9 hits of other functions" in text

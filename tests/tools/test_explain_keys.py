@@ -143,4 +143,4 @@ def test_keys_past_the_bound_are_counted(monkeypatch):
     monkeypatch.setattr(keys, "MOST_KEYS", 2)
     search = find_reused(lambda key: vmap(random.normal)(random.split(key, 3)), (random.key(4),), {})
     assert search.unseen == 2  # only the key that is split, and its first child, are seen
-    assert "that is of the first 2 keys: 2 uses of later keys were not seen" in plain(keys_document(search, "it"), 100)
+    assert "first 2 keys were tracked: 2 uses of later keys were not seen" in plain(keys_document(search, "it"), 100)

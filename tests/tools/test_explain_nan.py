@@ -213,7 +213,7 @@ def test_long_loops_run_as_one_operation_past_the_bound(monkeypatch):
 
     search = find_nonfinite(g, (np.float32(1.0),), {})
     assert search.hurried and search.nan is not None and search.nan.primitive == "log"
-    assert "loops were run as a whole" in plain(search_document(search, "g(x)", False))
+    assert "loops ran as a whole" in plain(search_document(search, "g(x)", False))
 
 
 def shown(*lines):

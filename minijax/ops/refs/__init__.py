@@ -1,1 +1,1 @@
-"""Mutable array references: ``index`` (parts), ``primitives`` (their rules), ``discharge`` (programs without them)."""
+"""Mutable array references: ``index`` selects parts, ``primitives`` defines operations, ``discharge`` removes them."""

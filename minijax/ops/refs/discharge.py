@@ -1,11 +1,11 @@
-"""Discharge: rewrite a program so that it passes the contents of references from equation to equation.
+"""Discharge: rewrite a program so that its equations pass arrays, the contents of references, instead of references.
 
 In: a jaxpr that takes or makes references. Out: a jaxpr on arrays alone. It takes the contents of the references, and
 returns the final contents of those that are written. Invariant: equations keep their order.
 
-A call of a program with references (``jit``, ``cond``, ``while``, ``scan``, ``remat2``) is staged unchanged. Every
-other interpreter binds the discharged call instead, reads the references before and writes them after (``bind_call``).
-So no interpreter handles references in subjaxprs.
+A tracer to a jaxpr stages a call of a program with references (``jit``, ``cond``, ``while``, ``scan``, ``remat2``)
+unchanged. Every other interpreter reads the references, binds the discharged call, and writes the references
+(``bind_call``). So no interpreter handles references in subjaxprs.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Held:
 
 
 def discharge(closed: ClosedJaxpr, finals: Ints = ()) -> ClosedJaxpr:
-    """``closed`` without references: it takes contents, and its last results are the contents of inputs ``finals``."""
+    """``closed`` with arrays instead of references. Its last results are the final contents of inputs ``finals``."""
     key = ("discharged", tuple(finals))
     if key not in closed.memo:
         types: list[Any] = closed.in_avals
@@ -244,7 +244,8 @@ _RULES: dict[Primitive, Callable[..., list[Any]]] = {
 
 
 def call_without(primitive: Primitive, args: Values, params: Params) -> list[Any]:
-    """Call the discharged program: read its references before and write them after. May raise NotImplementedError."""
+    """Call the discharged program: read its references before and write them after. NotImplementedError if a
+    primitive without a rule takes a reference."""
     rule = _RULES.get(primitive)
     if rule is not None:
         return rule(primitive, args, params)
@@ -280,7 +281,7 @@ def check_aliases(primitive: Primitive, args: Values, params: Params) -> None:
 
 
 def bind_call(primitive: Primitive, *args: Any, **params: Any) -> Any:
-    """Replaces ``primitive.bind`` of primitives that call programs, once a reference exists."""
+    """Replaces ``primitive.bind`` of the primitives in ``CALLS`` as soon as the first reference is made."""
     original = type(primitive).bind
     takes = any(map(is_ref, args))
     if takes:

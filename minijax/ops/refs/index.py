@@ -2,8 +2,8 @@
 
 An *index* is a static parameter. It is None for the whole reference, else a tuple with an entry for each dimension: a
 ``Slice``, or None for an integer operand. Operands are scalars, or arrays of one shape, in the order of the
-dimensions. If the ``start`` of a slice is None, an operand is its start. The dimensions of the operands replace the
-dimensions that integers index: at the first of these, or in front if a slice separates them.
+dimensions. If the ``start`` of a slice is None, an operand is its start. In the part, the dimensions of the integer
+operands take the place of the first dimension that they index, or are in front if a slice separates the integers.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _is_whole(shape: Shape, index: Index) -> bool:
 
 
 def _positions(shape: Shape, index: tuple[Slice | None, ...], operands: Values) -> Any:
-    """The coordinates of each element of the indexed part, along one more dimension."""
+    """For each element of the indexed part, its coordinates in the array, along one more dimension at the end."""
     integers = integer_shape(index, [get_aval(x).shape for x in operands])
     labels = layout(index, len(integers))
     out = part_shape(shape, index, [get_aval(x).shape for x in operands])
@@ -214,7 +214,7 @@ def _scattered(scatter_with: Rule, x: Any, index: Any, operands: Values, value: 
 
 
 class BatchedIndex(NamedTuple):
-    """An index into a batched reference, or by batched integers.
+    """An index whose reference or integer operands are batched.
 
     Attributes:
       entries, operands: the index of the physical reference.
@@ -236,9 +236,9 @@ class BatchedIndex(NamedTuple):
 def batched_index(
     ndim: int, index: Index, operands: Values, ref_dim: int | None, operand_dims: Dims, size: int
 ) -> BatchedIndex:
-    """The index of the physical reference with batch axis ``ref_dim``, which has rank ``ndim`` without it. Batched
+    """The index of a physical reference with batch axis ``ref_dim``, and with rank ``ndim`` without that axis. Batched
     integers have their batch axis in front. NotImplementedError for slices with batched starts."""
-    if index is None:  # all of a reference with its batch axis in front
+    if index is None:  # the whole reference, whose batch axis is in front
         return BatchedIndex(None, [], list(range(ndim + 1)))
     entries: list[Slice | None] = list(index)
     given = iter(safe_zip(operands, operand_dims))

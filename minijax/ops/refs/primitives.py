@@ -38,7 +38,7 @@ def _declared(name: str, effect: Any = None, multiple_results: bool = False) -> 
     p = Primitive(name, multiple_results)
     p.effectful = p.takes_refs = True
     p.ref_effect = effect
-    why = "a program is brought into a form without references before"
+    why = "references are discharged from a program before"
     transpose_rules.holes[p] = why
     lowering_rules.holes[p] = why
     return p
@@ -115,7 +115,7 @@ def addupdate_abstract(ref: Any, value: ShapedArray, *operands: ShapedArray, ind
 
 
 def new_ref_at(init: Any, level: int, params: Params) -> Any:
-    """A reference at ``level`` of the interpreter stack; each interpreter up to there holds its part of the content."""
+    """A reference at ``level`` of the interpreter stack. Each interpreter up to it holds a part of the content."""
     trace = state.stack[level].trace
     if isinstance(trace, JVPTrace):
         primal, tangent = trace.split(init)
@@ -211,7 +211,7 @@ def _held(tangent: Any) -> Any:
 
 
 def _refuse_unknown(tangent: Any) -> None:
-    """Raise NotImplementedError for an unknown tangent: reverse mode gives one to a reference that is an argument."""
+    """Raise NotImplementedError for an unknown tangent, which reverse mode gives to a reference argument."""
     if isinstance(tangent, PartialEvalTracer):
         raise NotImplementedError(
             f"reverse-mode differentiation by a mutable array reference, of type {get_aval(tangent)}, is not "
@@ -299,7 +299,7 @@ def free_ref_batch(axis: AxisData, args: Values, dims: Dims) -> Any:
 
 
 def _batched(axis: AxisData, ref: Any, ref_dim: int | None, index: Index, operands: Any, dims: Any) -> Any:
-    """The index of the physical reference. If its batch axis is not the first, None is replaced by whole slices."""
+    """The index of the physical reference. If its batch axis is not the first, the index None becomes whole slices."""
     aval = get_aval(ref)
     ndim = aval.ndim - (ref_dim is not None)
     if index is None and ref_dim:
@@ -338,7 +338,7 @@ def _new_ref_shown(eqn: JaxprEqn, printer: Any) -> Any:
 
 
 def _new_ref_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
-    """No parameters: JAX prints a memory space here, and minijax has only one."""
+    """Drop the parameters: JAX prints a memory space here, and minijax has only one."""
     return {}
 
 

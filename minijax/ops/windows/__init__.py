@@ -1,1 +1,1 @@
-"""Primitives on windows of arrays: convolutions, and reductions of windows, which serve for pooling."""
+"""Primitives on windows of arrays: convolutions, and reductions over windows, such as pooling."""

@@ -1,8 +1,8 @@
 """Convolutions: ``conv_general_dilated``, with all parameters of XLA's convolution.
 
 Images have a batch, a feature and spatial dimensions; the kernel has an output feature, an input feature and spatial
-dimensions. ``ConvDimensionNumbers`` gives their order. The derivative by an operand is a convolution too; its padding
-follows from the dilated sizes (V. Dumoulin and F. Visin, "A guide to convolution arithmetic for deep learning", 2016).
+dimensions. ``ConvDimensionNumbers`` gives their order. The derivative with respect to an operand is a convolution
+too; its padding follows from the dilated sizes (Dumoulin and Visin, "A guide to convolution arithmetic...", 2016).
 Evaluation gathers the windows and multiplies matrices. Large convolutions are compiled, even outside of ``jit``.
 """
 
@@ -150,7 +150,7 @@ def _result_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> n
     if kinds not in (("i", "i"), ("i", "f"), ("f", "f"), ("c", "c")):
         raise TypeError(
             f"Input type is incompatible with `preferred_element_type`: {dtype_name(lhs)} and {dtype_name(preferred)}. "
-            "Integers may become integers or floats, floats floats, complex numbers complex numbers."
+            "Integers may become integers or floats; floats only floats, complex numbers only complex numbers."
         )
     if dtypes.bits(preferred) < dtypes.bits(lhs):
         raise TypeError(
@@ -162,7 +162,7 @@ def _result_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> n
 
 # This many window elements are gathered at a time, so that they stay in the processor's cache.
 _GATHERED = 1 << 18
-# From this many products on, a convolution is compiled at the first call, since compiling it takes less time.
+# With this many products, a convolution is compiled at the first call: compiling it takes less time than NumPy.
 _LARGE = 1 << 24
 
 
@@ -452,7 +452,7 @@ def conv_general_dilated(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """The convolution of images with a kernel: for each place of a window, the sum of products.
+    """The convolution of images with a kernel: for each position of a window, the sum of products.
 
     The kernel is not flipped.
 
@@ -468,11 +468,11 @@ def conv_general_dilated(
         groups, one for each group of input features.
       batch_group_count: the number of groups of the batch, with one group of output features for each.
       precision: a ``Precision``, its name, or a pair with one for each operand.
-      preferred_element_type: the dtype of the sums and of the result; by default the operands'.
+      preferred_element_type: the dtype of the sums and of the result; by default the dtype of the operands.
       out_sharding: the result's sharding over a mesh with explicit axes.
 
     Returns:
-      The images: batch, output feature and n - 2 spatial dimensions. ``"SAME"`` gives ceil(size / stride) windows.
+      The result: batch, output feature and n - 2 spatial dimensions. ``"SAME"`` gives ceil(size / stride) windows.
 
     Raises TypeError for dtypes that differ, ValueError for shapes or parameters that do not fit, RuntimeError for an
     unknown name of ``padding``.

@@ -65,7 +65,7 @@ def padtype_to_pads(
       padding: ``"VALID"``: none. ``"SAME"``: as much as ``ceil(size / stride)`` windows need; an odd element goes to
         the end. ``"SAME_LOWER"``: the same, but an odd element goes to the beginning. Lower case works too.
 
-    Raises TypeError if ``padding`` is not a string, RuntimeError for another name.
+    Raises TypeError if ``padding`` is not a string, RuntimeError for an unknown name.
     """
     if not isinstance(padding, str):
         raise TypeError(f"Unknown padding type: {padding}. Give 'VALID', 'SAME' or 'SAME_LOWER'.")

@@ -1,4 +1,4 @@
-"""Windows of NumPy arrays: padding as in XLA, and a view that has the windows' elements as dimensions."""
+"""Windows of NumPy arrays: padding as in XLA, and a view with dimensions for windows and for their elements."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _placed(size: int, low: int, high: int, dilation: int) -> tuple[int, slice, 
 
 
 def padded(x: Any, fill: Any, padding: Sequence[tuple[int, int]], dilation: Ints) -> Any:
-    """``x`` with ``fill`` around it and between its elements, ``dilation`` apart. Negative padding removes elements."""
+    """``x`` with ``fill`` around it and between its elements, now ``dilation`` apart. Negative padding is a cut."""
     if all(p == (0, 0) for p in padding) and all(d == 1 for d in dilation):
         return x
     places = [
@@ -37,7 +37,7 @@ def padded(x: Any, fill: Any, padding: Sequence[tuple[int, int]], dilation: Ints
 
 
 def windows_of(x: Any, window: Ints, strides: Ints, dilation: Ints) -> Any:
-    """A view of ``x``. In place of its last dimensions it has dimensions of windows, then those inside a window."""
+    """A view of ``x``. Dimensions that count windows, then those inside a window, replace its last dimensions."""
     lead = x.ndim - len(window)
     counts = [
         count(size, dilated(w, d), s) for size, w, s, d in zip(x.shape[lead:], window, strides, dilation, strict=True)

@@ -91,7 +91,7 @@ def parse(name: str, params: tuple[Param, ...], line: str, cell: str | None = No
                 f"%{name} needs {text_params[0].name.upper()}: {text_params[0].help}\n{usage(name, params)}"
             )
     elif text:
-        advice = f"It runs no program. Run the line by itself, and then %{name}."
+        advice = f"%{name} runs no program. Run the line by itself, and then %{name}."
         raise UsageError(f"%{name} does not understand {text!r}. {advice}\n{usage(name, params)}")
     return args
 

@@ -68,7 +68,7 @@ def run_time(session: Session, args: Arguments) -> Result:
     figures = {"minijax": found.seconds}
     notes = found.notes
     if any(each.kept or each.reason for each in session.watched):
-        notes.append("JAX traces functions that are kept whole once; minijax's times do not include that")
+        notes.append("JAX traces functions that are kept whole, once; minijax's times do not include this trace")
     if not args["alone"]:
         try:
             figures["jax"] = measure.measured(measure.theirs(target), target.abstract, once).seconds
@@ -181,7 +181,7 @@ def _jaxprs(closed: ClosedJaxpr, their_text: str) -> list[Block]:
         same = Row("jaxpr", (line(("good", "the same"), ("muted", f" · {count}")),))
         return [same, Printout(jaxpr_document(closed))]
     if read is None:
-        note = line(("warning", "they differ; JAX's is shown as JAX prints it, since minijax cannot read all of it"))
+        note = line(("warning", "they differ; JAX's jaxpr is shown as JAX prints it, because minijax cannot read it"))
         titles = (line(("heading", "minijax")), line(("heading", "jax")))
         return [Row("jaxpr", (note,)), diff.texts_side_by_side(str(closed).split("\n"), their_text.split("\n"), titles)]
     titles = (

@@ -141,7 +141,7 @@ def _partitioned(lowered: Any) -> Iterator[Block]:
 
 
 def _linked(args: Arguments, lowered: Any, compiled: Any) -> tuple[list[Block], Any]:
-    """Blocks that show the linked programs, or only one line or equation in them; and the linked programs."""
+    """Blocks that show the linked programs, or only one line or equation in them. Also returns the linked programs."""
     # imported late: 700 lines that only these options need
     from minijax.tools.programs import link_views, links
 
@@ -242,7 +242,7 @@ COMMANDS = (
             Param("metadata", "flag", "keep the metadata (left out by default)", default=False),
         ),
         "The program that a call compiles to, before XLA has optimised it or after.\n\n"
-        "XLA's estimates of the program's cost are shown too and, after optimisation, of its memory. Nothing is run. "
+        "XLA's estimates of the program's cost are shown too, and of its memory after optimisation. Nothing is run. "
         "--links shows for each operation its equation in the jaxpr and the equation's line of Python. "
         "--line and --eqn show one line or equation in all of the programs. The value is then the linked programs, "
         "which a notebook displays side by side.",

@@ -118,7 +118,7 @@ def python_completions(session: Session, before: str) -> list[Completion]:
 
 
 def signature(session: Session, before: str, columns: int = 100_000) -> list[tuple[str, bool]]:
-    """``(part, whether the cursor is in it)`` for each part of the signature of the call at the cursor; [] if none.
+    """``(part, whether the cursor is in it)`` for each part of the signature of the call at the cursor; [] if no call.
 
     A signature of more than ``columns`` characters has … in place of some parts.
     """
@@ -146,7 +146,7 @@ def _visible(names: Iterable[str], prefix: str, kind: str) -> list[Completion]:
 def _resolve(session: Session, path: list[str]) -> tuple[Any, str]:
     """The value of a dotted name, and its name if it is a minijax module (else '').
 
-    A minijax module that is not imported yet is not imported here: its contents are listed by its name alone.
+    This imports no module. ``names_of`` finds the contents of a minijax module that is not imported yet by its name.
     """
     value = session.namespace.get(path[0], getattr(builtins, path[0], UNKNOWN))
     module = _own_module(value)

@@ -70,7 +70,7 @@ COMMANDS = (
     Command(
         "debug",
         (),
-        "Look at the variables of what failed last, in the line of yours that raised it.\n"
+        "Look at the variables of the last failure, at the line of yours that raised the error.\n"
         "At a terminal this opens Python's debugger there (up, down, p NAME, q leaves), with your frames only; "
         "elsewhere it lists the frames, and the variables of the innermost.",
         "%debug",

@@ -96,8 +96,8 @@ def _jax_document(entries: Sequence[jax_misses.JaxMiss]) -> Document:
 
 
 def _of_call(session: Session, expression: str, everything: bool) -> Result:
-    """Predict a cache hit or miss of a call of a jitted function, without calling it. If JAX jitted it, show its misses
-    so far. If it is not jitted, call it and show the cache misses inside it.
+    """Predict a cache hit or miss of a call of a jitted function, without calling it. If JAX jitted the function, show
+    its misses so far. If it is not jitted, call it and show the cache misses inside it.
     """
     __tracebackhide__ = True
     node = parse_expression("why", specs.expression_text(expression), "a call such as f(x)")
@@ -256,7 +256,7 @@ def _leak_rows(leak: Leak) -> Iterator[Block]:
 
 def _searched(session: Session, command: str, text: str) -> targets.Target:
     """The target to search: the whole expression, or only its outermost call if JAX would trace the expression as one
-    program. JAX's trace would replace the arrays of models that are not arguments, such as Flax NNX models.
+    program. JAX's trace would replace arrays that are not arguments, such as those of Flax NNX models.
     """
     __tracebackhide__ = True
     whole = _whole(session, command, text)

@@ -110,8 +110,8 @@ COMMANDS: tuple[Command, ...] = (
         "Write the session, or the last full recording, as one HTML page or as JSON.\n\n"
         "The page has every input with its output and panels, and a stepper for every full recording. It needs no "
         "other file and no network, and can be read without scripts. %step --file FILE.rec steps through a saved "
-        "recording of any length, since only the parts that are shown are loaded. FILE.json is for other programs, and "
-        "is loaded as a whole.",
+        "recording of any length, because only the parts that are shown are loaded. FILE.json is for other "
+        "programs, and is loaded as a whole.",
         "%export /tmp/session.html --force",
         run_export,
         group="session",

@@ -72,7 +72,7 @@ class Tour:
     # -----------------------------------------------------------------------------------------------------
 
     def go(self, part: int, stop: int = 0) -> Result:
-        """Show a stop. Unless the previous stop has just run, run the earlier stops of its part first, unseen."""
+        """Show a stop. Unless the previous stop has just run, first run the earlier stops of its part, unseen."""
         blocks: list[Block] = []
         stops = self.parts[part].stops
         borrowed: list[str] = []

@@ -99,7 +99,7 @@ def run_pop(session: Session, args: Arguments) -> Result:
     level = live.levels[-1]
     if not expr and live.latest is None:
         raise UsageError(
-            f"%pop needs EXPR, what to take out of {level.label}: nothing has been assigned or shown in it yet. "
+            f"%pop needs EXPR, the value to return from {level.label}: nothing has been assigned or shown in it yet. "
             "%pop --drop closes it without a value."
         )
     recorder = Recorder("summary", f"%pop {expr}")

@@ -118,7 +118,7 @@ def _with_arrays(session: Session, command: str, expression: str) -> targets.Tar
 
 
 def _followed(x: Any, seen: set[int]) -> Any:
-    """Convert a number or array to a separate array, to follow it. Integers stay, since Python code may need them."""
+    """Convert a number or array to a separate array, to follow it. Integers stay, because Python code may need them."""
     if isinstance(x, (float, complex, np.ndarray, np.generic)):
         x = as_array(x)
     # a literal has no origin, and an array that is passed as two arguments needs two origins
@@ -139,7 +139,7 @@ def _variable(command: str, recording: Recording, name: str) -> int:
     if not found:
         names = list(dict.fromkeys(life.name for life in recording.lives if life.name))
         held = _held(name, names, recording)
-        raise UsageError(f"%{command} --of {name}: no variable {name} held a value in it{held}")
+        raise UsageError(f"%{command} --of {name}: no variable {name} held a value in this call{held}")
     return found[-1]
 
 

@@ -52,7 +52,7 @@ COMMANDS = (
                 "text",
                 "the panels to show after each line: on, off, or some of " + ", ".join(panels.PANELS),
             ),
-            Param("all", "flag", "show everything recorded of the last line, cut nowhere", default=False),
+            Param("all", "flag", "show everything recorded of the last line, uncut", default=False),
         ),
         "Choose what is shown after each line, or show all there is about the last one.",
         "%panels stack jaxpr\n%panels --all",

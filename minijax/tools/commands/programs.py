@@ -230,7 +230,7 @@ COMMANDS: tuple[Command, ...] = (
             Param(
                 "stage",
                 "word",
-                "with --with: compare the jaxprs, or what they become before XLA, or after it",
+                "with --with: compare the jaxprs, or the programs before or after XLA's optimizations",
                 default="jaxpr",
                 choices=("jaxpr", "stablehlo", "optimized"),
             ),
@@ -239,14 +239,14 @@ COMMANDS: tuple[Command, ...] = (
             Param("axis_size", "int", "the size of the axis that vmap adds to each argument", default=4),
             Param("most", "int", "how many equations to compare at most", default=300),
             Param("names", "flag", "call variables as your program does, where it has names for them", default=False),
-            Param("tutorial", "flag", "what grad does by linearize, and by jvp over partial evaluation", default=False),
+            Param("tutorial", "flag", "compare grad by linearize with grad by jvp and partial_eval", default=False),
         ),
         "The jaxpr of a call before and after a transformation, beside each other, with what changed marked.\n\n"
         "Equations are paired by their primitive and by the line they come from. A gradient is shown in three "
         "colours: the forward pass, the residuals that it keeps, and the backward pass. --by vmap,grad is "
         "vmap(grad(f)). vmap gives every argument a further axis in front; so write the call without it.\n\n"
-        "--by grad --tutorial compares no jaxprs but what is done: by the one interpreter that grad is here, as in "
-        "JAX, and by the tutorial's two, jvp over partial evaluation (jax_use_direct_linearize off).",
+        "--by grad --tutorial compares the steps of two implementations, not jaxprs: the one interpreter of grad in "
+        "JAX and minijax, and the tutorial's two, jvp and partial evaluation (jax_use_direct_linearize off).",
         "%diff f(3.0) --by grad",
         run_diff,
         cell=True,
@@ -262,11 +262,11 @@ COMMANDS: tuple[Command, ...] = (
             Param("names", "flag", "call variables as your program does, where it has names for them", default=False),
             Param("depth", "int", "how many levels of jaxprs inside jaxprs a terminal shows", default=3),
             Param("file", "word", "write the picture to this file, which ends in .svg"),
-            Param("force", "flag", "write over a file that is there already", default=False),
+            Param("force", "flag", "overwrite an existing file", default=False),
         ),
         "The jaxpr of a call as a picture: what is computed from what.\n\n"
-        "A terminal draws a line for each equation, with a lane on the left for each value that is still to be read; "
-        "a notebook and --file draw boxes and arrows, the jaxprs inside equations folded. Drawing takes time in "
+        "A terminal draws a line for each equation, with a lane on the left for each value that a later line reads; "
+        "a notebook and --file draw boxes and arrows, and fold the jaxprs inside equations. Drawing takes time in "
         "proportion to the equations drawn.",
         "%graph f(3.0)",
         run_graph,

@@ -144,7 +144,7 @@ def opened_blocks(live: Live, level: Level) -> Iterator[Block]:
         lines.append(line(("var", name), " = ", ("value", shown)))
     covered = [name for name in level.inputs if level.saved[name] is not GONE]
     if covered:
-        lines.append(line(("muted", f"what {', '.join(covered)} held comes back at %pop")))
+        lines.append(line(("muted", f"%pop restores your values of {', '.join(covered)}")))
     yield Row("pushed", tuple(lines))
     if level.kind == "jaxpr" or level.kind in APPLIED:
         yield from program_blocks(live, level)

@@ -145,7 +145,7 @@ def run_timeit(session: Session, args: Arguments) -> Result:
         f" each (mean ± deviation of {runs} runs of {often:,}), at best ",
         ("time", _span(min(times))),
     )
-    hint = "XLA may still be at work when a call returns; %time waits for it, and tells trace, compile and run apart"
+    hint = "XLA may still be at work when a call returns; %time waits for it, and times each phase"
     return Result(document(text(result), text(hint, role="muted")))
 
 
@@ -231,7 +231,7 @@ def _edited(before: str, editor: list[str]) -> str:
             with open(path, encoding="utf-8") as file:
                 return file.read()
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"%edit cannot read what {editor[0]} left: {error}; nothing was run") from None
+            raise UsageError(f"%edit cannot read the file that {editor[0]} left: {error}; nothing was run") from None
 
 
 # --- %cd
@@ -282,7 +282,7 @@ COMMANDS = (
         "timeit",
         (Param("statement", "program", "a Python statement; before it, -n N (calls in a run) and -r N (runs)"),),
         "Time a statement by running it often, without waiting for XLA to finish.\n\n"
-        "%%timeit times the lines below it; the code on its own line runs before them and is not timed. "
+        "%%timeit times the lines below it; the code on the line of %%timeit runs first and is not timed. "
         "%time EXPR shows more about a call: the times of tracing, lowering, compiling and running, beside JAX's.",
         "%timeit -n 10 1 + 1",
         run_timeit,
@@ -294,7 +294,7 @@ COMMANDS = (
         "edit",
         (Param("what", "text", "the number of an earlier input, or a function"),),
         "Open the last input in your editor (VISUAL, EDITOR), and run what you leave there.\n"
-        "%edit 3 opens input 3, and %edit f the function f.",
+        "%edit 3 opens input 3, and %edit f opens the function f.",
         "%edit",
         run_edit,
         group="session",
@@ -303,7 +303,7 @@ COMMANDS = (
     Command(
         "cd",
         (Param("folder", "text", "where to go"),),
-        "Change the current folder (- for the one before), or show it.",
+        "Change the current folder (- goes back to the previous one), or show it.",
         "%cd",
         run_cd,
         group="session",

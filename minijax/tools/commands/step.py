@@ -99,7 +99,7 @@ def _last(session: Session, args: Arguments) -> Result:
     if failed is None or not failed.replays:
         recording = _last_full(session, failed)
         # the failed input ran no operation that could be shown
-        note = "" if failed is None else f"{_nothing_done(failed)}; this is earlier"
+        note = "" if failed is None else f"{_nothing_done(failed)}; this is an earlier recording"
         return _opened(args, Step(recording, note=note), NOTHING, ended=_ended_in_error(recording))
 
     def call() -> Any:
@@ -268,7 +268,7 @@ COMMANDS = (
             Param("retrace", "flag", "trace again, ignoring the caches of traces", default=False),
             Param("file", "word", "step through a recording that was saved to this file"),
         ),
-        "Run a call once, recorded, and step through what the engine did: into, over, out and back.\n"
+        "Record one run of a call, and step through what the engine did: into, over, out and back.\n"
         "In a terminal this opens a full-screen stepper (? lists its keys); elsewhere it lists the steps. After an "
         "exception the stepper opens at the operation that raised it, and you step back from there.",
         "%step grad(f)(3.0) --text",

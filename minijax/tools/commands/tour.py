@@ -144,11 +144,11 @@ COMMANDS = (
         "A guided tour in seven parts, live: each stop runs a line here and shows what it did.\n\n"
         "Part 1 is about transformations as interpreters, 2 about jaxprs, 3 about jit, 4 about linearize, vjp and "
         "grad, 5 about control flow, 6 about many devices, 7 about whole programs. %tour alone goes on. Type what you "
-        "like between the stops. A name of yours that a part uses is set aside at the first stop that needs it, and "
-        "comes back when the part ends.\n\n"
-        "%tour exercises lists tasks at its end, %tour ex 3 opens one and defines its start code. Write your answer at "
-        "the prompt: %tour edit puts there what you have so far, to be changed. %tour check runs it, and says what "
-        "about it is right or wrong. %tour hint gives hints one by one, %tour solution shows an answer, %tour stop "
+        "like between the stops. If a part uses a name of yours, your value is saved at the first stop that needs the "
+        "name, and comes back when the part ends.\n\n"
+        "%tour exercises lists the tasks at the end of the tour, %tour ex 3 opens one and defines its start code. "
+        "Write your answer at the prompt: %tour edit puts your answer so far there. %tour check runs it, and says what "
+        "is right or wrong. %tour hint gives hints one by one, %tour solution shows an answer, %tour stop "
         "brings your names back.",
         "%tour 1\n%tour next\n%tour stop\n%tour exercises\n%tour ex 1",
         run_tour,

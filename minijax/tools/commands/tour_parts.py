@@ -120,7 +120,7 @@ JAXPRS = Part(
         Stop(
             "make_jaxpr calls the function with a box that has a type and no value.",
             "make_jaxpr(lambda x: 2. * x)(3.)",
-            "The input has the name a and a type; the 2.0 is a literal, since it was written in the function.",
+            "The input has the name a and a type; the 2.0 is a literal, because it was written in the function.",
         ),
         Stop(
             "At the prompt we can watch it record.",
@@ -389,7 +389,7 @@ DEVICES = Part(
             "def mlp(u, v, x): return jnp.tanh(x @ u) @ v",
         ),
         Stop(
-            "The layer in between is sharded too, since no device needs all of it. Only one sum is communicated.",
+            "The layer in between is sharded too, because no device needs all of it. Only one sum is communicated.",
             "%hlo jit(mlp)(u, v, jnp.ones((8, 4))) --partitioned",
         ),
         Stop(

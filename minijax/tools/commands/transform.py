@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
 EXPR = Param("expr", "text", "a call such as f(x), or an expression in your variables", required=True)
-STATIC = Param("static", "ints", "the arguments that are no arrays but part of the function, counted from 0")
+STATIC = Param("static", "ints", "the arguments that are part of the function and no arrays, counted from 0")
 _LONGEST = 12
 
 
@@ -90,7 +90,7 @@ def given(session: Session, command: str, text: str, count: int) -> tuple[Any, .
     value = session.evaluate(parse_expression(command, text), {})
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if len(values) != count:
-        raise UsageError(f"%{command} takes {plural(count, 'value')} there, one for each argument; got {len(values)}")
+        raise UsageError(f"%{command} takes {plural(count, 'value')}, one for each argument; got {len(values)}")
     return values
 
 
@@ -102,7 +102,7 @@ def run_jaxpr(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
     recorder = Recorder("full", args["expr"], True) if args["names"] else Recorder("summary", args["expr"])
     if args["names"] and (args["style"] or session.settings.style) == "tutorial":
-        raise UsageError("%jaxpr --names is of the style jax: give it --style jax")
+        raise UsageError("%jaxpr --names needs the style jax: add --style jax")
     target = targets.typed(session, "jaxpr", args["expr"], args.cell)
     target = targets.traceable("jaxpr", target, args["static"])
     with recorder:
@@ -207,8 +207,8 @@ class Differences(Frozen):
     """Derivatives along a random direction, all in 64 bits.
 
     Attributes:
-      exact: by grad.
-      left, right: by differences of the values at the point and beside it.
+      exact: the derivative by grad.
+      left, right: differences between the values at the point and beside it.
       rounding: how far the rounding of the values can move these differences.
       narrow: the first narrower float type that the program computes in, such as ``float32``; '' if there is none, or
         if the derivatives agree.
@@ -235,7 +235,7 @@ class Differences(Frozen):
 
     @property
     def doubt(self) -> str:
-        """Why finite differences that disagree say nothing about this program at this point; '' if they do."""
+        """Why a disagreement with finite differences proves no error of this program; '' if it proves one."""
         if abs(self.left - self.right) > 0.1 * max(abs(self.left), abs(self.right)):
             return f"the function jumps or has a kink here: {self.left:.9g} to the left, {self.right:.9g} to the right"
         return f"the program rounds to {self.narrow}, and the check needs 64 bits" if self.narrow else ""
@@ -382,7 +382,7 @@ def as_tangent(option: str, what: str, x: Any, tangent: Any) -> Any:
     __tracebackhide__ = True
     if tree_structure(tangent) != tree_structure(x):
         if not isinstance(tangent, (int, float)):
-            raise UsageError(f"%{option}: {what} must be built like {what.rpartition(' ')[2]}: {type_texts(x)}")
+            raise UsageError(f"%{option}: {what} must have the structure of {what.rpartition(' ')[2]}: {type_texts(x)}")
         return tree_map(lambda leaf: _leaf_tangent(option, what, leaf, tangent), x)
     return tree_map(lambda leaf, t: _leaf_tangent(option, what, leaf, t), x, tangent)
 
@@ -459,7 +459,7 @@ def run_vmap(session: Session, args: Arguments) -> Result:
     if len(each) != len(target.args):
         raise UsageError(
             f"%vmap --in-axes has {len(each)} axes for {plural(len(target.args), 'argument')}: one for each, None for "
-            "what is not mapped"
+            "an argument that is not mapped"
         )
     for name, x, axis in zip(target.names, target.args, each, strict=True):
         _check_axis(name, x, axis)

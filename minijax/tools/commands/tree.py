@@ -121,7 +121,7 @@ COMMANDS = (
         "tree",
         (
             Param("expr", "text", "a value, such as params or _", required=True),
-            Param("leaf", "expression", "show what is at this path, in full: ['l1']['w']"),
+            Param("leaf", "expression", "show the value at this path in full: ['l1']['w']"),
             Param("depth", "int", "how many levels to open"),
             Param("most", "int", "how many lines to show at most", default=None),
             Param("exact", "flag", "look at every element of large arrays too", default=False),

@@ -136,7 +136,7 @@ def pairs(
 
     ``derived``: a transformation made the right program from the left one, so equations have the same order and source
     lines. Without it, rows are paired by their primitives alone, in the longest common runs. Equations in the backward
-    pass of ``passes`` stay unpaired, since the left program is like the forward pass. Pairing updates ``names``.
+    pass of ``passes`` stay unpaired, because the left program is like the forward pass. Pairing updates ``names``.
     """
     names = names or Renaming()
     places: dict[Any, list[int]] = {}
@@ -180,7 +180,7 @@ def _common(left: Sequence[_Row], right: Sequence[_Row]) -> dict[int, int]:
 
 
 def _first(row: _Row, right: Sequence[_Row], places: Sequence[int], begin: int, names: Renaming) -> int | None:
-    """The first of ``places`` from ``begin`` on whose row equals ``row``. Else the first from ``begin`` on, or None."""
+    """The first of ``places`` from ``begin`` on whose row equals ``row``; without one, the first place, or None."""
     open_places = [j for j in places if j >= begin]
     for j in open_places:
         if names.alike(row.segments, right[j].segments, learn=False):
@@ -223,7 +223,7 @@ def texts_side_by_side(
     titles: tuple[Line, Line],
     keys: tuple[Sequence[str], Sequence[str]] | None = None,
 ) -> Columns:
-    """Two texts as a block, with lines paired in their longest common runs. ``keys``: what to compare instead."""
+    """Two texts as a block, with lines paired in their longest common runs. ``keys``: the lines to compare instead."""
     left, right = (ours, theirs) if keys is None else keys
     out: list[Pair] = []
     for tag, i, to_i, j, to_j in difflib.SequenceMatcher(None, left, right, False).get_opcodes():

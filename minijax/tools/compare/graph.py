@@ -25,7 +25,7 @@ _LONGEST_NOTE = 400
 
 
 class Value(Frozen):
-    """An array on an edge: its name in the jaxpr and its type. ``read``: an equation or result uses it."""
+    """An array on an edge: its name in the jaxpr and its type. ``read``: whether an equation or result uses it."""
 
     name: str
     type: str

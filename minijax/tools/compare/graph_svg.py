@@ -1,7 +1,7 @@
 """Graphs of jaxprs as SVG: layers from top to bottom, arrows along the values, light and dark mode by CSS.
 
-``markup`` is for HTML pages, where the graphs of inner jaxprs fold; ``page`` makes a file of its own, which shows them
-one below the other. The layout has the four classic steps. Each node's layer is its longest path from an input. A long
+``markup`` is for HTML pages, where the graphs of inner jaxprs fold. ``page`` makes a file, which shows them one below
+the other. The layout has the four classic steps. Each node's layer is its longest path from an input. A long
 edge gets a dummy node in each layer it crosses. Each layer is ordered to keep neighbours close (barycentres). Then
 nodes move sideways towards their neighbours. All text is escaped here, so the result is safe on a page.
 
@@ -20,7 +20,7 @@ from minijax.tools.documents.html import SAYS_DARK, SAYS_LIGHT
 from minijax.tools.documents.theme import STYLES, visible
 from minijax.tools.documents.words import shortened
 
-# In pixels.
+# Sizes in pixels.
 _CHARACTER, _HEIGHT, _LINE = 7.0, 38.0, 14.0
 _GAP_X, _GAP_Y, _MARGIN, _THIN = 18.0, 34.0, 12.0, 6.0
 # If long edges need more dummy nodes than this in total, they are drawn straight, without dummy nodes.

@@ -13,7 +13,7 @@ from minijax.tools.compare.graph import Graph, GraphNode, Value
 from minijax.tools.documents.document import Block, Fitted, Line, Section, Segment, Text, line
 from minijax.tools.documents.words import plural
 
-# Width of the page in columns for each lane.
+# A page has one lane for this many columns.
 _COLUMNS_PER_LANE = 5
 NODES = {"input": "○", "const": "○", "equation": "●", "call": "◉", "output": "◇"}
 

@@ -124,8 +124,8 @@ def first_line(error: Exception) -> str:
 
 
 class Figures(Frozen):
-    """Seconds by phase and by kind of call. ``note``: what was not measured, and why. ``printed``: repeated runs wrote
-    output, which was not shown. ``jitted``: the compiled program whose calls were timed, or None."""
+    """Seconds by phase and by kind of call. ``note``: what was not measured, and why. ``printed``: whether repeated
+    runs wrote output, which is not shown. ``jitted``: the compiled program whose calls were timed, or None."""
 
     seconds: dict[str, float]
     note: str = ""
@@ -138,7 +138,7 @@ class Figures(Frozen):
         return [*filter(None, [self.note]), *([_PRINTED] if self.printed else [])]
 
 
-_PRINTED = "what it prints is shown for the first runs, not for the repeated ones"
+_PRINTED = "the program's output is shown for the first runs only"
 
 
 class Nowhere(io.TextIOBase):
@@ -161,7 +161,7 @@ def _seconds(run: Callable[[], Any]) -> float:
 
 
 def _best(run: Callable[[], Any], nowhere: Nowhere) -> float:
-    """The shortest of several runs in seconds. The first run does not count, since it may compile operations.
+    """The shortest of several runs in seconds. The first run does not count, because it may compile operations.
 
     A first run longer than ``_LONG`` is the only one. The output of later runs goes to ``nowhere``.
     """
@@ -351,7 +351,7 @@ def read_back(text: str) -> ClosedJaxpr | None:
 
 
 def comparable(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """Our jaxpr with plain numbers instead of NumPy integers, as ``read_back`` gives JAX's."""
+    """Our jaxpr with plain numbers instead of NumPy integers, like JAX's jaxpr after ``read_back``."""
     text = str(closed)
     read = read_back(text) if re.search(_NUMPY, text) else None
     return closed if read is None else read

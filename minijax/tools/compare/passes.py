@@ -117,7 +117,7 @@ class Transformed:
         return tuple(active) if name != "grad" or self.loose else (active[0],)
 
     def _reverse(self, name: str, fun: Callable[..., Any], args: tuple[Any, ...]) -> Callable[..., Any]:
-        """The gradient (for 'vjp', the pullback) by the chosen arguments. It records where the forward pass ends."""
+        """The gradient (for 'vjp', the pullback) of the chosen arguments. It records where the forward pass ends."""
         __tracebackhide__ = True
         chosen = self._chosen(name, args)
 

@@ -86,7 +86,7 @@ def _line(depth: int, node: Node) -> Line:
 
 
 def _key(node: Node) -> tuple[Any, ...]:
-    """A key that is equal for two records if they show the same, even by different interpreters."""
+    """The same key for two records that show the same operation, even by different interpreters."""
     if isinstance(node, BindRecord):
         return BindRecord, node.primitive, _about(node)
     if isinstance(node, ScopeRecord):

@@ -369,7 +369,7 @@ def _hung(each: Line, width: int) -> Iterator[Line]:
 
 
 def _below(block: Columns, width: int) -> Iterator[Line]:
-    """Both texts in one column: equal lines once; in a run of other lines, first the left ones, then the right ones."""
+    """Both texts in one column. Equal lines are shown once. In a run of other lines, the left ones come first."""
     rows = block.rows(width - 2)
     for role, mark, title in (("error", "- ", block.titles[0]), ("good", "+ ", block.titles[1])):
         yield from wrapped(((role, mark), *title), width, 4)

@@ -11,7 +11,7 @@ MOST_WHOLE = 2**24
 
 
 def decimal(x: float, digits: int = 4) -> str:
-    """``x`` with this many significant digits, or up to seven if these give ``x`` exactly or show a fraction (1234.5).
+    """``x`` with ``digits`` significant digits, or up to seven if more give ``x`` exactly or show a fraction (1234.5).
 
     A whole number ends in ``.0``. The sign ``≈`` marks a number that is not whole and rounds to a whole one: ``≈1.0``.
     """

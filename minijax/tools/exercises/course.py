@@ -175,7 +175,7 @@ class ExerciseCourse:
         yield from found.shown
         space = self.session.namespace
         if all(space.get(name) is self.begun.get(name) for name in exercise.asks):
-            yield text("(This is the start code still: write your own at the prompt.)", role="muted")
+            yield text("(This is still the start code: write your own at the prompt.)", role="muted")
         yield self._more(number)
 
     def _more(self, number: int) -> Block:
@@ -295,7 +295,7 @@ def own_names(exercise: Exercise) -> list[str]:
 
 
 def given_names(exercise: Exercise) -> dict[str, Any]:
-    """name -> value, for names that exist before the start code runs: the exercise's own, and JAX's that it reads."""
+    """name -> value, before the start code runs: names that only the exercise has, and names of JAX that it reads."""
     known, own = initial_names(), own_names(exercise)
     read = names_in("\n".join((exercise.start, *exercise.solutions)))[1]
     given = {name: known[name] for name in (*read, *_ALWAYS) if name in known and name not in own}

@@ -44,7 +44,7 @@ def _check_norm(answer: Answer) -> Passed:
     if np.isnan(found).any():
         raise NotYet(
             f"grad(norm)([0, 0]) is {shown(found)}. The root of 0 is still computed, and its derivative there is inf; "
-            "choosing afterwards is too late, since 0 * inf is NaN. Choose the argument of the root."
+            "choosing afterwards is too late, because 0 * inf is NaN. Choose the argument of the root."
         )
     expect("grad(norm)([0, 0])", found, [0.0, 0.0], (), lambda: "What norm gives there must not depend on v.")
     both = jnp.array([[0.0, 0.0], [3.0, 4.0]], jnp.float32)

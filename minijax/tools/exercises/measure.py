@@ -51,7 +51,7 @@ def expect(
     tolerance: float = 1e-4,
 ) -> None:
     """Raise NotYet unless ``found`` equals ``wanted``. The message is that of the first mistake in ``mistakes`` with
-    the same result. If no mistake has it, the message ends with the hint from ``otherwise``.
+    this result. If no mistake has this result, the message ends with the hint from ``otherwise``.
     """
     values = _values(found) if is_array_like(found) else None
     if values is None or values.dtype == object:

@@ -43,7 +43,7 @@ class Answer:
 
 
 class Passed(Frozen):
-    """An answer is right. ``said``: the measurements in words. ``shown``: more to display."""
+    """The verdict that an answer is right. ``said``: the measurements in words. ``shown``: more to display."""
 
     said: str
     shown: tuple[Block, ...] = ()

@@ -87,7 +87,7 @@ class CacheAnswer(Frozen):
       reason: why it is not cached, as text.
       differences: the differences from the nearest earlier call, as tuples (kind, argument's path, before, now).
       advice: what to change.
-      earlier: the number of cached signatures, the latest ones, with which the call was compared.
+      earlier: the number of cached signatures that the call was compared with. They are the latest ones.
       known: the number of all cached signatures.
       stale: for a cached call, the closed-over values that changed after tracing, as text: the program uses the old
         ones.
@@ -198,7 +198,7 @@ def miss_sections(misses: Sequence[tuple[CacheRecord, Sequence[PhaseRecord]]], e
         alike = (record.cache, record.name, re.sub(r"\d+", "0", record.reason))
         groups.setdefault(alike, []).append((record, phases))
     if hidden:
-        said = f"{hidden:,} more of {len(misses):,} misses before these (%why --all tells them all)"
+        said = f"{hidden:,} more of {len(misses):,} misses before these (%why --all shows them all)"
         yield text(said, role="warning")
     for group in groups.values():
         yield _miss_section(group)

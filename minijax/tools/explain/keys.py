@@ -1,7 +1,7 @@
 """Finds random keys that a program uses more than once, by running the program equation by equation.
 
-Keys with equal words are equal. A primitive that makes bits or other keys from a key uses it (``split`` does,
-``fold_in`` does not). A call of a function of ``minijax.random`` is one use. It does not matter whether a key reaches
+Keys with equal words are equal. A primitive that makes bits from a key uses the key. ``split`` uses its key too, but
+``fold_in`` does not. A call of a function of ``minijax.random`` is one use. It does not matter whether a key reaches
 two uses by a name, an index, an equal seed or a loop. ``random.clone`` allows one more use.
 """
 

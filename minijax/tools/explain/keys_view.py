@@ -41,10 +41,10 @@ def keys_document(search: KeySearch, title: str) -> Document:
         blocks.append(Section(line(("heading", "keys")), (text(*tree, wrap=False),)))
     if search.unseen:
         later = f"{plural(search.unseen, 'use')} of later keys {'was' if search.unseen == 1 else 'were'} not seen"
-        said = f"that is of the first {len(search.uses):,} keys: {later}"
+        said = f"only the first {len(search.uses):,} keys were tracked: {later}"
         blocks.append(text(said, role="muted"))
     if search.hurried:
-        said = f"after {MOST_EQUATIONS:,} equations loops were run as a whole, and keys inside them were not seen"
+        said = f"after {MOST_EQUATIONS:,} equations, loops ran as a whole, and keys inside them were not seen"
         blocks.append(text(said, role="muted"))
     return Document(tuple(blocks))
 

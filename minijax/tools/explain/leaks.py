@@ -158,7 +158,7 @@ class _Holders:
         return (), tuple(host)
 
     def root(self, holder: Any, x: Any) -> tuple[str, str] | None:
-        """Where a path begins: ('user', name) or ('host', name); ('', '') if none can; None if the search continues."""
+        """Where a path begins: ('user', name) or ('host', name). ('', '') for no path; None if the search goes on."""
         if holder is self.namespace:
             names = [name for name, value in holder.items() if value is x]
             users = [name for name in names if not _is_host_name(name)]

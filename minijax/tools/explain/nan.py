@@ -155,7 +155,7 @@ class _Levels(observe.Observer):
 
 
 def _transposing() -> str:
-    """The name of the primitive whose transpose rule is running, or ''. A custom rule may run user functions."""
+    """The name of the primitive whose transpose rule is running, or ''."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code is transpose.transpose_eqn.__code__:

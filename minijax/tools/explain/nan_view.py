@@ -14,39 +14,39 @@ _LONGEST = 100
 
 # primitive -> the usual cause of a NaN or infinity from it, and a fix
 ADVICE = {
-    "log": "log of 0 is -inf and of less is nan: keep its argument positive, as in jnp.log(jnp.maximum(x, tiny)).",
-    "log1p": "log1p of -1 is -inf and of less is nan: keep its argument above -1.",
+    "log": "log of 0 is -inf, and log of a negative number is nan: keep its argument positive, jnp.maximum(x, tiny).",
+    "log1p": "log1p of -1 is -inf, and log1p below -1 is nan: keep its argument above -1.",
     "sqrt": "sqrt of a negative number is nan: keep its argument at 0 or above with jnp.maximum(x, 0).",
-    "rsqrt": "rsqrt of 0 is inf and of less is nan: add a small constant to its argument.",
+    "rsqrt": "rsqrt of 0 is inf, and rsqrt of a negative number is nan: add a small constant to its argument.",
     "div": "x / 0 is inf and 0 / 0 is nan: choose another divisor where it is 0, jnp.where(d == 0, 1, d).",
-    "pow": "A negative base to a fractional power is nan, 0 to a negative one inf: guard the base with jnp.where.",
-    "exp": "exp overflows float32 above 88.7: take the maximum off first (nn.softmax, nn.logsumexp do).",
-    "exp2": "exp2 overflows float32 from 128 on: take the maximum off first.",
+    "pow": "A negative base to a fractional power is nan, and 0 to a negative power is inf: guard it with jnp.where.",
+    "exp": "exp overflows float32 above 88.7: subtract the maximum first, as nn.softmax and nn.logsumexp do.",
+    "exp2": "exp2 overflows float32 from 128 on: subtract the maximum first.",
     "sub": "inf - inf is nan: look where the infinity comes from (it is shown above), or mask before subtracting.",
     "add": "inf - inf is nan: look where the infinity comes from (it is shown above), or mask before adding.",
     "mul": "0 * inf is nan: choose with jnp.where before multiplying.",
-    "dot_general": "A product overflowed, or 0 met inf: scale its operands.",
+    "dot_general": "A product overflowed, or 0 was multiplied by inf: scale the operands.",
     "acos": "acos is nan outside of [-1, 1]: clip its argument.",
     "asin": "asin is nan outside of [-1, 1]: clip its argument.",
     "atanh": "atanh is infinite at -1 and 1, and nan beyond: clip its argument.",
-    "integer_pow": "A negative power of 0 is inf, and high powers overflow: guard its argument with jnp.where.",
+    "integer_pow": "0 to a negative power is inf, and high powers overflow: guard the argument with jnp.where.",
 }
 # These primitives make an infinity from finite operands only by overflow.
 OVERFLOWING = ("add", "sub", "mul", "dot_general", "reduce_sum", "cumsum", "convert_element_type", "square")
 OVERFLOW = "The exact result is beyond the largest number of its type: scale the operands, or use a wider type."
 INF_BY_INF = (
-    "inf / inf is nan: look where the infinity comes from (it is shown above), and keep both finite, as by taking the "
-    "maximum off before an exp."
+    "inf / inf is nan: look where the infinity comes from (it is shown above). Keep both finite: subtract the maximum "
+    "before an exp."
 )
 BACKWARD = (
-    "The derivative is not finite where the value is: guard the argument before the operation, not the result after it "
-    "(jnp.where on both: the branch that is not taken is differentiated too)."
+    "The value is finite, but its derivative is not: guard the argument before the operation, not the result "
+    "(jnp.where differentiates both branches)."
 )
 
 
 _WORDS = {"nan": "NaN", "inf": "infinity"}
 READ = "No operation made it. Look for the number or array above in the program's text and closed-over variables."
-OUTSIDE = "the inputs were finite, so it comes from Python or NumPy code, or is a constant of the program"
+OUTSIDE = "the inputs were finite, so the value comes from Python or NumPy code, or is a constant of the program"
 
 
 def search_document(search: Search, title: str, backward: bool) -> Document:
@@ -72,7 +72,7 @@ def search_document(search: Search, title: str, backward: bool) -> Document:
         said = f"the {what} is written in the program; {read.primitive} at {place} reads it first"
         blocks.append(Row("", (line(("muted", said)),)))
     if search.hurried:
-        said = f"after {MOST_EQUATIONS:,} equations loops were run as a whole: one may be named instead of its equation"
+        said = f"after {MOST_EQUATIONS:,} equations, loops ran as a whole: a loop may be named, not the equation in it"
         blocks.append(Row("", (line(("muted", said)),)))
     return Document(tuple(blocks))
 
@@ -144,7 +144,7 @@ def _operand_line(operand: Operand, said: str = "") -> Line:
 
 
 def _advice(found: Found) -> str:
-    said = ADVICE.get(found.primitive, "Look at its inputs: which of them should not be what they are?")
+    said = ADVICE.get(found.primitive, "Look at its inputs: which of them is wrong?")
     if found.primitive == "div" and [each.element or each.smallest for each in found.inputs[1:]] in (["inf"], ["-inf"]):
         said = INF_BY_INF
     if found.what == "inf" and found.primitive in OVERFLOWING:

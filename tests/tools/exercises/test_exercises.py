@@ -73,7 +73,7 @@ def test_an_exercise_from_the_list_to_its_solution():
     opened = page(session, "%tour ex predict-the-jaxpr")
     assert "Exercise 1 of 11: Predict the jaxpr" in opened and "answer = (0, 0)" in opened
     assert "1 not yet. 0 is too few" in page(session, "%tour check") and session.namespace["answer"] == (0, 0)
-    assert "This is the start code still" in page(session, "%tour check")
+    assert "This is still the start code" in page(session, "%tour check")
     session.run_line("answer = (9, 8)")
     text = page(session, "%tour check")
     assert "dce reads the program backwards" in text and "start code" not in text and "%tour hint: 3 left" in text

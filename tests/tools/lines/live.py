@@ -10,7 +10,7 @@ GOOD = (
     ("%pop z * r", ("closed", "mul", "gone: worth nothing outside jaxpr:3")),
     ("%pop r * t", ("closed", "vmap of r, k", "batched")),
     ("%pop t * t", ("primal", "Array(9.", "tangent", "Array(12.")),
-    ("%push value_and_grad x", ("value_and_grad:1", "what x held comes back at %pop")),
+    ("%push value_and_grad x", ("value_and_grad:1", "%pop restores your values of x")),
     ("%pop jnp.sin(x) * x", ("value", "gradient", "what it was before %push")),
     ("%push linearize x=3.", ("GradTracer<linearize:1>(primal=3.0, tangent=a:f32[])",)),
     ("%pop x * x", ("linear", "a function of tangents", "{ lambda")),

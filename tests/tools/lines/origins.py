@@ -30,7 +30,7 @@ GOOD = (
 )
 
 BAD = (
-    ("%origin f(3.0) --of u", "no variable u held a value in it; there are x"),
+    ("%origin f(3.0) --of u", "no variable u held a value in this call; there are x"),
     ("%origin f(3.0) --depth 0", "needs a number from 1, not 0"),
     ("%origin 'text'", "'text' is a text, and computes nothing: give it a call such as f(3.0)"),
     ("%origin 3", "3 gives no array, so there is nothing that led to it: give it a call"),

@@ -11,7 +11,7 @@ GOOD = (
     ("%tour stop", ("The tour has ended. Yours again: f",)),
     ("%tour exercises", ("0 of 11 done", "1 · Predict the jaxpr", "%tour ex 1 opens the first", "✓ done")),
     ("%tour ex 8", ("Exercise 8 of 11: Find the leaked tracer", "cache[v.shape] = scale", "%tour check runs it")),
-    ("%tour check", ("8  not yet. suspect is still empty", "This is the start code still")),
+    ("%tour check", ("8  not yet. suspect is still empty", "This is still the start code")),
     ("%tour hint", ("hint 1", "2 left")),
     ("%tour solution --use", ('suspect = "cache"', "A jitted function must return")),
     ("%tour check", ("8  ✓ right. cache keeps a tracer", "as `scale`", "%tour next: Find where the NaN begins")),

@@ -30,7 +30,7 @@ GOOD = (
 )
 
 BAD = (
-    ("%jaxpr f(3.0) --names --style tutorial", "--names is of the style jax"),
+    ("%jaxpr f(3.0) --names --style tutorial", "--names needs the style jax"),
     ("%jaxpr", "needs EXPR"),
     ("%jaxpr f", "f is a function: give it arguments"),
     ("%jaxpr jnp.sin", "jnp.sin is a function: give it arguments, as in jnp.sin(3.0) or jnp.sin(f32[3])"),
