@@ -1,4 +1,4 @@
-"""``scan``: a loop of known length that carries values along and takes one slice of arrays per step.
+"""``scan``: a loop of known length that carries values along and takes one slice of each array per step.
 
 The body is a jaxpr ``(consts, carry, x) -> (carry, y)``. Operands are the consts, the initial carry, and arrays
 ``xs``, whose leading axis has one slice for each step; results are the last carry and the ``ys``, stacked along a
@@ -348,7 +348,7 @@ def _partial_eval_body(closed: ClosedJaxpr, unknown_in: Flags, num_consts: int, 
 def _linearize_body(closed: ClosedJaxpr, nonzero: Flags, num_consts: int, num_carry: int) -> _Split:
     """The two loops of a scan whose operands have tangents."""
     parts, nonzero_in = _parts(linearize_jaxpr, closed, nonzero, num_consts, num_carry)
-    # as in JAX, the known loop drops the custom derivative rules, as after partial evaluation
+    # the known loop drops the custom derivative rules, as in JAX and as after partial evaluation
     known = ClosedJaxpr(without_custom_rules(parts.known.jaxpr), parts.known.consts)
     taken = ScanParts.of(known.jaxpr.invars, num_consts, num_carry)
     return _Split(parts._replace(known=known), taken, nonzero_in)
@@ -540,7 +540,7 @@ def _transposed_body(closed: ClosedJaxpr, counts: LinearCounts, arriving: Flags,
     # linear inputs get the types of their cotangents, which may be strong where the body's types are weak
     strong = map(cotangent_type, ct_avals[: counts.consts + counts.carry])
     jaxpr = _retyped(closed.jaxpr, [*types.residuals, *strong, *types.xs, *types.slices])
-    # linear consts are also outputs, with their cotangents' running sums as cotangents: terms add up in order of use
+    # each linear const is also an output, whose cotangent is the running sum: so terms add up in order of use
     outvars = [*jaxpr.outvars, *LinearParts.of(jaxpr.invars, counts).consts]
     adding = ClosedJaxpr(jaxpr.replace(outvars=outvars), closed.consts)
     linear_avals = [*types.consts, *types.carry, *types.xs]

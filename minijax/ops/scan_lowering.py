@@ -39,7 +39,7 @@ def scan_lower(
     num_carry: int,
 ) -> list[str]:
     """Write a counted ``while``: each round runs ``unroll`` steps on a block of the xs and writes a block of the ys.
-    The remaining steps follow without a loop. If all steps fit in one round of several, there is no loop."""
+    The remaining steps follow without a loop. If one round has all steps and ``unroll`` is not 1, there is no loop."""
     consts, carry, xs = split_list(names, num_consts, num_carry)
     rounds, rest = divmod(length, unroll) if unroll else (0, length)
     if unroll != 1 and rounds == 1 and not rest:

@@ -216,7 +216,7 @@ def _linear_jvp(primitive: Primitive) -> Rule:
 
 
 def _transposer(to_operand: Rule, to_updates: Rule) -> Callable[..., list[Any]]:
-    """The transpose rule, from the rules of two cotangents: ``to_operand(ct, indices, updates, **params)`` and
+    """The transpose rule, from functions that give the cotangents: ``to_operand(ct, indices, updates, **params)`` and
     ``to_updates(ct, operand, indices, shape, **params)``, where ``shape`` is that of the updates."""
 
     def scatter_transpose(ct: Any, operand: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
@@ -292,7 +292,7 @@ def _scatter_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
     seen = _gather_slices(winners, indices, aval.shape, numbers)
 
     def masked(old: Any, new: Any) -> Any:
-        """Two arrays: ``old`` where nothing was written, and ``new`` where updates won. Both are zero elsewhere."""
+        """Two arrays: ``old`` where nothing was written, and ``new`` where updates were kept. The rest is zero."""
         untouched = select(eq(winners, full_like(winners, 0)), old, full_like(old, 0))
         return untouched, select(eq(ids, seen), new, full_like(new, 0))
 
@@ -401,7 +401,7 @@ _STABLEHLO_FIELDS = (
 
 
 def _clamp_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Ints) -> str:
-    """Write ``indices``, clamped to between 0 and ``bounds``. Return the name."""
+    """Write ``indices``, clamped to the range from 0 to ``bounds``. Return the name."""
     most = dtypes.iinfo(aval.dtype).max
     vector, ty = ShapedArray((len(bounds),), aval.dtype), mlir_type(aval)
     high = ctx.constant(np.array([min(b, most) for b in bounds], aval.dtype), vector)

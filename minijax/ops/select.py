@@ -164,7 +164,7 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
 
 
 def select_n(which: Any, *cases: Any) -> Any:
-    """``cases[which]``, element by element. ``which`` is an integer or boolean: a scalar, or of the shape of the cases.
+    """``cases[which]``, element by element. ``which``, integer or boolean, is a scalar or has the shape of the cases.
 
     Raises ValueError without cases, TypeError if shapes or dtypes do not agree.
     """

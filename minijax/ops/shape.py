@@ -62,9 +62,9 @@ __all__ = [
     "transpose_p",
 ]
 
-# Up to this many elements a broadcast is copied, in 0.5 us; NumPy takes 3 us for a view that repeats elements.
+# A broadcast of at most this many elements is a copy, which takes 0.5 us. NumPy's view takes 3 us.
 _COPIED_BROADCAST = 4096
-# From this many elements on, a broadcast checks that there is enough memory.
+# A broadcast of more elements than this checks that there is enough memory.
 _CERTAINLY_FITS = 1 << 28
 
 
@@ -217,7 +217,7 @@ declare(
     words=_broadcast_words,
     sharding="sharding",
 )
-# the printed type of the result shows its shape and sharding
+# ``hide`` omits the parameters that the printed type of the result shows: its shape and sharding
 
 
 def _broadcast_read(params: Params, in_avals: Any, out_avals: Any) -> Params:
@@ -330,7 +330,7 @@ def _reshape_lower(
     if dimensions is not None:
         x = transpose_text(ctx, x, aval, dimensions)
         aval = aval.update(shape=tuple(aval.shape[d] for d in dimensions))
-    # written even if the shape stays the same: as in JAX, such a reshape is only staged if it has ``dimensions``
+    # also written if the shape stays the same: as in JAX, a reshape is then only staged if it has ``dimensions``
     return ctx.emit(f"stablehlo.reshape {x} : ({mlir_type(aval)}) -> {mlir_type(out_avals[0])}")
 
 

@@ -193,9 +193,9 @@ def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None,
 
 
 def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
-    """The element at the static ``index`` of ``axis``, which stays as a dimension of size 1 if ``keepdims``.
+    """The element at the static ``index`` of ``axis``. With ``keepdims``, the axis stays, with size 1.
 
-    Raises IndexError out of bounds.
+    Raises IndexError if ``index`` is out of bounds.
     """
     index, axis = operator.index(index), operator.index(axis)
     size = shape_of(operand)[axis]
@@ -318,7 +318,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[Ints]) -> Any
     """``operand`` with ``padding_value``, a scalar of its dtype, around and between its elements.
 
     ``padding_config`` has ``(low, high, interior)`` for each dimension; negative low and high remove
-    elements. ValueError for a ``padding_value`` that is no scalar, TypeError for a list.
+    elements. ValueError for a ``padding_value`` that is no scalar, TypeError for an ``operand`` that is a list.
     """
     if isinstance(operand, (list, tuple)):
         raise TypeError(f"pad requires ndarray or scalar arguments, got {type(operand)} as the operand.")

@@ -97,7 +97,7 @@ def _sort_lower(
     scalars = [scalar_type(a.dtype) for a in avals]
 
     def before(inner: Any, *names: str) -> list[str]:
-        """Whether the first of each pair of values sorts before the second. The first key with two values decides."""
+        """Whether the first of each pair of values sorts before the second. The first key that differs decides."""
         keys: list[tuple[str, str, np.dtype]] = []
         for i in range(num_keys):
             left = _comparable(inner, names[2 * i], avals[i].dtype)

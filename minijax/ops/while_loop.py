@@ -265,7 +265,7 @@ def while_batch(
         carry_batched = [True] * len(given.carry)
         at = 0
     else:
-        # the axes of the predicate, from an earlier vmap, stay in front in each carry
+        # the axes that an earlier vmap gave the predicate stay in front of each carry
         at = cond_jaxpr.out_avals[0].ndim
     carry_dims = [at if b else None for b in carry_batched]
     body, _ = vmap_jaxpr(body_jaxpr, axis, [*axes.body_consts, *carry_dims], carry_batched, at)

@@ -455,7 +455,7 @@ def _adopt(cls: type) -> Node | None:
 
 
 def register_node(nodetype: type, node: Node, what: str = "PyTreeDef") -> None:
-    """Make instances of ``nodetype`` nodes. ``what``: their name in the error for a second registration."""
+    """Register ``nodetype``: its instances become nodes. ``what`` names them in the error for a second registration."""
     if not isinstance(nodetype, type):
         raise TypeError(f"Only a class can be registered as a pytree node, got {nodetype!r}.")
     with _intern_lock:

@@ -30,7 +30,7 @@ def register_pytree_node(
     unflatten_func: Callable[[Any, Any], Any],
     flatten_with_keys_func: Callable[[Any], tuple[Iterable[tuple[KeyEntry, Any]], Any]] | None = None,
 ) -> None:
-    """Make instances of ``nodetype`` nodes, but not those of subclasses. ValueError if it is already registered.
+    """Register ``nodetype``: its instances become nodes, instances of subclasses do not. ValueError if done before.
 
     ``flatten_func(x) -> (children, auxiliary data)``; the auxiliary data is hashable and has ``==``.
     ``unflatten_func(auxiliary data, children) -> x`` must accept any objects as children. ``flatten_with_keys_func``
@@ -82,7 +82,7 @@ def register_dataclass(
 ) -> _Class:
     """Register a dataclass (or a class that behaves like one) by its fields; usable as a decorator.
 
-    ``data_fields`` are children, ``meta_fields`` hashable auxiliary data. Without both, all fields are data except
+    ``data_fields`` are children, ``meta_fields`` are hashable auxiliary data. Without both, all fields are data except
     those declared with ``field(metadata=dict(static=True))``. ``drop_fields`` are left out. TypeError if only one of
     ``data_fields`` and ``meta_fields`` is given, or neither for a class that is not a dataclass. ValueError if the two
     overlap, if a field of the dataclass is in neither, or if the class is already registered.

@@ -203,7 +203,7 @@ def _normal_real(key: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
 def gumbel(key: Any, shape: Sequence[int] = (), dtype: Any = None, mode: str | None = None) -> Any:
     """Gumbel random numbers, with the distribution function exp(-exp(-x)).
 
-    ``mode`` 'high' (default 'low') draws twice as many bits, so that large numbers occur. ValueError for another mode.
+    ``mode`` 'high' (default 'low') draws twice as many bits, so that larger numbers occur. ValueError for another mode.
     """
     key, found = one_key("gumbel", key), known_dtype("gumbel", dtype, "float")
     mode = "low" if mode is None else mode

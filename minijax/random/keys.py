@@ -135,7 +135,7 @@ def typed_keys(name: str, key: Any, batched: bool = False) -> tuple[Any, bool]:
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     """Make an array of keys from their words, the last dimension of the uint32 array ``key_bits_array``.
 
-    ``impl`` (or ``dtype``): the implementation's name or type, by default 'threefry2x32'. TypeError for other words.
+    ``impl`` (or ``dtype``): the implementation's name or type, default 'threefry2x32'. TypeError if the words differ.
     """
     return random_wrap_p.bind(key_bits_array, impl=_chosen("wrap_key_data", impl, dtype))
 

@@ -3,7 +3,7 @@
 In: a jaxpr that takes or makes references. Out: a jaxpr on arrays alone. It takes the contents of the references, and
 returns the final contents of those that are written. Invariant: equations keep their order.
 
-A tracer to a jaxpr stages a call of a program with references (``jit``, ``cond``, ``while``, ``scan``, ``remat2``)
+Tracing to a jaxpr stages a call of a program with references (``jit``, ``cond``, ``while``, ``scan``, ``remat2``)
 unchanged. Every other interpreter reads the references, binds the discharged call, and writes the references
 (``bind_call``). So no interpreter handles references in subjaxprs.
 """
@@ -43,7 +43,7 @@ _uses: weakref.WeakKeyDictionary[Jaxpr, bool] = weakref.WeakKeyDictionary()
 
 
 def uses_refs(jaxpr: Jaxpr) -> bool:
-    """Whether a program, or a program inside it, works on references."""
+    """Whether a program, or a program inside it, uses references."""
     found = _uses.get(jaxpr)
     if found is None:
         found = any(type(v.aval) is AbstractRef for v in (*jaxpr.invars, *jaxpr.constvars)) or any(
@@ -54,7 +54,7 @@ def uses_refs(jaxpr: Jaxpr) -> bool:
 
 
 def written(closed: ClosedJaxpr) -> list[int]:
-    """The positions of the inputs that are references which the program writes to."""
+    """The positions of the reference inputs that the program writes to."""
     if "written" not in closed.memo:
         targets = {e.variable for e in closed.effects if type(e) in (WriteEffect, AccumEffect)}
         closed.memo["written"] = [i for i, v in enumerate(closed.jaxpr.invars) if v in targets]

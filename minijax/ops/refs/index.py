@@ -190,7 +190,7 @@ def write(x: Any, index: Index, operands: Values, value: Any) -> Any:
     if block is not None:
         part = expand_dims(value, block.fixed)
         return dynamic_update_slice(x, part, block.starts, allow_negative_indices=block.traced)
-    # the index is marked as unique, as in JAX, so that the cotangent of each value is read at its place
+    # the index is marked as unique, as in JAX: then the cotangent of each value is the cotangent at its index
     return _scattered(scatter, x, index, operands, value, unique_indices=True)
 
 

@@ -115,7 +115,7 @@ def addupdate_abstract(ref: Any, value: ShapedArray, *operands: ShapedArray, ind
 
 
 def new_ref_at(init: Any, level: int, params: Params) -> Any:
-    """A reference at ``level`` of the interpreter stack. Each interpreter up to it holds a part of the content."""
+    """A reference at ``level`` of the interpreter stack. Each interpreter up to there holds a part of its content."""
     trace = state.stack[level].trace
     if isinstance(trace, JVPTrace):
         primal, tangent = trace.split(init)

@@ -25,7 +25,7 @@ def _placed(size: int, low: int, high: int, dilation: int) -> tuple[int, slice, 
 
 
 def padded(x: Any, fill: Any, padding: Sequence[tuple[int, int]], dilation: Ints) -> Any:
-    """``x`` with ``fill`` around it and between its elements, now ``dilation`` apart. Negative padding is a cut."""
+    """``x`` with ``fill`` around it and between elements, now ``dilation`` apart. Negative padding removes elements."""
     if all(p == (0, 0) for p in padding) and all(d == 1 for d in dilation):
         return x
     places = [
@@ -37,7 +37,7 @@ def padded(x: Any, fill: Any, padding: Sequence[tuple[int, int]], dilation: Ints
 
 
 def windows_of(x: Any, window: Ints, strides: Ints, dilation: Ints) -> Any:
-    """A view of ``x``. Dimensions that count windows, then those inside a window, replace its last dimensions."""
+    """A view of ``x`` with twice as many last dimensions: they count windows, then the elements inside a window."""
     lead = x.ndim - len(window)
     counts = [
         count(size, dilated(w, d), s) for size, w, s, d in zip(x.shape[lead:], window, strides, dilation, strict=True)

@@ -51,7 +51,7 @@ def run_backward(session: Session, args: Arguments) -> Result:
     )
     blocks = value_rows(session, "value", out, "[0]")
     if backward_table.outermost(recording) > 1:
-        note = "the call takes a derivative itself: its own backward pass comes first, and that of its result last"
+        note = "the call itself differentiates: the inner backward pass comes first, and the pass of the result last"
         blocks.append(Row("note", (line(("muted", note)),)))
     blocks += backward_table.steps_blocks(recording, args["most"], args["names"])
     places = [f"[1][{i}]" for i in range(len(cotangents))]

@@ -146,7 +146,7 @@ def _visible(names: Iterable[str], prefix: str, kind: str) -> list[Completion]:
 def _resolve(session: Session, path: list[str]) -> tuple[Any, str]:
     """The value of a dotted name, and its name if it is a minijax module (else '').
 
-    This imports no module. ``names_of`` finds the contents of a minijax module that is not imported yet by its name.
+    This imports nothing: ``names_of`` lists the contents of a minijax module from its name alone.
     """
     value = session.namespace.get(path[0], getattr(builtins, path[0], UNKNOWN))
     module = _own_module(value)

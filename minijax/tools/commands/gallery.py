@@ -44,7 +44,7 @@ COMMANDS = (
     Command(
         "gallery",
         (
-            Param("page", "text", "a page such as mlp; without it they are listed"),
+            Param("page", "text", "a page such as mlp; without a page, all pages are listed"),
             Param("text", "flag", "list the steps as an indented log instead of opening the stepper", default=False),
             MOST,
             Param("program", "flag", "show the text of the page instead", default=False),

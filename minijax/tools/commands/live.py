@@ -153,7 +153,7 @@ COMMANDS = (
         "push",
         (
             Param("what", "text", "a transformation and its inputs, such as jvp x=3. dx=1.", required=True),
-            Param("axis", "word", "vmap: the mapped axis, for all names or each: 0, or x=1,w=None", default="0"),
+            Param("axis", "word", "vmap: the mapped axis, such as 0 for all names, or x=1,w=None", default="0"),
             Param("name", "word", "vmap and pmap: a name for the mapped axis, for collectives such as lax.psum"),
         ),
         "Open a transformation at the prompt, and keep it open for the lines that follow.\n\n"

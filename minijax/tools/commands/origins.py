@@ -64,8 +64,8 @@ def _nameless(recording: Recording) -> Document:
 
 
 class AskedOrigin(Frozen):
-    """The answer about an origin. ``lane`` holds the operations that led to the value asked for; ``unfollowed`` names
-    the arguments of the call that are not arrays."""
+    """The origin of a value. ``lane`` holds the operations that led to the value; ``unfollowed`` names the arguments of
+    the call that are not arrays."""
 
     value: Any
     recording: Recording

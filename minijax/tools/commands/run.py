@@ -68,7 +68,7 @@ def _found(path: str) -> str:
 def _main_module(path: str, arguments: list[str], names: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
     """A context with the names of a new ``__main__`` module; ``sys`` is as in ``python path arguments``.
 
-    With ``names``, the program runs in these names instead, and the current ``__main__`` module stays.
+    With ``names``, the program uses these names instead, and the current ``__main__`` module stays.
     """
     before = sys.argv, sys.modules.get("__main__"), {} if names is None else dict(names)
     if names is None:

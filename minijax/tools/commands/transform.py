@@ -208,7 +208,7 @@ class Differences(Frozen):
 
     Attributes:
       exact: the derivative by grad.
-      left, right: differences between the values at the point and beside it.
+      left, right: difference quotients from the values at the point and beside it.
       rounding: how far the rounding of the values can move these differences.
       narrow: the first narrower float type that the program computes in, such as ``float32``; '' if there is none, or
         if the derivatives agree.

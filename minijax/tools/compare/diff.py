@@ -180,7 +180,7 @@ def _common(left: Sequence[_Row], right: Sequence[_Row]) -> dict[int, int]:
 
 
 def _first(row: _Row, right: Sequence[_Row], places: Sequence[int], begin: int, names: Renaming) -> int | None:
-    """The first of ``places`` from ``begin`` on whose row equals ``row``; without one, the first place, or None."""
+    """The first of ``places`` from ``begin`` on whose row equals ``row``. Otherwise the first of them, or None."""
     open_places = [j for j in places if j >= begin]
     for j in open_places:
         if names.alike(row.segments, right[j].segments, learn=False):

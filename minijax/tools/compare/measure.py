@@ -163,7 +163,7 @@ def _seconds(run: Callable[[], Any]) -> float:
 def _best(run: Callable[[], Any], nowhere: Nowhere) -> float:
     """The shortest of several runs in seconds. The first run does not count, because it may compile operations.
 
-    A first run longer than ``_LONG`` is the only one. The output of later runs goes to ``nowhere``.
+    If the first run takes longer than ``_LONG``, there are no others. The output of later runs goes to ``nowhere``.
     """
     first = _seconds(run)
     if first > _LONG:

@@ -210,7 +210,7 @@ class ExerciseCourse:
         return typed if isinstance(typed, list) else []
 
     def _written(self) -> dict[str, str]:
-        """name -> the statement that the user typed for it since the open exercise was opened, or in earlier visits."""
+        """name -> the statement that the user typed for it after opening the open exercise, or in earlier visits."""
         found = dict(self.progress[self._opened()].written)
         for code in self._typed()[self.opened_at :]:
             with contextlib.suppress(SyntaxError, ValueError):  # the input is a command, or has a syntax error

@@ -138,7 +138,7 @@ def plain(x: Any, aval: Any) -> Any:
 
 
 def _calls(closed: ClosedJaxpr, args: Sequence[Any]) -> Iterator[tuple[Primitive, Call]]:
-    """Evaluate ``closed`` on ``args``; yield the primitive, operands and parameters of each equation, also inside jit."""
+    """Evaluate ``closed`` on ``args``; yield the primitive, operands and parameters of each equation, also in jit."""
     env: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     env.update(zip(closed.jaxpr.invars, args, strict=True))
     for eqn in closed.jaxpr.eqns:

@@ -67,7 +67,7 @@ class KeySearch(Frozen):
       uses: the words of each used key -> its uses, in order of the first use.
       origins: the words of each key -> its derivation.
       allowed: the words of a key -> the number of extra uses from ``random.clone``.
-      hurried: later loops and calls ran as a whole, so uses inside them were not seen.
+      hurried: whether later loops and calls ran as a whole. Then uses inside them were not seen.
       unseen: the number of uses of keys that are not in ``uses``, because ``MOST_KEYS`` keys were tracked already.
     """
 

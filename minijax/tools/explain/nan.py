@@ -35,7 +35,7 @@ from minijax.tools.recording.variables import variable_labels
 
 
 class Operand(Frozen):
-    """An operand or result of an equation: its name, type, extremes, and its first non-finite element if any."""
+    """An operand or result of an equation: its name, type, extremes, and its first non-finite element if it has any."""
 
     name: str
     type: str
@@ -52,7 +52,7 @@ class Found(Frozen):
 
     Attributes:
       what: 'nan' or 'inf'.
-      primitive, params, inputs, outputs: of the equation.
+      primitive, params, inputs, outputs: the parts of the equation.
       level: 'forward', or the rule that created the equation ('jvp rule of sqrt', 'transpose rule of mul').
       source: the equation's place in the user's program, see ``errors.source_info``.
       inside: the loops, branches and calls around it, outermost first: 'scan, iteration 7 of 100'.
@@ -76,10 +76,10 @@ class Search(Frozen):
     Attributes:
       nan, inf: the first equations that made a NaN or an infinity.
       read: the first equation that read a NaN which no equation made: it came from an argument or a constant. If no
-      equation made or read a NaN, the first equation that read such an infinity.
+      equation made or read a NaN, the first equation that read an infinity which no equation made.
       given: the non-finite arguments and constants of the whole function.
       bad_result: whether a result of the whole function is non-finite; None if it did not run to its end.
-      equations, hurried: the number of equations that ran; ``hurried``: later loops and calls ran as a whole.
+      equations, hurried: how many equations ran, and whether later loops and calls ran as a whole.
       stopped: why the function did not run to its end after the search, or ''.
     """
 

@@ -2,7 +2,7 @@ GOOD = (
     ("%backward f(3.0)", ("f · 3 steps", "= sub", "ct of jnp.sin(x) * 2.0  1.0", "sum -2.98", "-2.979985", "residual")),
     ("%backward f(3.0) --cotangent 2.0", ("ct of x  -2.0", "-5.95997")),
     ("%backward v.sum() * x * x", ("reduce_sum", "→ ct of v  [9.0, 9.0, 9.0]", "+ ct of x", "bytes")),
-    ("%backward grad(f)(3.0)", ("takes a derivative itself", "derivative of f · ", "-2.979985", "0.28224")),
+    ("%backward grad(f)(3.0)", ("the call itself differentiates", "derivative of f · ", "-2.979985", "0.28224")),
     ("%backward f(x) * x", ("ct of x", "+ ct of", "✓")),
     ("%backward jit(f)(3.0)", ("› jit", "-2.979985")),
     ("%backward minijax.checkpoint(lambda x: f(f(x)))(2.0)", ("bytes of residuals", "8 saved", "run again: sin cos")),
