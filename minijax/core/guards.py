@@ -44,7 +44,8 @@ class Guard:
         self.misses.append(f"{name} was {kind}: {reason}")
         if len(self.misses) <= self.allowed:
             return
-        allowance = f"after the {self.allowed} that no_recompile allows" if self.allowed else "in no_recompile"
+        misses = "miss" if self.allowed == 1 else "misses"
+        allowance = f"after the {self.allowed} {misses} that no_recompile allows" if self.allowed else "in no_recompile"
         before = "".join(f"\n  before that, {miss}" for miss in self.misses[:-1])
         # ``reason`` may carry advice: see ``api.misses``
         advice = getattr(reason, "advice", "") or "Call it once before the block, with arguments of the same types."
@@ -115,5 +116,5 @@ def check_transfer(direction: str, aval: Any, explicit: bool = False) -> None:
     if action == "log":
         sys.stderr.write(f"{moved}, at {source_line()}\n")
         return
-    advice = "Allow it, transfer_guard('allow')." if explicit else "Move it before with device_put or device_get."
+    advice = "Allow it with transfer_guard('allow')." if explicit else "Move it before with device_put or device_get."
     raise JaxRuntimeError(f"INVALID_ARGUMENT: Disallowed {moved}, at {source_line()}. {advice}")

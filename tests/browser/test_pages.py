@@ -142,7 +142,7 @@ def test_a_stepper_without_any_script_is_shown_as_its_log(window):
     window.show(lent(widget_html(recording("vmap of grad"), highlight)))
     assert not window.all(".mjw-stage") and window.console() == []
     output = window.one(".mjw-static").text
-    assert "run its cell again for a stepper." in output and "vmap:1 begins for f" in output
+    assert "run this cell again for the stepper." in output and "vmap:1 begins for f" in output
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -113,7 +113,7 @@ def test_style_and_script_are_in_one_output(notebook):
     assert len(steppers) == 4 and [has_script(each) for each in steppers] == [True, False, False, False]
     # every output has the layout, so that it can be shown without the others
     assert all(layout() in each for each in documents + steppers)
-    assert len(json.dumps(steppers[-1])) < 16_000 and "run its cell again" in steppers[-1]
+    assert len(json.dumps(steppers[-1])) < 16_000 and "run this cell again" in steppers[-1]
 
 
 def test_recompiles_are_reported_below_the_cell(notebook):

@@ -261,7 +261,7 @@ def test_odd_command_lines():
     for line, expected in (
         ("%", "there is no command %. %help lists them all"),
         ("%  grad\tsin(3.0)", "gradient"),
-        ("%jaxpr x\0", "is none"),
+        ("%jaxpr x\0", "is no valid Python"),
     ):
         assert expected in plain(session.run_line(line).shown)
 

@@ -89,7 +89,7 @@ def test_allow_counts_a_function_with_its_inner_functions():
         with pytest.raises(RecompilationError) as raised:
             g(1.0)
     lines = str(raised.value).splitlines()
-    assert lines[0] == "<lambda> would be traced after the 1 that no_recompile allows."
+    assert lines[0] == "<lambda> would be traced after the 1 miss that no_recompile allows."
     assert "  before that, outer was traced: first call" in lines
 
 

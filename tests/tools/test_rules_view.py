@@ -76,7 +76,7 @@ def test_primitives_made_at_the_prompt_are_shown(author):
     text = shown(author, "%rules cube_p", 120)
     assert "● evaluate  cube_impl  <minijax-1>:5" in text
     assert "    def cube_jvp(primals, tangents):\n        (x,), (t,) = primals, tangents" in text
-    assert "✗ transpose  missing (unless it is linear, it needs none); add: minijax.interpreters.ad" in text
+    assert "✗ transpose  missing (only a linear primitive needs one); add: minijax.interpreters.ad" in text
     assert "✗ vmap  missing; add: minijax.interpreters.batching.primitive_batchers[primitive] = rule" in text
     # %rules also finds a primitive without rules, by the name of a variable that holds it
     author.run_line("bare_p = Primitive('bare')")

@@ -52,7 +52,7 @@ def test_results_are_kept_up_to_a_bound_of_bytes(session, monkeypatch, made):
     session.run_line("[Out[10], Out[10], 1]")  # the same array twice counts only once
     assert sorted(session.outputs) == [8, 9, 10, 11] and session.outputs.dropped == 7
     error = str(session.run_line("Out[2]").error)
-    assert "Out[2] is not kept: the prompt keeps at most 1,000 results" in error and "Give a result" in error
+    assert "Out[2] is not kept: the prompt keeps at most 1,000 results" in error and "Name a result" in error
     assert str(session.run_line("Out[200]").error) == "200"
     session.run_line("jnp.zeros(500_000)")
     assert list(session.outputs) == [14] and session.run_line("_.shape").value == (500_000,)

@@ -140,9 +140,9 @@ def test_wrong_rows_are_refused():
 
 def test_wrong_documents_are_refused():
     refused("the documents are no list", documents={})
-    refused("row 0 of the documents refers to what is no earlier row", documents=[["c", 0]])
-    refused("refers to what is no earlier row", documents=[["t", "", "x"], ["g", 1]])
-    refused("refers to what is no earlier row", documents=[["t", "", "x"], ["c", -1]])
+    refused("row 0 of the documents may refer only to earlier rows", documents=[["c", 0]])
+    refused("may refer only to earlier rows", documents=[["t", "", "x"], ["g", 1]])
+    refused("may refer only to earlier rows", documents=[["t", "", "x"], ["c", -1]])
     for bad in (
         5,
         [],

@@ -270,7 +270,7 @@ def _searched(session: Session, command: str, text: str) -> targets.Target:
 def _whole(session: Session, command: str, text: str) -> targets.Target:
     """A whole expression as a function without arguments, so that the search covers its arguments too."""
     node = targets.computation(session, command, specs.expression_text(text))
-    bools = specs.subscribed_bools(node)
+    bools = specs.subscripted_bools(node)
     for each in ast.walk(node):
         if not isinstance(each, ast.Name) or session.has(each.id):
             continue

@@ -48,7 +48,7 @@ def _refuse_failures(primitive: Primitive, rule: str, wrong: tuple[str, ...], ar
     for each in mine:
         if each.status == "FAILED" and each.verdict == "wrong":
             raise NotYet(
-                f"{rule} is right here and wrong elsewhere: check_rules reports '{each.check}'.",
+                f"{rule} is right for these inputs, but check_rules reports '{each.check}'.",
                 tuple(note(row) for row in each.detail.splitlines()),
             )
     right = [each.check for each in report.outcomes if each.status == "passed"]
@@ -56,7 +56,7 @@ def _refuse_failures(primitive: Primitive, rule: str, wrong: tuple[str, ...], ar
 
 
 def _asks_itself(of: str, instead: str, error: RecursionError) -> NotYet:
-    return NotYet(f"The rule needs {of}, and so calls itself. {instead}", error=error)
+    return NotYet(f"The rule computes {of}, so it calls itself. {instead}", error=error)
 
 
 def _traceable(what: str, run: Callable[..., Any], *args: Any) -> None:
@@ -244,7 +244,7 @@ def _check_transpose(answer: Answer) -> Passed:
 def _transpose_mistakes(ct: np.ndarray, later: np.ndarray, earlier: np.ndarray) -> tuple[Mistake, ...]:
     """Known mistakes. ``later`` and ``earlier`` are what x[1:] and x[:-1] contribute to the cotangent of x."""
     return (
-        (ct, "That is the cotangent of the result, f32[3]. x has one element more: how much of ct does each get?"),
+        (ct, "That is the cotangent of the result, f32[3]. x has one element more. Which parts of ct does x[i] get?"),
         (
             earlier - later,
             "The signs are exchanged: x[1:] goes into the result with a plus, x[:-1] with a minus.",

@@ -24,9 +24,9 @@ from minijax.tools.values.moment import ledger
 from minijax.tools.values.origins import Origins, OriginSlice, Ran, StepUse
 from minijax.tools.values.slices import UNKNOWN, EquationUse, SlicedProgram, WhatRan
 
-# Maximum number of results with their own line. Further ones are counted.
+# Maximum number of results with their own line. Further results are only counted.
 MOST_RESULTS = 8
-# Maximum number of user operations that are shown: the last ones.
+# Maximum number of user operations that are shown. Earlier ones are left out.
 MOST_ROWS = 200
 _LONGEST = 44
 # Minimum room for showing a value, in characters.
@@ -101,13 +101,13 @@ class OriginLane:
         yield from reversed(made)
         for number, name in list(self.results.items())[:MOST_RESULTS]:
             array = self.origins.array_of(number)
-            if array:  # a value inside a program has no row here, but in that program
+            if array:  # a value inside a program has its row in that program, not here
                 yield OriginRow("output", (array,), (), (), line(("muted", name)))
 
     def value_name(self, number: int) -> str:
         """The name of an array, which is the name of the outermost tracer around the array."""
         found = self.given.get(number) or self.cotangents.get(number) or own_name(self.naming.name(number))
-        # show an unnamed array from outside as its value, for example the 1.0 at the start of a backward pass
+        # an array without a name is shown as its value, for example the 1.0 at the start of a backward pass
         life = self.origins.lives.get(number)
         if found.startswith("#") and life is not None and life.tracer.fields:
             return life.tracer.fields[0][1]
@@ -197,7 +197,7 @@ class OriginLane:
     def _program(
         self, part: SlicedProgram, operands: Sequence[str], known: WhatRan, letters: Printer
     ) -> Iterator[OriginRow]:
-        """A row for a program, which contains rows for its needed equations. It has a title if the program has one."""
+        """A row that contains a row for each needed equation of a program. No row if no equation is needed."""
         if not part.uses:
             return
         program = ProgramLane(self, part, operands, known, letters)
@@ -309,7 +309,7 @@ def _place(eqn: JaxprEqn) -> str:
 
 
 def graph_of(rows: Sequence[OriginRow], title: str, keyed: bool = False) -> Graph:
-    """Rows as a graph. Nodes are named like their values, or with ``keyed`` by unique numbers."""
+    """Rows as a graph. Its values have their own names; with ``keyed``, unique numbers are their names."""
     names: dict[Any, str] = {}
     maker: dict[Any, int] = {}
     nodes: list[GraphNode] = []
@@ -344,7 +344,7 @@ def _unused(name: str, used: Iterable[str]) -> str:
 
 
 class DrawnRow(Frozen):
-    """A line before its layout: its lanes, the mark in them, its text, and the row if it has more to show."""
+    """A line before its layout: its lanes, the mark in the lanes, its text, and its row. A heading has no row."""
 
     lanes: str
     mark: str
@@ -356,7 +356,7 @@ def lines(rows: Sequence[OriginRow], width: int, depth: int) -> Iterator[Line]:
     """The rows as lines with lanes, in columns. Inner rows are indented; they are shown up to ``depth`` levels deep."""
     drawn = list(_drawn(rows, width, depth))
     room = max((len(each.lanes) for each in drawn), default=0) + 2
-    # the text may take what the other columns leave, but on a narrow page at least a third
+    # the text gets the room that the other columns leave, but at least a third of the page
     types = max((len(each.row.type) for each in drawn if each.row is not None), default=0)
     left = width - room - types - 2 - _PLACE - _MOST_VALUE
     words = min(max((length(each.said) for each in drawn), default=0), max(left, width // 3))
@@ -439,7 +439,7 @@ def short_place(place: str) -> str:
 def origin_document(
     lane: OriginLane, title: str, depth: int, unfollowed: Sequence[str] = (), most: int = MOST_ROWS
 ) -> Document:
-    """The slice, below notes about what it lacks. ``unfollowed``: names of arguments that are plain Python numbers."""
+    """The slice, below notes about its missing parts. ``unfollowed``: names of arguments that are Python numbers."""
     found = lane.found
     rows = list(lane.rows(most))
     arguments = len(lane.given)

@@ -45,7 +45,7 @@ class Recompiles(Frozen):
 def recompiles(
     entries: Sequence[Missed], of_jax: Sequence[jax_misses.JaxMiss] = (), lost: int = 0
 ) -> Recompiles | None:
-    """The misses of a cell that are not first calls; None if there are none. ``entries`` are minijax's misses,
+    """The misses of a cell that are not first calls; None if all are first calls. ``entries`` are minijax's misses,
     ``of_jax`` are JAX's, whose times are unknown. ``lost``: how many earlier misses the engine has dropped.
     """
     again = [each for each in entries if each.cache in ("staging", "compilation") and not _is_first(each)]

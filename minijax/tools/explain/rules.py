@@ -57,7 +57,7 @@ _MEANINGS = {
     NONE: "none, for a reason",
     MISSING: "missing",
 }
-# interpreter -> its headings for narrow and for very narrow pages; other names are cut
+# interpreter -> its headings for narrow and for very narrow pages; the names of other interpreters are cut
 SHORT = {
     "evaluate": ("eval", "E"),
     "abstract": ("abst", "A"),
@@ -86,7 +86,7 @@ def primitive_named(session: Session, command: str, text: str) -> Primitive:
     """The primitive with the name ``text`` (``sin``, ``sin_p``), or the value of that expression (``lax.sin_p``).
 
     If several primitives have this name, those in the user's variables take precedence, then those of minijax. Among
-    these the latest one is chosen. Raise UsageError if there is none.
+    these, the one that was defined last is chosen. Raise UsageError if no primitive is found.
     """
     __tracebackhide__ = True
     text = text.strip()
@@ -165,7 +165,7 @@ def _shown_status(primitive: Primitive, cell: Cell) -> str:
 
 
 def holes(rows: Iterable[Primitive]) -> Document:
-    """The missing rules of each interpreter: each reason, with the primitives for which it holds."""
+    """For each interpreter, the reasons why rules are missing, each with the primitives that lack a rule."""
     made = RuleMatrix(rows)
     blocks: list[Block] = []
     for name in made.columns:
@@ -218,7 +218,7 @@ def one(primitive: Primitive, full: bool = False) -> Document:
 def _rule(name: str, cell: Cell, full: bool) -> Iterator[Block]:
     mark = MARKS[cell.status]
     if cell.status != YES:
-        needless = " (unless it is linear, it needs none)" if name == "transpose" else ""
+        needless = " (only a linear primitive needs one)" if name == "transpose" else ""
         reason = f"missing{needless}; {cell.reason}" if cell.status == MISSING else cell.reason
         yield Text((line(mark, " ", ("heading", name), ("muted" if cell.status == NONE else "error", f"  {reason}")),))
         return

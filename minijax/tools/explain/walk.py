@@ -1,7 +1,7 @@
 """Runs a program equation by equation on values, for ``%nan`` and ``%keys``.
 
-A staged program runs step by step: also inside ``jit``, ``scan``, ``while`` and the branch taken. A function whose
-Python code depends on values runs without staging, and the operations that it evaluates are inspected.
+A staged program runs equation by equation, also inside ``jit``, ``scan``, ``while`` and the branch taken by ``cond``.
+A function whose Python code depends on values runs without staging; the operations that it evaluates are inspected.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from minijax.tools.values.loops import (
 )
 from minijax.tools.values.replay import replay
 
-# After this many equations, loops and calls run as a whole. Then the search finds only the loop, not the equation.
+# After this many equations, loops and calls run as a whole. The search then finds the loop, not the equation in it.
 MOST_EQUATIONS = 200_000
 
 
 def of_own_thread(hook: Callable[..., None]) -> Callable[..., None]:
-    """``hook``, called only for this thread: operations of a data loader are not part of the search."""
+    """``hook``, called only in the thread of the search. So a data loader's operations are not searched."""
 
     def called(self: Any, *args: Any) -> None:
         if get_ident() == self.thread:
@@ -53,8 +53,8 @@ def of_own_thread(hook: Callable[..., None]) -> Callable[..., None]:
 
 
 def in_order_of(like: Any, tree: Any) -> Any:
-    """``tree`` with its dictionaries in the order of those in ``like``. Pytrees sort their keys; a plain call does
-    not.
+    """``tree`` with its dictionaries in the order of those in ``like``. Pytrees sort the keys of dictionaries; a plain
+    call does not.
     """
     if type(like) is dict:
         return {key: in_order_of(x, tree[key]) for key, x in like.items()}
@@ -95,7 +95,7 @@ class JaxprWalk:
     most_devices = 64
 
     def __init__(self) -> None:
-        # the equations that ran before the search was over, and after it
+        # how many equations ran during the search, and how many after it
         self.count = self.after = 0
         # maximum number of equations that run after the search
         self.most_after = MOST_EQUATIONS
@@ -111,8 +111,8 @@ class JaxprWalk:
 
     @property
     def done(self) -> bool:
-        """Whether the search is over. The program still runs to its end, with loops and calls as a whole, but a
-        ``while`` step by step: it may be endless."""
+        """Whether the search is over. The program still runs to its end. Loops and calls then run as a whole, but a
+        ``while`` runs step by step, because it may be endless."""
         return False
 
     def look(self, eqn: JaxprEqn, env: dict[Any, Any], inside: tuple[str, ...], level: str) -> None:
@@ -127,7 +127,7 @@ class JaxprWalk:
 
     def turn(self, goes: np.ndarray, carry: Sequence[Any]) -> None:
         """Called before each iteration of a ``while`` and after the last one. ``goes``: whether the loop continues; in
-        a batched loop, which of its elements continue.
+        a batched loop, a boolean for each example.
         """
 
     def closed(

@@ -1,9 +1,9 @@
 """How each transformation is opened and closed at the prompt.
 
 There is one rule: ``%push T x=a``, lines, ``%pop EXPR`` give the result of ``T(f)(a)`` for a function ``f`` of ``x``
-that runs the lines and returns EXPR. There are four ways to do so. jvp and vmap compute with values. linearize, vjp and
-grad also carry an unknown tangent. make_jaxpr records equations. All other transformations also record, and are then
-applied to the recorded function.
+that runs the lines and returns EXPR. Transformations follow it in four ways. ``jvp`` and ``vmap`` compute with values.
+``linearize``, ``vjp`` and ``grad`` also carry an unknown tangent. ``make_jaxpr`` records equations. All other
+transformations also record equations, and are then applied to the recorded function.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ForwardLevel(Level):
 
 
 class BatchLevel(Level):
-    """vmap: each value stands for a batch of examples. ``axes``: input name -> its mapped axis, or None."""
+    """vmap: each value is a batch of examples. ``axes``: input name -> its mapped axis, None if it is not mapped."""
 
     outside = "the batched array"
 
@@ -111,7 +111,7 @@ class BatchLevel(Level):
         self.size = 0
 
     def dims(self) -> list[int | None]:
-        """The mapped axis of each leaf of the inputs, or None. It also sets ``size``, the number of examples."""
+        """The mapped axis of each leaf of the inputs (None: not mapped). Also sets ``size``, the number of examples."""
         found: list[int | None] = []
         sizes: dict[str, int] = {}
         for name, value in self.inputs.items():
@@ -158,7 +158,7 @@ class BatchLevel(Level):
 class ReverseLevel(Level):
     """linearize, vjp and grad: each value has an unknown tangent, which is a variable of a linear program.
 
-    It pushes one interpreter, linearize, or without ``jax_use_direct_linearize`` two: partial evaluation and jvp.
+    It pushes the interpreter linearize. If ``jax_use_direct_linearize`` is off, it pushes partial evaluation and jvp.
     """
 
     outside = "the primal"

@@ -1,4 +1,4 @@
-"""The base class of pushed transformations. It has their inputs and their interpreters, and opens and closes them."""
+"""The base class of the levels that %push opens. A level has inputs and interpreters, and is opened and closed."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Level:
       kind: the name of the transformation, a key of ``KINDS``.
       inputs: name -> value of each input, a tree of arrays (or of types, if ``abstract``).
 
-    ``mains`` are the level's entries on the engine's stack, outermost first. ``axis_env`` has its mapped axes.
-    ``saved`` holds the values that the input names had before.
+    ``mains`` are the level's entries on the engine's stack, outermost first. ``axis_env`` has the names and sizes of
+    the mapped axes. ``saved`` holds the values that the input names had before.
     """
 
     # describes the values that replace this level's tracers when it is closed
@@ -89,7 +89,7 @@ class Level:
         raise NotImplementedError
 
     def finish(self, value: Any) -> Callable[[], Any]:
-        """Take ``value`` out of this level. The returned function makes the result, after the level is closed."""
+        """Take ``value`` out of this level. Call the returned function after closing the level: it makes the result."""
         raise NotImplementedError
 
     def worth(self, tracer: Tracer) -> Any:

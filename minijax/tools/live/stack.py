@@ -24,7 +24,7 @@ _MEASURING = ("check", "compare", "jit", "nan", "time")
 
 
 class Returned:
-    """User names after a level is closed: ``kept``, ``back`` (with the value before %push), ``removed``."""
+    """The user's names after a level is closed: with a new value, with the value from before %push, and deleted."""
 
     def __init__(self) -> None:
         # name -> a description of its new value
@@ -102,7 +102,7 @@ class Live:
         self.restore()
 
     def restore(self) -> None:
-        """Reset this thread's stack to the pushed levels; without pushed levels, to evaluation alone."""
+        """Reset this thread's stack to the pushed levels. If there are none, only evaluation stays on the stack."""
         if not self.levels or get_ident() != self._thread:
             reset_stack()
             return
@@ -123,11 +123,11 @@ class Live:
                 "Close that level first: %pop EXPR, or %pop --drop."
             )
 
-    # --- what %pop alone takes
-    # ----------------------------------------------------------------------------------------
+    # --- the value of %pop without an argument
+    # ------------------------------------------------------------------------
 
     def note(self, code: str, value: Any, nothing: Any) -> str:
-        """Remember the value that ``code`` showed or assigned. If it assigned a tracer to a variable, return its name.
+        """Remember the value that ``code`` showed or assigned. Return the variable's name if it assigned a tracer.
 
         ``value``: the value of the last expression in ``code``, or ``nothing`` if the code does not end in one.
         """
@@ -178,7 +178,7 @@ class _Converter:
 
     def __init__(self, level: Level) -> None:
         self.level = level
-        # id -> the converted value; the original is kept so that its id is not reused
+        # id of a value -> the value and its conversion; the value is kept so that its id is not reused
         self.seen: dict[int, tuple[Any, Any]] = {}
 
     def convert(self, value: Any) -> Any:

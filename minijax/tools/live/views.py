@@ -44,7 +44,7 @@ _CALLED = {"JaxprTracer": "JitTracer", "BatchTracer": "VmapTracer", "LinearizeTr
 
 
 def tracer_text(x: Any, names: dict[Any, str] | None = None, depth: int = 0) -> str:
-    """A tracer with its values, such as ``JVPTracer<jvp:1>(primal=0.14112, tangent=-0.98999)``, or another value.
+    """The text for a tracer, such as ``JVPTracer<jvp:1>(primal=0.14112, tangent=-0.98999)``, or for another value.
 
     In ``GradTracer<linearize:1>(primal=0.14112, tangent=c:f32[])`` the tangent is a variable. ``names``: variable of a
     jaxpr -> its name.
@@ -91,7 +91,7 @@ def _parts(x: Tracer, names: dict[Any, str]) -> Iterator[tuple[str, Any]]:
 
 
 def _unwrapped(x: Any, names: dict[Any, str], indent: int) -> Iterator[Line]:
-    """The values inside a tracer, one per line. Each of them that is a tracer is followed by its own values."""
+    """The values inside a tracer, one per line. If such a value is a tracer, the values inside it follow."""
     for title, part in _parts(x, names):
         if isinstance(part, Tracer):
             yield line(" " * indent, ("muted", f"{title}  "), *_described(part, names))

@@ -182,8 +182,8 @@ def _groups(shown: str) -> list[list[int]] | None:
 
 
 def _named_groups(axes: str, order: str | None, along: str) -> list[list[int]] | None:
-    """The groups along some axes of a mesh. ``axes`` are such as ``'a'=2,'b'=4``. ``along`` names axes, ``'b'``, or
-    factors of an axis: ``'b':(2)2`` skips a factor 2, then takes a 2. ``order`` is None, or as ``[2,2,2]T(0,2,1)``."""
+    """The groups along some axes of a mesh. ``axes`` is like ``'a'=2,'b'=4``. ``along`` has axes, as ``'b'``, or
+    factors of an axis: ``'b':(2)2`` skips a factor 2, then takes a 2. ``order`` is None or like ``[2,2,2]T(0,2,1)``."""
     sizes = {name: int(size) for name, size in re.findall(r"'([^']+)'=(\d+)", axes)}
     ids = np.arange(math.prod(sizes.values()))
     if order:
@@ -214,7 +214,7 @@ def _rows(ids: np.ndarray, along: Sequence[int]) -> list[list[int]]:
 
 
 def _joined(pairs: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Groups of partitions that communicate directly or through others."""
+    """Groups of partitions. Partitions that communicate, directly or through others, are in one group."""
     groups: list[set[int]] = []
     for pair in pairs:
         touching = [each for each in groups if not each.isdisjoint(pair)]
@@ -249,9 +249,9 @@ def blocks(found: Sequence[Collective], devices: int, several_files: bool, simul
         yield text(f"no collective: {plural(devices, 'device')}, and nothing is sent between them", role="muted")
         return
     total = sum(each.total for each in found)
-    loops = ", a loop's counted once" if not all(each.times for each in found) else ""
+    loops = ", counting a loop of unknown length once" if not all(each.times for each in found) else ""
     loops += ", and all branches" if any(each.inside == "branch" for each in found) else ""
-    loops += ", and nothing where it is not known" if not all(each.size for each in found) else ""
+    loops += ", and nothing where the groups are unknown" if not all(each.size for each in found) else ""
     yield text(
         line(
             ("heading", plural(len(found), "collective")),

@@ -1,8 +1,8 @@
 """XLA's dump of one compilation, read from a temporary folder that is removed afterwards.
 
-In ``module_0002.jit_f.0006.simplification.after_algsimp.before_simplify-sorts.txt`` XLA names the number of the
-program, its name, the number of the file, the pipeline, the pass that ended, and the next pass. XLA writes one file at
-the start of each pipeline, and one for each pass that reports a change.
+A file is called ``module_0002.jit_f.0006.simplification.after_algsimp.before_simplify-sorts.txt``. These are the number
+of the program, its name, the number of the file, the pipeline, the pass that ended, and the next pass. XLA writes one
+file at the start of each pipeline, and one for each pass that reports a change.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Kernel(Frozen):
 
 
 class Dump(Frozen):
-    """One compilation. ``before`` is XLA's input, ``steps`` are the texts after passes, ``after`` is the last.
+    """One compilation. ``before`` is XLA's input, ``steps`` are the texts after passes, ``after`` is the last text.
     ``assignment`` and ``live`` are XLA's texts about buffer assignment and live ranges, or '' if XLA wrote none.
     """
 
@@ -67,7 +67,7 @@ def dump(program: Any, closed: Any) -> tuple[Dump, Any]:
 
 
 class _DumpFolder:
-    """A temporary folder, removed when its last user leaves: after an interrupt XLA may still write to it."""
+    """A temporary folder. Its last user removes it, because XLA may still write to it after an interrupt."""
 
     def __init__(self) -> None:
         self.path = tempfile.mkdtemp(prefix="minijax-passes-")

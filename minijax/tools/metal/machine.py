@@ -54,11 +54,11 @@ def size(code: bytes) -> int:
 
 
 def operations(code: bytes) -> Iterator[Operation]:
-    """The instructions of an object file (64-bit ELF), in order. Other bytes have the mnemonic '(bad)'.
+    """The instructions of an object file (64-bit ELF), in order. Bytes that are no instruction are called '(bad)'.
 
     ValueError for another file format or an unknown processor.
     """
-    # capstone has 1.5 MB, and few commands need it
+    # importing capstone takes 1.5 MB, and few commands need it
     import capstone
 
     if code[:5] != b"\x7fELF\x02":

@@ -29,10 +29,10 @@ _KINDS = (
 
 
 class HeldValue(Frozen):
-    """A value in memory. ``name``: its instruction. ``part``: its index ('{0}') if that returns a tuple, else ''.
+    """A value in memory. ``name``: the instruction that computes the value. ``part``: the value's index ('{0}') if the
+    instruction returns a tuple, else ''.
 
-    ``begin`` and ``end`` are positions in the order of execution, or -1 if XLA does not give them.
-    """
+    ``begin`` and ``end`` are positions in the order of execution, or -1 if XLA does not give them."""
 
     name: str
     part: str

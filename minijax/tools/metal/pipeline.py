@@ -1,4 +1,4 @@
-"""The passes that changed a program: what each of them removed and added, and which source lines this concerned."""
+"""The passes that changed a program: the instructions that each removed and added, and their source lines."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Pass(Frozen):
 # A text is needed twice, as the result of a pass and the input of the next. The cache is small: texts can take 1 MB.
 @functools.lru_cache(maxsize=16)
 def _counted(text: str) -> tuple[Counter[str], Counter[tuple[int, str]]]:
-    """The number of instructions of each kind in a text, without parameters; the same for each line of StableHLO."""
+    """Counts of a text's instructions: by kind, without parameters; and by line of StableHLO and kind."""
     found = hlo.instructions(text.split("\n")).values()
     kinds = Counter((number, each.opcode) for each in found for number in text_lines(each.metadata))
     return Counter(each.opcode for each in found if each.opcode != "parameter"), kinds
@@ -151,7 +151,7 @@ def descent(lowered: Any, names: Sequence[str] = ()) -> Descent:
 def program_descent(
     program: Any, closed: ClosedJaxpr, places: ModulePlaces, names: Sequence[str] = (), runs: Sequence[PassRun] = ()
 ) -> Descent:
-    """The descent of a program (``ops.call.Compiled``) with the jaxpr ``closed``; ``places`` are those of its module.
+    """The descent of a program (``ops.call.Compiled``) with the jaxpr ``closed``. ``places`` belong to its module.
 
     ``runs`` are the runs of passes in another compilation, which the profiler watched.
     """

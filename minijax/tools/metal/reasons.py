@@ -72,7 +72,7 @@ class Uses:
                     self.readers.setdefault(v, []).append(eqn)
 
     def of(self, eqn: JaxprEqn) -> tuple[list[JaxprEqn], list[int]]:
-        """The equations that read the results of ``eqn``; and if these are results of the program, their indices."""
+        """The equations that read results of ``eqn``; and the indices of those results that the program returns."""
         todo, seen = [*eqn.outvars], set(eqn.outvars)
         readers: list[JaxprEqn] = []
         numbers: list[int] = []
@@ -125,7 +125,7 @@ class Reasons:
                     self.users.setdefault(self.named[each.computation, name], []).append(i)
 
     def of(self, at: int, kind: str, axes: tuple[str, ...]) -> str:
-        """Why the collective on line ``at`` exists. ``axes`` are its mesh axes, () if it does not follow whole axes."""
+        """Why the collective on line ``at`` exists. ``axes``: its mesh axes, () if its groups follow no whole axes."""
         along = f" along {' and '.join(axes)}" if axes else ""
         numbers = self.links[at]
         if not numbers:
@@ -144,7 +144,7 @@ class Reasons:
         return f"{reason} (transpose of {_transposed(chain)})" if chain else reason
 
     def _source(self, eqn: JaxprEqn) -> Any:
-        """The source of an equation; if it has none, that of the innermost enclosing equation that has one."""
+        """The source of an equation. If it has none, the source of the nearest equation around it that has a source."""
         at: JaxprEqn | None = eqn
         while at is not None and at.source is None:
             at = self.around.get(at)
@@ -256,15 +256,15 @@ def _asked(eqn: JaxprEqn, source: Any, along: str) -> str:
         asked = user if _BY_WAY.get(user) == written(name) else written(name)
         return f"{asked} asks for it" + (f" ({name} in the jaxpr)" if name != asked else "")
     if chain[-1] == "pvary":
-        return f"transpose of pvary: every device uses a value that is the same{along}, and their cotangents are summed"
+        return f"transpose of pvary: all devices use the same value{along}, and the cotangents of devices are summed"
     if chain[-1] == "shard_map":
         return f"transpose of shard_map: its spec does not divide an input{along}, so cotangents of devices are summed"
     return f"transpose of {_transposed(chain)} ({name} in the jaxpr)"
 
 
 def _transposed(chain: tuple[str, ...]) -> str:
-    """The operation of which an equation is the transpose. If transposed twice: ``the transpose of psum_scatter``."""
-    return "the transpose of " * (len(chain) - 1) + (written(chain[0]) or "an operation of JAX's")
+    """The name of the transposed operation. If it was transposed twice: ``the transpose of psum_scatter``."""
+    return "the transpose of " * (len(chain) - 1) + (written(chain[0]) or "a JAX operation")
 
 
 def _called(source: Any) -> str:

@@ -1,7 +1,7 @@
 """Measures the instructions of a compiled call: the time of each, and how close it comes to the machine's limits.
 
-The work of an instruction, its operations and bytes, is XLA's own estimate. XLA's cost analysis runs on each
-instruction as a program of its own, so the sum is the analysis of the whole program. The times come from XLA's
+The work of an instruction is XLA's own estimate of its operations and bytes. XLA's cost analysis runs on each
+instruction as a program of its own; the results add up to the analysis of the whole program. The times come from XLA's
 profiler. The machine's limits are measured once per process, by a large matrix product and a large copy.
 """
 
@@ -25,7 +25,7 @@ from minijax.core.records import Frozen
 from minijax.tools.programs import hlo, links
 from minijax.tools.usage import UsageError
 
-# Instructions that contain others. Their time is that of the instructions inside, and their own overhead.
+# Instructions that contain others. Their time is the time of the instructions inside plus their own overhead.
 CONTAINERS = ("while", "call", "conditional")
 _FREE = ("parameter", "constant", "get-tuple-element", "bitcast")
 # Limits for the timed calls: total seconds, and number of calls.
@@ -71,12 +71,12 @@ class Measured(Frozen):
 
 
 class Roofline(Frozen):
-    """A measured call. ``rows`` are its instructions in the order of execution, without those that contain others.
+    """A measured call. ``rows`` are its instructions in the order of execution; instructions with others inside have
+    no row.
 
     ``seconds`` is the shortest of ``calls`` calls without a profiler. The rows' times are means over ``traced`` more
     calls under XLA's profiler, which slows them down. ``costs`` is XLA's analysis of the whole program, in which a
-    loop's body counts once. ``loops``: whether the program has loops.
-    """
+    loop's body counts once. ``loops``: whether the program has loops."""
 
     linked: links.LinkedPrograms
     rows: tuple[Measured, ...]
@@ -127,13 +127,13 @@ def _best(call: Callable[[], Any]) -> tuple[float, int]:
 
 
 def of_one(command: str, module: str, ran: list[InstructionRun], calls: int) -> list[InstructionRun]:
-    """The runs of one program: if several programs ran, of the one that ran ``calls`` times. UsageError if unclear."""
+    """The measured program's runs. If several programs ran, it is the only one with ``calls`` runs; else UsageError."""
     runs: dict[int, set[int]] = {}
     for one in ran:
         runs.setdefault(one.program, set()).add(one.run)
     fitting = [program for program, of in runs.items() if len(of) == calls]
     if len(runs) > 1 and len(fitting) != 1:
-        said = f"{len(runs)} programs named {module} ran during the measurement, and which one is the call's is unclear"
+        said = f"{len(runs)} programs named {module} ran during the measurement, and it is unclear which one was called"
         raise UsageError(f"%{command}: {said}: stop the other programs, or rename the function")
     return ran if len(runs) < 2 else [one for one in ran if one.program == fitting[0]]
 
@@ -247,7 +247,7 @@ def limits() -> Limits:
     side = np.ones((_SIDE, _SIDE), np.float32)
     many = np.ones(_NUMBERS, np.float32)
     product = jit(lambda x: x @ x)
-    # all copies are in one program, so that only the first one has to allocate memory
+    # all copies are in one program, so that only the first copy has to allocate memory
     copies = jit(lambda x: lax.fori_loop(0, _PASSES, lambda i, x: x + 1, x))
 
     def best(run: Any, x: Any) -> float:

@@ -85,7 +85,7 @@ def _limit(limits: Limits, each: Measured) -> Segment:
 
 
 def _by_line(found: Roofline) -> Iterator[Block]:
-    """The time of each source line. Instructions of several lines are added up in an entry for these lines together."""
+    """The time of each source line. An instruction of several lines counts in an entry for all these lines."""
     times: dict[str, float] = {}
     for each in found.rows:
         where = places_text([found.linked.equation(number) for number in each.equations]) or "XLA's own"

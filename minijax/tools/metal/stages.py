@@ -30,7 +30,7 @@ _LLVM_KERNEL_END = "_kernel"
 _COMPUTATION = r"(?:ENTRY )?%?([\w.-]+) \(.*\{$"
 # Why a line of a kernel's code has no equation.
 LIBRARY, FRAME = "code of XLA's own", "LLVM's own"
-# Notes of lines that XLA added by itself; and the short marks of kinds of lines that every program has.
+# Notes on lines that XLA added by itself. ``_SHORT``: note -> the short mark of a line with this note.
 _OWN = frozenset((ADDED, MADE, COPIED, LIBRARY))
 _SHORT = {
     "parameter": "arg",
@@ -43,7 +43,7 @@ _SHORT = {
 
 
 class StageLine(Frozen):
-    """A line of a stage. ``number`` is its line number: for Python the number in the file.
+    """A line of a stage. ``number`` is its line number; for Python, its line number in the source file.
 
     ``places`` are its source lines, in order, and ``equations`` the numbers of its jaxpr equations. ``note`` says what
     an instruction without an equation is ('constant', 'copy made by XLA'), or is ``ADDED``: XLA added it for its
@@ -72,7 +72,7 @@ class Stage:
       kind: one of ``KINDS``.
       language: the language of the text, as ``documents.lexer`` calls it.
       detail: a summary of changes or size, such as ``21 → 9  -3 dot +1 fusion``; '' for most stages.
-      previous: the index of the stage before the pass, to compare with it; -1 for other stages.
+      previous: for a pass, the index of the stage before it; -1 for other stages.
       number: the pass's number among the passes that changed the program, from 1; 0 for other stages.
     """
 
@@ -245,7 +245,7 @@ Lines = Callable[[], Iterator[StageLine]]
 
 
 def _python(of: Stages, pane: Pane) -> Lines:
-    """Each line of Python has the equations that begin on it. A continuation line has those of its first line."""
+    """The lines of Python. A line has the equations that begin on it. Other lines of a statement have the same ones."""
 
     def lines() -> Iterator[StageLine]:
         for text, number, numbers in zip(pane.lines, pane.numbers, pane.links, strict=True):
@@ -323,7 +323,7 @@ def _code_line(of: Stages, text: str, number: int, numbers: Numbers, work: bool)
 
 
 def _held(of: Stages, function: str, kernel: Kernel) -> Numbers:
-    """The equations of a machine-code function: those of the HLO with the same name, or else those of the kernel."""
+    """The equations of a machine-code function, whose name, or whose kernel's name, is in the optimized HLO."""
     pane = of.linked.hlo
     for name in (function, function.removesuffix(_LLVM_KERNEL_END), kernel.name):
         at = of.descent.line_of.get(name, -1)

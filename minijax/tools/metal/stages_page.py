@@ -68,7 +68,7 @@ def _fitting(lengths: Sequence[int], most: int, part: float) -> int:
 
 
 def _listed(stages: Stages) -> Iterator[Stage]:
-    """The stages on the page: without the code of later kernels, and with a memory stage after the optimized HLO."""
+    """The stages on the page: with code of the first ``_MOST_KERNELS`` kernels, and with a memory stage."""
     kernels = {kernel.name: i for i, kernel in enumerate(stages.descent.kernels)}
     left = len(kernels) - _MOST_KERNELS
     for stage in stages.all:
@@ -197,14 +197,14 @@ def _drawn(listed: Iterable[Stage], highlight: Highlighter | None) -> Drawn:
 
 
 def _static(stages: Stages) -> Iterator[str]:
-    yield "<pre>The main texts. With scripts enabled, all stages are shown: run its cell again.</pre>"
+    yield "<pre>The main texts. With scripts enabled, all stages are shown: run this cell again.</pre>"
     for stage in stages.all:
         if stage.kind in ("python", "jaxpr", "stablehlo", "final"):
             yield _details(stage.title, _marked(stages, stage), stage.kind == "python")
     passes = [stage for stage in stages.all if stage.kind == "pass"]
     if passes:
         rows = (f"{number:>3}  {stage.title}  {stage.detail}" for number, stage in enumerate(passes, 1))
-        yield _details(plural(len(passes), "step") + " of XLA's", rows, False)
+        yield _details(plural(len(passes), "step") + " of XLA", rows, False)
     kernels = [f"{stage.title}  {stage.detail} of machine code" for stage in stages.all if stage.kind == "machine"]
     if kernels:
         yield _details(plural(len(kernels), "kernel"), kernels, False)

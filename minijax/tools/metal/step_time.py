@@ -199,7 +199,7 @@ def _rows(
 
 
 def _extended(loop: list[Interval], within: list[Interval]) -> list[Interval]:
-    """The runs of a loop, each extended to the end of the last instruction that began during it."""
+    """The runs of a loop, each extended to the end of the last instruction that began before the loop's next run."""
     ordered = sorted(within)
     begins = [each.begin for each in ordered]
     found = []

@@ -67,7 +67,7 @@ def parts(step: StepTime, more: bool) -> Row:
 
 
 def by_line(step: StepTime, most: int) -> Iterator[Block]:
-    """The time of each source line. Instructions of several lines are added up under all these lines together."""
+    """The time of each source line. An instruction of several lines counts in a row for all these lines."""
     if not step.rows:
         said = "XLA's profiler reported no instruction: the call ran none, or the platform does not report them"
         yield text(said, role="muted")
@@ -97,7 +97,7 @@ def by_line(step: StepTime, most: int) -> Iterator[Block]:
 
 
 def _role(step: StepTime, rows: Iterable[StepRow]) -> str:
-    """The role for the instructions' source line. It has no line's colour if they have no line, or several."""
+    """The role that gives the colour of the instructions' source line. If they have several or none: a plain role."""
     known = user_lines(step.linked)
     found = known.places(number for row in rows for number in row.equations)
     return known.role(found[0]) if len(found) == 1 else "label" if found else "muted"
@@ -212,7 +212,7 @@ def _drawn(step: StepTime, tracks: Sequence[_Track], width: int) -> Iterator[Lin
 
 
 def lane(when: Iterable[tuple[float, float]], whole: float, columns: int) -> str:
-    """The intervals of a call of ``whole`` seconds as text: ``  ▊██▏   ``. A column is filled by its covered part."""
+    """The intervals of a call of ``whole`` seconds as text: ``  ▊██▏   ``. Partly covered columns are partly filled."""
     filled = [0.0] * columns
     scale = columns / max(whole, 1e-12)
     for begin, end in when:

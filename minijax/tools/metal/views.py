@@ -207,7 +207,7 @@ def one_pass(found: Descent, each: Pass, most: int) -> Iterator[Block]:
     if left > 0:
         yield text(f"… {plural(left, 'more line')}: --most {len(pairs)} shows all", role="muted")
     gone, made = _counted("-", each.gone), _counted("+", each.made)
-    words = " ".join((*gone, *made)) or "the same kinds of instruction: names, order, layouts or types"
+    words = " ".join((*gone, *made)) or "only names, order, layouts or types of instructions"
     yield Row("changes", (line(words),))
     where = of.touched(stage)
     if where:
@@ -257,7 +257,7 @@ def memory(found: Descent, most: int) -> Iterator[Block]:
     known = ", ".join(f"{kind} {bytes_text(size)}" for kind, size in sizes if size)
     yield Row("allotted", (line(known or "nothing"),))
     if plan.reported is not None:
-        said = line(("muted", "without what is preallotted"))
+        said = line(("muted", "without preallotted memory"))
         yield Row("XLA says", (line(f"peak {bytes_text(plan.reported)}"),), said)
     if plan.at:
         yield from _peak(of, plan)
@@ -289,7 +289,7 @@ def _peak(of: Stages, plan: Memory) -> Iterator[Block]:
         rest = sum(size for _, size in others)
         rows.append(line(("muted", f"{bytes_text(rest):>8}  {len(others)} more")))
     if plan.live_bytes < sum(size for _, size in plan.live):
-        rows.append(line(("muted", "those in the same place count once")))
+        rows.append(line(("muted", "values in the same place count once")))
     yield Row("of it", tuple(rows))
 
 

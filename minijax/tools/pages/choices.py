@@ -22,7 +22,7 @@ from minijax.tools.values.table import Named, loop_text
 # A function that draws lines for the current choice.
 Drawing = Callable[[], Iterable[Line]]
 
-# Maximum number of iterations of a loop, or of examples of a vmap, on a page; and of their combinations if they nest.
+# Maximum number of a loop's iterations, or of a vmap's examples, on a page; and of combinations of nested choices.
 MOST_CHOICES = 24
 MOST_TOGETHER = 96
 # Maximum number of NumPy calls for drawing all choices of one variable.
@@ -53,8 +53,8 @@ class PageChoice:
 
 
 class Choices:
-    """The choices of one recording, and the drawing of lines that depend on them. While no lines are drawn, the ledger
-    has the first iteration of every loop and all examples chosen.
+    """The choices of one recording, and the drawing of lines that depend on them. While no lines are drawn, the first
+    iteration of every loop and all examples are chosen.
     """
 
     def __init__(self, known: Ledger | None, source: str) -> None:
@@ -88,7 +88,7 @@ class Choices:
         return self._of[number]
 
     def union(self, numbers: Iterable[int]) -> tuple[int, ...]:
-        """The choices that at least one of the values depends on, as long as there are not too many combinations."""
+        """The choices that the values depend on. The last ones are left out if there are too many combinations."""
         known = dict.fromkeys(choice for number in numbers for choice in self.of(number))
         while math.prod(self.listed[each].states for each in known) > MOST_TOGETHER:
             known.popitem()
@@ -166,8 +166,8 @@ class Choices:
     # -----------------------------------------------------------------------------------------------
 
     def here(self, cursor: Cursor, every: Sequence[Named], row: int) -> list[tuple[int, int]]:
-        """The choices at the cursor's moment, outermost first, each with the number of a value that depends on it. They
-        are those of the value in row ``row`` of ``every``, or else of the last value before it that has choices.
+        """The choices at the cursor's moment, outermost first, each with the number of a value that depends on it.
+        They come from the value in row ``row`` of ``every``, or else from the last value before it that has choices.
         """
         if self.known is None:
             return []
@@ -220,7 +220,7 @@ class Choices:
 
 
 class Varied:
-    """Lines that depend on choices. ``make`` draws them. ``picks`` has a list for each line, to collect its numbers."""
+    """Lines that depend on choices. ``make`` draws them. ``picks``: for each line, the numbers of its variants."""
 
     def __init__(self, choices: tuple[int, ...], picks: Sequence[list[int]], make: Drawing) -> None:
         self.choices = choices

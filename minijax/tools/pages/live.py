@@ -1,7 +1,7 @@
 """A recording on a page that is connected to its process. The process makes a part of the page when the reader gets to
 it, and records the call again when the reader changes an argument.
 
-``LivePage`` answers messages by messages, which are JSON data. The front end transports them.
+``LivePage`` answers messages of the page. Messages and answers are JSON data, which the front end transports.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from minijax.tools.session.result import Step
 from minijax.tools.values.moment import at_hand
 from minijax.tools.values.table import PageTable
 
-# Maximum number of records on the page. Of a longer recording, the page has the records around the first moment.
+# Maximum number of records on the page. A longer recording is cut to the records around the moment shown first.
 MOST_LIVE = 200_000
 # Maximum number of arguments with sliders, and maximum number of elements in an array with sliders.
 MOST_ARGUMENTS = 12
@@ -67,7 +67,7 @@ class LivePage:
         self.ended = ended
         self.leaves = [value for _, value in step.given]
         self.controls = list(_controls(step)) if step.again is not None else []
-        # the number of arguments that could have sliders, but exceed the maximum
+        # how many arguments have no sliders only because there are too many arguments
         movable = sum(_is_movable(value) for value in self.leaves)
         self.left = max(movable - MOST_ARGUMENTS, 0) if len(self.controls) == MOST_ARGUMENTS else 0
         self._show(step.recording, step.position)

@@ -1,4 +1,4 @@
-"""Which moments of a recording are on a page, and where it leaves some out."""
+"""Chooses the moments of a recording that a page has, and finds the gaps between them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from minijax.tools.recording.timeline import Timeline
 
 
 def moments_kept(known: Timeline, most: int, start: int) -> list[int]:
-    """The moments on a page: those of the first ``most`` records. If ``start`` is later, they are those of the records
-    around ``start``, with the records that enclose them. The beginning and the end are always on the page.
+    """The moments on a page: those of the first ``most`` records. If ``start`` is later, the moments are those of the
+    records around ``start`` and of the records that enclose these. The page always has the beginning and the end.
     """
     total = len(known.nodes)
     here = known.begun_by(min(max(start, 0), len(known) - 1)) - 1
@@ -27,5 +27,5 @@ def moments_kept(known: Timeline, most: int, start: int) -> list[int]:
 
 
 def runs(kept: list[int]) -> list[list[int]]:
-    """``[place on the page, moment]``, for the first moment and for each moment before which some are left out."""
+    """``[place on the page, moment]``, for the first moment and for each moment after a gap."""
     return [[place, index] for place, index in enumerate(kept) if not place or kept[place - 1] != index - 1]

@@ -18,9 +18,9 @@ from typing import Any
 from minijax.tools.documents.document import Line, line
 from minijax.tools.documents.html import layout, shown, stylesheet
 
-# The first words of the content without scripts.
+# How to get the stepper: said at the start of the content without scripts.
 WITH_SCRIPTS = "with scripts enabled, the stepper is shown."
-WITH_ANOTHER = "run its cell again for a stepper."
+WITH_ANOTHER = "run this cell again for the stepper."
 # Maximum number of lines of one program or file on the page.
 MOST_LINES = 1000
 

@@ -42,9 +42,9 @@ from minijax.tools.values.table import NO_ARRAYS, PageEntry, PageTable
 MOST_PROGRAM_LINES = 300
 # Width of jaxprs and tables on the page, in columns.
 WIDTH = 90
-# Maximum number of lines that the view of another device may have beyond that of the first device.
+# Another device's view may have this many lines more than the first device's view.
 MORE_LINES = 2
-# For a recording with more events, a page has no links to origins and uses: to find them takes a pass over all events.
+# A recording with more events gets no links to origins and uses, because finding them takes a pass over all events.
 MOST_WALKED = 100_000
 
 
@@ -74,7 +74,7 @@ class PageSource:
 
 
 class _EquationList:
-    """The list, with this ``number``, of the equations of a jaxpr in progress, from the equation ``begin`` on."""
+    """A list of the equations of a jaxpr in progress, beginning at the index ``begin``. The list has a ``number``."""
 
     def __init__(self, number: int, begin: int) -> None:
         self.number = number
@@ -96,7 +96,7 @@ def around_bind(state: State) -> Node | None:
 
 
 class PagePart(Texts):
-    """Collects the script's data for a part: for the moments from the place ``begin`` on.
+    """Collects the script's data for the part that begins at the place ``begin`` on the page.
 
     An item of a pane is the number of a line, or a negative number for lines of a list: -1 is the first entry of
     ``parts``, -2 the second. An entry is ``[list, from, to]``. A list is ``[number shown at its first line (0: none),
@@ -236,7 +236,7 @@ class PagePart(Texts):
         return found
 
     def nearest(self, index: int) -> int:
-        """The place on the page of the moment ``index``; if it is not on the page, that of the next moment."""
+        """The place on the page of the moment ``index``, or else of the next moment that is on the page."""
         return min(bisect_left(self.source.kept, index), len(self.source.kept) - 1)
 
     def _told(self) -> list[int]:
@@ -323,7 +323,7 @@ class PagePart(Texts):
         return self.depending(choices, [*lines, *[()] * MORE_LINES] if choices else lines, draw)
 
     def _walks(self, position: int) -> None:
-        """Links to the origins of the operation and the uses of its results: each a name, and its place on the page."""
+        """Links to the operation's origins and to the uses of its results. A link is a name and a place on the page."""
         bind, walked, pages = self.cursor.state().bind, self.source.walked, self.source.pages
         known = None if bind is None else walked.get(bind.at)
         if known is None and bind is not None and self.recording.events <= MOST_WALKED:
@@ -370,7 +370,7 @@ class PagePart(Texts):
         self.tracks["rule"].show(position, [self.rule(state)])
 
     def _near_operation(self) -> list[int]:
-        """An item for the last operation; if there is none, for the next one. It is for moments between operations."""
+        """At a moment between operations, an item for the last operation, or else for the next one."""
         which, near, done = idle.near_operation(self.cursor)
         if near is None or near.node is None:
             return [self.line(panes.NO_OPERATION)]

@@ -19,7 +19,7 @@ _AHEAD = 4
 
 
 class TreeRow(NamedTuple):
-    """A row of the tree. ``key`` determines its text. ``closed``: the row hides other rows."""
+    """A row of the tree. ``key`` determines its text. ``closed``: whether the row hides other rows."""
 
     key: tuple[Any, ...]
     position: int

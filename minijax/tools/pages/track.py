@@ -1,4 +1,4 @@
-"""What a pane shows from moment to moment, stored as changes: consecutive moments show nearly the same."""
+"""What a pane shows from moment to moment, stored as changes, because consecutive moments show nearly the same."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Track:
         wanted = list(items)
         if wanted == self._items:
             return
-        # compare how long either form is when written: its numbers and brackets
+        # compare the lengths of both forms when they are written, with numbers and brackets
         size = len(wanted)
         found = list(hunks(self._items, wanted)) if size > _SMALLEST_HUNK else []
         change: Sequence[int | list[int]] = found if found and sum(len(each) + 1 for each in found) < size else wanted

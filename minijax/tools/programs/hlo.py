@@ -1,4 +1,4 @@
-"""Read program text: count the operations of StableHLO and HLO, and fold metadata away."""
+"""Read program text: count the operations of StableHLO and HLO, and remove metadata."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def equations_text(numbers: Numbers) -> str:
 
 
 def places_text(equations: Sequence[Equation]) -> str:
-    """``model.py:3, 5–7``: source lines, without folders; '' if none is known."""
+    """``model.py:3, 5–7``: the source lines of equations, with file names; '' if none is known."""
     lines: dict[str, set[int]] = {}
     for each in equations:
         if each.line:

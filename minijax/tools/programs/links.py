@@ -42,7 +42,7 @@ class Equation(Frozen):
 
     ``number`` counts from 1. ``inside``: the numbers of the equations whose inner jaxpr directly contains this one
     (two, if two equations call the same jaxpr). The place is a file, lines from 1 and columns from 0 (-1 if unknown).
-    ``name`` is its name in XLA's metadata. ``stablehlo_note`` and ``hlo_note``: why it has no line there, or ''.
+    ``name`` is its name in XLA's metadata. ``stablehlo_note`` and ``hlo_note`` say why it has no line in this program.
     """
 
     number: int
@@ -295,7 +295,7 @@ def _jaxpr_pane(printer: _NumberingPrinter, width: int) -> Pane:
 
 
 class _Numbers:
-    """Finds the innermost printed equation for a place in the lowered module. It has one number per printing."""
+    """Finds the innermost printed equation for a place in the lowered module: a number for each time it is printed."""
 
     def __init__(self, printer: _NumberingPrinter, places: ModulePlaces) -> None:
         self.of_eqn: dict[int, list[int]] = {}
@@ -509,7 +509,7 @@ def _equations(
 
 
 def _python_panes(eqns: Sequence[JaxprEqn], equations: Sequence[Equation]) -> Iterator[Pane]:
-    """The source functions that equations come from, file by file."""
+    """For each file, the lines of the functions that equations come from."""
     wanted: dict[str, set[int]] = {}
     for eqn in eqns:
         if eqn.source is not None:

@@ -80,7 +80,7 @@ def read_table(rows: Any) -> list[Doc]:
     for number, row in enumerate(rows):
         below = [] if type(row) is not list or not row else _below(row)
         if any(type(i) is not int or not 0 <= i < number for i in below):
-            raise ValueError(f"row {number} of the documents refers to what is no earlier row")
+            raise ValueError(f"row {number} of the documents may refer only to earlier rows")
         doc = _doc(row, [docs[i] for i in below])
         if doc is None:
             raise ValueError(f"row {number} of the documents is of no known kind")

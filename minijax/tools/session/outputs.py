@@ -40,7 +40,7 @@ class Outputs(dict[int, Any]):
         if self.dropped and type(number) is int and 0 < number < max(self._sizes):
             raise KeyError(
                 f"Out[{number}] is not kept: the prompt keeps at most {bound}; it dropped {self.dropped} earlier ones. "
-                "Give a result that you need later a name."
+                "Name a result that you need later."
             )
         raise KeyError(number)
 

@@ -29,7 +29,7 @@ from minijax.tools.session.namespace import names_read
 from minijax.tools.session.outputs import Outputs
 from minijax.tools.session.result import NOTHING, Browse, Result, Step
 from minijax.tools.session.settings import Settings
-from minijax.tools.session.specs import BOOL, SPECS, SpecType, subscribed_bools
+from minijax.tools.session.specs import BOOL, SPECS, SpecType, subscripted_bools
 from minijax.tools.session.tracebacks import error_document, last_user_place, passed_engine
 from minijax.tools.session.values import printed, value_tree
 from minijax.tools.usage import UsageError
@@ -301,7 +301,7 @@ class Session:
         __tracebackhide__ = True
         specs = {name: value for name, value in SPECS.items() if name not in self.namespace}
         node = source.placed(node, self._filename)  # a copy: the caller may use its tree again
-        for name in [] if self.has("bool") else subscribed_bools(node):
+        for name in [] if self.has("bool") else subscripted_bools(node):
             name.id = BOOL
             specs[BOOL] = SpecType("bool")
         expression = ast.fix_missing_locations(ast.Expression(node))

@@ -260,9 +260,9 @@ def placed(node: ast.expr, filename: str) -> ast.expr:
 
 
 def parse_expression(name: str, text: str, what: str = "an expression") -> ast.expr:
-    """Parse ``text`` as a Python expression. Raise UsageError if it is not one."""
+    """Parse ``text`` as a Python expression. Raise UsageError if ``text`` is no expression."""
     try:
         return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError) as error:
         detail = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise UsageError(f"%{name} needs {what}, and {text.strip()!r} is none: {detail}") from None
+        raise UsageError(f"%{name} needs {what}, but {text.strip()!r} is no valid Python: {detail}") from None

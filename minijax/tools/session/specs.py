@@ -62,7 +62,7 @@ BOOL = "bool the type"
 _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def subscribed_bools(node: ast.AST) -> list[ast.Name]:
+def subscripted_bools(node: ast.AST) -> list[ast.Name]:
     """The ``bool`` of each ``bool[3]`` in an expression, but not in inner scopes such as a lambda."""
     found: list[ast.Name] = []
     todo = [node]

@@ -36,7 +36,7 @@ BAD = (
     ("%jaxpr jnp.sin", "jnp.sin is a function: give it arguments, as in jnp.sin(3.0) or jnp.sin(f32[3])"),
     ("%jaxpr lambda x: x", "as in (lambda x: x)(3.0)"),
     ("%jaxpr f(3.0) --stile tutorial", "Did you mean --style?"),
-    ("%jaxpr f(3.0", "is none"),
+    ("%jaxpr f(3.0", "is no valid Python"),
     ("%jaxpr x(3.0)", "cannot be called"),
     ("%jaxpr --most -3 f(3.0)", "--most needs a number from 1, not -3"),
     ("%jaxpr f(f32[-3])", "f32[-3] is no type"),
