@@ -28,7 +28,7 @@ from minijax.ops.nary import reshape_p
 from minijax.ops.slicing import split_p
 from minijax.pytree import tree_of_leaves
 
-# Bases are cached for this many lists of types, with at most this many elements.
+# At most ``MOST_KEPT`` bases are cached. A basis of more than ``LARGEST_KEPT`` vectors is not cached.
 MOST_KEPT = 32
 LARGEST_KEPT = 100
 _bases: dict[Any, list[Any]] = {}
@@ -44,7 +44,7 @@ def _reshape(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _cut(array: Any, axis: int, avals: Sequence[ShapedArray]) -> Iterator[Any]:
-    """Split ``array`` along ``axis`` into a block for each type. The axis has an entry per element of such arrays."""
+    """Split ``array`` along ``axis`` into a block for each type. The axis has an entry for each element of a block."""
     if len(avals) == 1 and type(array) is Array and _evaluating():  # one block
         yield _reshape(array, (*array.shape[:axis], *avals[0].shape, *array.shape[axis + 1 :]))
         return
@@ -55,7 +55,7 @@ def _cut(array: Any, axis: int, avals: Sequence[ShapedArray]) -> Iterator[Any]:
 
 
 def _basis(avals: Sequence[ShapedArray]) -> list[Any]:
-    """The standard basis of arrays of these types: for each type an array (total size, *shape)."""
+    """The standard basis of arrays of these types: for each type, an array of shape (total size, *shape)."""
     if not avals:
         return []
     key = (*avals, x64_enabled())
@@ -72,7 +72,7 @@ def _basis(avals: Sequence[ShapedArray]) -> list[Any]:
 
 
 def _converted(x: Any, aval: ShapedArray) -> Any:
-    """``x`` converted to the dtype of ``aval``. Always an equation, as in JAX."""
+    """``x`` converted to the dtype of ``aval``. As in JAX, this is an equation even if the dtype stays."""
     params = {"new_dtype": aval.dtype, "weak_type": aval.weak_type, "sharding": None}
     if isinstance(x, JaxprTracer):
         trace: Any = x._trace
@@ -84,7 +84,7 @@ def _converted(x: Any, aval: ShapedArray) -> Any:
 
 
 def _of_type(x: Any, aval: ShapedArray) -> Any:
-    """``x`` with the dtype and weak type of ``aval``; zeros for float0, the derivatives of integers."""
+    """``x`` with the dtype and weak type of ``aval``. Derivatives of integers (float0) become zeros."""
     found = get_aval(x)
     if found.dtype == aval.dtype and found.weak_type == aval.weak_type:
         return x

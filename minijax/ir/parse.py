@@ -4,7 +4,7 @@ Printing the result gives the same text again. The result can be evaluated, tran
 Parts that the text does not contain are added:
 
 * hidden parameters follow from the types, by the primitive's rule in ``pretty.parse_rules``;
-* the values of constants are ``consts``; by default constants are stand-ins, and computing with them is an error;
+* ``consts`` gives the values of constants. Without it constants are stand-ins, and computing with them is an error;
 * functions among the parameters are stand-ins that raise an error when they are called (``pretty.Unread``);
 * weak types of results follow from the operands; arguments and literals are assumed to be strong.
 """
@@ -48,7 +48,8 @@ __all__ = ["JaxprSyntaxError", "MissingConstant", "Unread", "page_consts", "pars
 # Names that the user chose may have dots: params.w.0
 _VAR = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 _BINDER = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*):")
-# a dimension with the mesh axes that shard it: 8, 8@x, 8@(x,y); then varying and summed axes: {V:x, U:(y,z)}
+# ``_SIZE``: a dimension with the mesh axes that shard it, such as 8, 8@x or 8@(x,y). ``_ALONG``: mesh axes along which
+# the array is varying (V), unreduced (U) or reduced (R), such as V:x or U:(y,z).
 _SIZE = r"\d+(?:@\w+|@\([\w,]+\))?"
 _ALONG = r"[VUR]:(?:\w+|\([\w,]+\))"
 _TYPE = re.compile(
@@ -59,7 +60,7 @@ _PRIMITIVE = re.compile(r"[^\s\[\](){};=,]+")
 _LET_NAME = re.compile(r"[^\s=]+")
 _LAMBDA = re.compile(r"lambda\b")
 _LET = re.compile(r"let\b")
-# 'in' before the results. A variable named 'in' is followed by no bracket, or by the bracket of a complex number.
+# The keyword 'in' before the results. A '(' follows it. After a variable named 'in', a '(' begins a complex number.
 _END = re.compile(r"in\b\s*\((?![^\s()]*j\):)")
 _LITERAL = re.compile(rf"(?:{COMPLEX.pattern}|{NUMBER.pattern}|True|False|\[\.\.\.\]|\(b'',\))(?=:[a-z])")
 _CUT = re.compile(r"\.\.\. \(\d+ more equations\)")
@@ -69,7 +70,7 @@ _NEXT_KEY = re.compile(r"\s+(?:[A-Za-z_]\w*=|# )")
 _JAXPR_KEY = re.compile(r"(?:.*_)?jaxprs?$|branches$")
 # Python type of a literal's text -> the kinds of types (see ``dtypes.kind``) that the literal can have.
 _KINDS: dict[type, str] = {bool: "b", int: "iufc", float: "fc", complex: "c"}
-# Parameters whose values are printed without quotes, as any text.
+# Parameters that hold text, which is printed without quotes.
 _RAW = ("name", "fmt")
 
 
@@ -101,8 +102,8 @@ def parse_jaxpr(
       text: a jaxpr in style 'jax', of any width, with or without source notes.
       consts: the values of all constvars, in the order of the text; ``page_consts`` gives them for an existing jaxpr.
           By default they are stand-ins: then the jaxpr can only be printed and typechecked.
-      primitives: primitives by name, in addition to the defined ones (or in place of some). If several have one
-          name, minijax's own is used, else the one defined last.
+      primitives: primitives by name. They replace defined primitives of the same name. Of several defined primitives
+          with one name, minijax's own is used, else the one defined last.
 
     Raises ``JaxprSyntaxError`` (a ValueError), with line and column, for text that is not a jaxpr; ValueError or
     TypeError for constants that do not fit. Types are not checked: ``typecheck_jaxpr`` does that.
@@ -218,7 +219,7 @@ class _Parser:
         return jaxpr
 
     def binding(self) -> ClosedJaxpr:
-        """``f = { ... }``. It is already read if text above mentions ``f``."""
+        """``f = { ... }``. It has been read already if a jaxpr above it mentions ``f``."""
         scan = self.scan
         start = scan.at
         if start not in self.bindings:
@@ -340,7 +341,7 @@ class _Parser:
             return var
         if name in scope.names:
             self.scan.fail(f"the variable '{name}' is bound already", at)
-        # If an enclosing jaxpr has the same name, this is an inner copy: another variable.
+        # If an enclosing jaxpr has a variable of the same name, this is another variable.
         outer = any(name in other.names for other in self.scopes if other is not scope)
         known = [] if outer else self.variables.setdefault(name, [])
         var = next((v for v in known if _same(v.aval, aval)), None)  # type: ignore[assignment]
@@ -465,7 +466,7 @@ class _Parser:
         return primitive
 
     def operands(self, scope: _Scope, start: int) -> list[Any]:
-        """Atoms up to ';' or the next equation, whose line begins in the same column as this equation, at ``start``."""
+        """Read atoms up to ';' or the next equation, which starts in the same column as this one, at ``start``."""
         scan = self.scan
         scan.skip()
         atoms = []
@@ -485,7 +486,7 @@ class _Parser:
     def parameters(self, binders: Sequence[_Binder], primitive: Primitive) -> dict[str, Any]:
         """``[key=value key=value]``, or nothing."""
         scan = self.scan
-        # older texts lack this parameter
+        # texts that older versions printed lack the sharding parameter
         params: dict[str, Any] = {primitive.sharding_param: None} if primitive.sharding_param else {}
         given = set()
         if not scan.text.startswith("[", scan.at):
@@ -551,7 +552,7 @@ class _Parser:
         self.scopes, self.variables = [], {}
         try:
             closed = self.close(self.shared_and_jaxpr(None))
-        finally:  # if the text is not a value, it is read again as a string
+        finally:  # on an error the text is read again, as a string
             self.scopes, self.variables = outer
         # Such a jaxpr is printed in full, even if it is shared and printed ahead of the program too.
         text = str(closed)

@@ -1,7 +1,7 @@
-"""Reads meshes, shardings and the types that name them from printed jaxprs.
+"""Reads meshes, shardings and sharded types from printed jaxprs.
 
-``f32[8@x,4@(y,z)]`` is sharded over explicit axes, ``f32[2,4]{V:x}`` varies along ``x``. A type does not give the
-sizes of its axes: they come from the mesh that is set, or from a mesh printed in the text.
+``f32[8@x,4@(y,z)]`` is sharded over explicit axes, and ``f32[2,4]{V:x}`` varies along ``x``. A type does not give the
+sizes of mesh axes: they come from the mesh that is set, or from a mesh printed in the text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def read_mesh(scan: Scanner, name: str) -> AbstractMesh:
-    """The mesh whose text follows ``Mesh(`` or ``AbstractMesh(``; abstract if there are too few devices."""
+    """Read the rest of a mesh after ``Mesh(`` or ``AbstractMesh(``. It is abstract if there are too few devices."""
     sizes: list[int] = []
     names: list[str] = []
     fields: dict[str, Any] = {}
@@ -72,7 +72,7 @@ def _of_devices(abstract: AbstractMesh) -> AbstractMesh:
 
 
 def mesh_on_page(text: str) -> AbstractMesh | None:
-    """The first mesh in ``text``; the mesh that is set (or None) if ``text`` has none, or one with the same axes."""
+    """The mesh that is set (or None) if ``text`` has no mesh, or one with the same axes; else the first in ``text``."""
     found = _MESH.search(text)
     now = context.mesh
     if found is None:
@@ -84,7 +84,7 @@ def mesh_on_page(text: str) -> AbstractMesh | None:
 
 
 def typed(scan: Scanner, plain: ShapedArray, axes: Sequence[str], along: str, at: int) -> ShapedArray:
-    """``plain`` with mesh axes. ``axes`` is a text per dimension ('x', '(x,y)' or ''), ``along`` the text in braces."""
+    """``plain`` with mesh axes. ``axes``: a text per dimension, 'x', '(x,y)' or ''. ``along``: the text in braces."""
     spec = [_names(each) for each in axes]
     summed_axes = {kind: _names(names) for kind, names in _ALONG.findall(along)}
     unreduced, reduced = frozenset(summed_axes.get("U", ())), frozenset(summed_axes.get("R", ()))

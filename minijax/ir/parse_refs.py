@@ -48,7 +48,7 @@ def ref_equation(parser: Any, scope: Any, binders: Any) -> JaxprEqn:
         return JaxprEqn(parser.primitives["get"], [ref, *operands], {"index": index}, outs)
     scan.expect_text(",")
     _place(parser, scope)
-    scan.expect_text("<-", "before what was there")
+    scan.expect_text("<-", "before the reference that is read")
     ref, index, operands = _place(parser, scope)
     scan.expect_text(",", "before the value that is written")
     value = parser.atom(scope)
@@ -75,7 +75,7 @@ def _place(parser: Any, scope: Any) -> tuple[Any, Any, list[Any]]:
     ref = parser.atom(scope)
     if type(ref.aval) is not AbstractRef:
         scan.fail(f"expected a reference, found a value of type {ref.aval.str_short()}")
-    scan.expect_text("[", "which says what part of a reference is meant")
+    scan.expect_text("[", "which begins the index of a reference")
     if scan.take_text("..."):
         scan.expect_text("]")
         return ref, None, []

@@ -1,4 +1,4 @@
-"""Reading text from left to right: the scanner under ``ir.parse``, and the error for text that is no jaxpr."""
+"""The scanner that reads text from left to right for ``ir.parse``, and the error for text that is no jaxpr."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class JaxprSyntaxError(ValueError):
 
 _BLANK = re.compile(r"(?:\s+|#[^\n]*)+")
 _FOUND = re.compile(r"\w+|\S")
-# An error shows this many characters of the line on either side of the place.
+# An error message shows up to this many characters of the line before and after the error.
 _SNIPPET = 60
 
 
@@ -43,7 +43,7 @@ class Scanner:
         return pattern.match(self.text, self.at)
 
     def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """The match of ``pattern`` here, passed over with the white space after it; None if there is none."""
+        """The match of ``pattern`` here, or None. Moves past the match and the white space after it."""
         found = pattern.match(self.text, self.at)
         if found is not None:
             self.at = found.end()
@@ -59,7 +59,7 @@ class Scanner:
         return True
 
     def expect(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
-        """The match of ``pattern``, or an error that says that ``what`` was expected."""
+        """The match of ``pattern``. If there is none, the error says that ``what`` was expected."""
         found = self.take(pattern)
         if found is None:
             self.fail_expecting(what)

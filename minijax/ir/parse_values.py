@@ -39,7 +39,7 @@ _KEY_TYPE = re.compile(r"key<\w+>")
 _KEYWORD = re.compile(r"([A-Za-z_]\w*)\s*=\s*")
 _LAMBDA = re.compile(r"\{\s*lambda\b|let\s+\S+\s*=\s*\{")
 _WORDS: dict[str, Any] = {"None": None, "True": True, "False": False, "UnspecifiedValue": UNSPECIFIED}
-# few programs need ``ir.parse_meshes``, which reads these words
+# ``ir.parse_meshes`` reads these words. It is imported only if a text contains them.
 _MESH_WORDS = ("Auto", "Explicit", "Manual", "UNCONSTRAINED")
 _MESH_CONSTRUCTORS = ("P", "PartitionSpec", "NamedSharding", "SingleDeviceSharding")
 _of_meshes = functools.partial(lazy.public, "minijax.ir.parse_meshes")
@@ -54,7 +54,7 @@ def number(text: str) -> Any:
 
 
 def holds_dtype(key: str) -> bool:
-    """Whether the parameter called ``key`` is a dtype, so that its text is the name of a dtype."""
+    """Whether the parameter called ``key`` holds a dtype. Its text is then the dtype's name."""
     return _DTYPE_KEY.match(key) is not None
 
 
@@ -96,7 +96,7 @@ def read_value(scan: Scanner, read_jaxpr: Callable[[], Any]) -> Any:
 
 
 def _items(scan: Scanner, closing: str, read_jaxpr: Callable[[], Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The values up to ``closing``, separated by commas: a list of those without a name, a dictionary of the others."""
+    """Read values, separated by commas, up to ``closing``: a list of unnamed values, and a dictionary of named ones."""
     items: list[Any] = []
     named: dict[str, Any] = {}
     while not scan.take_text(closing):
@@ -126,7 +126,7 @@ def _dictionary_or_set(scan: Scanner, read_jaxpr: Callable[[], Any]) -> Any:
 
 
 def _named(scan: Scanner, name: str, read_jaxpr: Callable[[], Any]) -> Any:
-    """A value that begins with ``name``: a constructor with its arguments, an enum member, a word, a bare string."""
+    """A value that begins with ``name``: a constructor call, an enum member, a word or a bare string."""
     if scan.take_text("("):
         if name == "ShapedArray":
             return _aval(scan)

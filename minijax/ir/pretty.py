@@ -1,8 +1,8 @@
 """Prints jaxprs: as JAX prints them, or in the plainer style of the tutorial "Autodidax".
 
 ``format_jaxpr`` gives a string, ``jaxpr_document`` a document with roles (see ``ir.doc``). The text in style 'jax' is
-exactly the text of jax 0.10, except that NumPy integers among parameters are printed as Python's. An entry in
-``pp_rules``, beside a primitive's declaration, chooses how its parameters are shown.
+exactly the text of jax 0.10, except that NumPy integers among parameters are printed as Python integers. A rule in
+``pp_rules``, registered beside a primitive's declaration, chooses how the primitive's parameters are shown.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from minijax.ir.jaxpr import (
 )
 
 Params = Iterable[tuple[str, Any]]
-# rule(eqn, printer) -> the parameters to show, in order. Primitives without a rule show all, sorted by name.
+# rule(eqn, printer) -> the parameters to show, in order. Without a rule, all parameters are shown, sorted by name.
 pp_rules: dict[Primitive, Callable[[JaxprEqn, Printer], Params]] = {}
 
 # rule(eqn, printer) -> the whole line, for equations that read and write references. It replaces ``pp_rules``.
@@ -49,7 +49,7 @@ _JIT_TRIVIAL = ("donated_invars", "keep_unused")
 
 
 def hide(*names: str, trivial: Sequence[str] = ()) -> Callable[[JaxprEqn, Printer], Params]:
-    """A rule for ``pp_rules``: shows all but ``names``, and the parameters ``trivial`` only if they are true.
+    """A rule for ``pp_rules``: hides the parameters ``names``, and shows those in ``trivial`` only if they are true.
 
     >>> pp_rules[broadcast_in_dim_p] = hide("shape", trivial=["broadcast_dimensions"])  # doctest: +SKIP
     """
@@ -62,7 +62,7 @@ def hide(*names: str, trivial: Sequence[str] = ()) -> Callable[[JaxprEqn, Printe
 
 
 class Unread:
-    """A parameter that cannot be read back from its text. It equals others with that text; other uses are errors."""
+    """A parameter that cannot be read back from its text. Two are equal if their texts are. Other uses are errors."""
 
     __slots__ = ("text", "__weakref__")
 
@@ -106,12 +106,12 @@ def unread_functions(**names: str) -> ParseRule:
 
 
 def readable(*classes: type) -> None:
-    """Let ``parse_jaxpr`` read parameters of these classes: enums, and classes whose repr calls them by keyword."""
+    """Let ``parse_jaxpr`` read parameters of these classes: enums, and classes that print as a call with keywords."""
     param_types.update((cls.__name__, cls) for cls in classes)
 
 
 def opened(param: str) -> ParseRule:
-    """A rule for ``parse_rules``: opens the jaxpr in ``param``, since the parser gives closed ones."""
+    """A rule for ``parse_rules``: opens the jaxpr in ``param``, since the parser makes closed jaxprs."""
 
     def rule(params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]) -> dict[str, Any]:
         jaxpr = params.get(param)
@@ -121,7 +121,7 @@ def opened(param: str) -> ParseRule:
 
 
 def jit_params(eqn: JaxprEqn, printer: Printer) -> Params:
-    """The rule for ``jit``: the name first; inner variables get the names of the outer variables passed for them."""
+    """The rule for ``jit``: shows the name first, and names inner variables after the outer ones passed for them."""
     params = dict(eqn.params)
     params.pop("inline", None)
     for key in _JIT_TRIVIAL:
@@ -220,7 +220,7 @@ def _literal_text(literal: Literal) -> str:
 
 
 def _value_text(value: Any) -> str:
-    """A parameter as text: addresses are masked, NumPy integers are printed as Python's."""
+    """A parameter as text. Addresses are masked, and NumPy integers are printed as Python integers."""
     if isinstance(value, frozenset):
         return f"frozenset({{{', '.join(repr(item) for item in sorted(value))}}})"
     text = re.sub(r" at 0x([0-9a-fA-F]+)", lambda match: " at 0x" + "X" * len(match[1]), str(value))
@@ -228,7 +228,7 @@ def _value_text(value: Any) -> str:
 
 
 class Printer:
-    """One printing in style 'jax'. Names are assigned at first use, so pieces are made in the order of the page."""
+    """Prints one page in style 'jax'. Variables are named at first use, so it prints parts in the order of the page."""
 
     def __init__(
         self,
@@ -380,19 +380,19 @@ def _alphabetic_names() -> Iterator[str]:
 
 
 def _unread_outputs(jaxpr: Jaxpr) -> Iterator[Var]:
-    """The results of equations of ``jaxpr`` itself that no later equation or output reads."""
+    """The variables bound by ``jaxpr`` itself, not by subjaxprs, that no later equation or output reads."""
     read = {atom for atom in jaxpr.outvars if type(atom) is not Literal}
     for eqn in reversed(jaxpr.eqns):
         yield from [var for var in eqn.outvars if var not in read]
         read.update(atom for atom in eqn.invars if type(atom) is not Literal)
 
 
-# Subjaxprs with more equations are printed ahead of the program even if they occur only once.
+# Subjaxprs with more equations than this are printed ahead of the program even if they occur only once.
 _LONG = 10
 
 
 def shared_jaxprs(root: Jaxpr) -> dict[Jaxpr, str]:
-    """The jaxprs to print ahead of ``root``, with their names: repeated ones and long ones."""
+    """The repeated and the long jaxprs inside ``root``, which are printed ahead of it, with their names."""
     children: dict[Jaxpr, list[Jaxpr]] = {}
     names: dict[Jaxpr, str] = {}
     twice: set[Jaxpr] = set()
@@ -435,7 +435,7 @@ def shared_jaxprs(root: Jaxpr) -> dict[Jaxpr, str]:
 
 
 class _TutorialPrinter:
-    """One printing in the tutorial's style. Source: https://docs.jax.dev/en/latest/autodidax.html, part 2."""
+    """Prints one jaxpr in the tutorial's style. Source: https://docs.jax.dev/en/latest/autodidax.html, part 2."""
 
     def __init__(self, source_info: bool, max_eqns: int | None, name_stack: bool) -> None:
         self.notes = _notes(source_info, name_stack)

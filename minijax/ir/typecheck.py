@@ -1,8 +1,8 @@
 """Checks that a jaxpr is well formed and well typed.
 
-In: a jaxpr. Out: nothing, or a ``JaxprTypeError`` with the equation and the user's line. Checked: each variable is
-bound once, before it is read; literals and constants have their types; results have the types that abstract evaluation
-gives, apart from weak types. Each subjaxpr is checked once.
+In: a jaxpr. Out: nothing, or a ``JaxprTypeError`` with the equation and the user's line. Each variable must be bound
+once, before it is read. Literals and constants must have their declared types. Results must have the types that
+abstract evaluation gives, apart from weak types. Each subjaxpr is checked once.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from minijax.ir import doc as pp
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from minijax.ir.pretty import Printer
 
-# rule(in_avals, params) -> output avals. Raises TypeError. For primitives whose abstract evaluation is too lenient:
-# it may assume, for example, that the arguments fit the subjaxpr. Each rule is registered beside its primitive.
+# rule(in_avals, params) -> output avals; it raises TypeError. A primitive has a rule if its abstract evaluation is too
+# lenient: it may assume, for example, that the arguments fit the subjaxpr. The rule is registered beside the primitive.
 typecheck_rules: dict[Primitive, Callable[[tuple[ShapedArray, ...], dict[str, Any]], Sequence[ShapedArray]]] = {}
 
 
@@ -86,7 +86,8 @@ def _check_consts(closed: ClosedJaxpr) -> None:
 
 
 def _check_body(jaxpr: Jaxpr, root: Jaxpr, user: JaxprEqn | None) -> list[JaxprEqn]:
-    """Check ``jaxpr`` but not its subjaxprs; return the equations with subjaxprs. Errors show ``root`` and ``user``."""
+    """Check ``jaxpr`` but not its subjaxprs; return the equations with subjaxprs.
+    Errors name variables as on the page of ``root``. ``user`` is the equation that contains ``jaxpr``."""
     bound: set[Var] = set()
     holders: list[JaxprEqn] = []
     eqn: JaxprEqn | None = user

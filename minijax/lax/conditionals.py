@@ -141,7 +141,7 @@ def _operands(operands: tuple[Any, ...], operand: Any) -> tuple[Any, ...]:
 
 
 def _predicate(pred: Any) -> Any:
-    """Check ``pred`` and convert it to a boolean; a Python or NumPy number stays a Python or NumPy value."""
+    """Check ``pred`` and convert it to a boolean, which is an array or a tracer only if ``pred`` is."""
     if pred is None:
         raise TypeError("cond predicate is None: pass a boolean scalar.")
     if isinstance(pred, Sequence):
@@ -173,7 +173,7 @@ def _flattened(operands: tuple[Any, ...], transform: str, fun: Callable[..., Any
 
 
 def _bind(index: Any, bodies: Sequence[Body], leaves: Sequence[Any], order: Sequence[int]) -> Any:
-    """The conditional of ``bodies``, staged in this order; branch ``k`` is ``bodies[order[k]]``."""
+    """Bind ``cond``. The ``bodies`` were staged in this order, and branch ``k`` is ``bodies[order[k]]``."""
     staged, consts, forwards = join_branches([body.closed for body in bodies])
     inputs = [*consts, *leaves]
     found = iter(cond_p.bind(index, *inputs, branches=tuple(staged[k] for k in order)))

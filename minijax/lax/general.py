@@ -33,5 +33,5 @@ def broadcast_like(arr: Any, like_arr: Any) -> Any:
 
 
 def dtype(x: Any) -> Any:
-    """The dtype of ``x`` (an array, a number, or a type such as ``float``) as an operand."""
+    """The dtype that ``x`` has as an operand: an array, a number, or a type such as ``float``."""
     return dtypes.dtype(x, x64_enabled())

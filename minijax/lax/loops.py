@@ -185,7 +185,7 @@ def _more_rounds(loop_carry: Any) -> Any:
 
 
 class _Round:
-    """One step of a ``fori_loop`` as the body of another loop. It has a weak reference to ``fun``, and its name."""
+    """The user's function as the body of a ``scan`` or ``while_loop``: has its name, and a weak reference to it."""
 
     __slots__ = ("fun", "__name__", "__code__", "__weakref__")
     construct = "fori_loop"

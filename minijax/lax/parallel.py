@@ -97,7 +97,7 @@ def _scalar_like(example: Any, value: int) -> Any:
 
 
 def psum(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] | None = None) -> Any:
-    """The sum of ``x`` over the mapped axis ``axis_name``, with the shapes and dtypes of ``x``, not weakly typed.
+    """The sum of ``x`` over the mapped axis ``axis_name``. It has the shapes and dtypes of ``x``, but no weak type.
 
     Args:
       x: an array or pytree of arrays; booleans are summed as int32. An untraced value is the same in all instances, so
@@ -218,7 +218,7 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
             raise ValueError(
                 f"Unsupported pcast from={before}, to={to!r}: {aval.str_short()} is {before} along {axes}. {advice}."
             )
-        # without check_vma types have no state
+        # without check_vma, types do not record a state
         return leaf if mesh_axes(axes) and not is_checked(axes) else primitive.bind(leaf, axes=ordered(axes))
 
     return tree_map(cast, x)
@@ -247,7 +247,7 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
 
 
 def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Sequence[Sequence[int]] | None = None) -> Any:
-    """Swap the mapped axis with ``axis`` of ``x``, of the same size: ``all_to_all(x, name, axis, axis)``."""
+    """Swap the mapped axis with ``axis`` of ``x``, which has the same size: ``all_to_all(x, name, axis, axis)``."""
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 
@@ -264,11 +264,11 @@ def all_to_all(
 
     Args:
       x: arrays with one element along ``split_axis`` for each instance (with ``tiled``, a multiple).
-      axis_name: the mapped axis, or a tuple.
+      axis_name: the mapped axis, or a tuple of axes.
       split_axis: the axis that is cut into one piece for each instance.
       concat_axis: the axis along which the received pieces are stacked, counted without ``split_axis``; with
         ``tiled``, the axis along which they are concatenated.
-      axis_index_groups: groups that exchange pieces internally. Not under vmap.
+      axis_index_groups: lists of indices along the axis; pieces are exchanged only within a group. Not under vmap.
       tiled: whether the pieces are slices, so that no axis is removed or added.
 
     Raises:
@@ -293,7 +293,7 @@ def all_to_all(
                     f"are {size} and {length} respectively."
                 )
             if split < concat:
-                concat += 1  # it counts without the split axis, which still exists
+                concat += 1  # ``concat_axis`` is counted without the split axis, which still exists here
             if split != concat:
                 leaf = expand_dims(leaf, (concat,))
                 split += split > concat
@@ -332,8 +332,8 @@ def all_gather(
       x: an array or pytree of arrays.
       axis_name: the axis, or a tuple of axes.
       axis_index_groups: lists of indices along the axis; each group gathers separately.
-      axis: the position of the instances in the result.
-      tiled: whether ``axis`` is an axis of ``x``.
+      axis: the axis of the result along which the values are stacked or concatenated.
+      tiled: concatenate along ``axis``, an existing axis of ``x``, instead of stacking.
       to: ``"varying"``; or, inside ``shard_map``, ``"invarying"`` (the type says that the result is equal everywhere)
         or ``"reduced"`` (the type says the same, and the cotangent is unreduced).
 

@@ -58,8 +58,8 @@ def reduce(
     ``computation(a, b)`` maps trees of scalars; it must be associative and commutative, since XLA chooses the order.
     Raises ValueError for trees, shapes or dtypes that do not fit, NotImplementedError if ``computation`` closes over
     tracers.
-    ``out_sharding`` is the sharding of a sum over a mesh with explicit axes; as in JAX, other functions ignore it, and
-    functions with a specialised reduction, such as ``lax.max``, raise NotImplementedError.
+    ``out_sharding`` is the sharding of the result if ``computation`` is ``lax.add``. As in JAX, other functions with a
+    specialised reduction, such as ``lax.max``, raise NotImplementedError for it, and all other functions ignore it.
 
     >>> lax.reduce(jnp.arange(6.).reshape(2, 3), 0., lax.add, (1,))
     Array([ 3., 12.], dtype=float32)
@@ -91,7 +91,7 @@ def reduce(
 
 
 def _monoid_reduction(computation: Callable[..., Any], init: Any) -> Callable[..., Any] | None:
-    """The reduction made for ``computation``; None if there is none, or if ``init`` is not its identity."""
+    """The specialised reduction for ``computation``; None if there is none, or if ``init`` is not its identity."""
     monoid = _MONOIDS.get(computation)
     if monoid is None or isinstance(init, Tracer):
         return None

@@ -60,7 +60,7 @@ def check_carry(
     out_tree: Any,
     out_avals: Sequence[ShapedArray],
 ) -> None:
-    """Raise TypeError if loop body ``what`` changes the carry's tree or (strong) types; name the components."""
+    """TypeError if loop body ``what`` changes the carry's tree or (strong) types. The message names the components."""
     name = _first_parameter(fun)
 
     def component(path: Any) -> str:
@@ -265,7 +265,7 @@ def bind_scan(
     reverse: bool = False,
     unroll: int = 1,
 ) -> tuple[list[Any], list[Any]]:
-    """Scan a closed jaxpr ``(consts, carry, x) -> (carry, y)`` on lists. Values returned unchanged skip the loop."""
+    """Scan a closed jaxpr ``(consts, carry, x) -> (carry, y)`` on lists. The loop omits values that it passes on."""
     plan = closed.memo.get("forwarding")
     if plan is None or plan.sizes != (len(consts), len(init)):
         plan = closed.memo["forwarding"] = _Forwarding(closed, len(consts), len(init))
@@ -290,7 +290,7 @@ def bind_scan(
 class _Forwarding:
     """A scan body without the values that it only passes on.
     ``moved``: for each carried value, whether the body returns it unchanged. ``sources``: for each ``y``, the index of
-    the x that it equals, or None."""
+    the x that it equals, or None if the body computes it."""
 
     __slots__ = ("sizes", "moved", "sources", "body")
 

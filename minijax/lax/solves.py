@@ -34,12 +34,12 @@ def custom_linear_solve(
     symmetric: bool = False,
     has_aux: bool = False,
 ) -> Any:
-    """Solve ``matvec(x) = b`` for x by ``solve``; derivatives are derived from the equation, not from ``solve``.
+    """Solve ``matvec(x) = b`` for x by ``solve``. Derivatives follow from the equation, not from ``solve``.
 
     Args:
       matvec: a linear, differentiable function of a value like ``b``. It may close over differentiated values.
       b: the right side, a pytree of arrays.
-      solve: ``solve(matvec, b) -> x``, where x has the structure and shapes of b. Need not be differentiable.
+      solve: ``solve(matvec, b) -> x``, where x has the structure and shapes of b. It need not be differentiable.
       transpose_solve: ``transpose_solve(vecmat, b) -> x`` solves the transposed equation. Reverse mode needs it.
       symmetric: ``matvec`` is its own transpose, so ``solve`` also solves the transposed equation.
       has_aux: both solvers and this function return ``(x, auxiliary_data)``; the latter has no derivative.
@@ -109,7 +109,7 @@ def custom_root(
     Args:
       f: a differentiable function from x to a value of the same structure. It may close over differentiated values.
       initial_guess: the start of ``solve``, a pytree of arrays. The derivative with respect to it is zero.
-      solve: ``solve(f, initial_guess) -> x``. Need not be differentiable.
+      solve: ``solve(f, initial_guess) -> x``. It need not be differentiable.
       tangent_solve: ``tangent_solve(g, y) -> x`` solves ``g(x) = y``, where g is linear: ``f`` linearized at its root.
           For scalars, ``lambda g, y: y / g(1.0)``.
       has_aux: ``solve`` and this function return ``(x, auxiliary_data)``; the latter has no derivative.
@@ -165,7 +165,7 @@ def _custom_root(lengths: tuple[int, ...], jaxprs: tuple[ClosedJaxpr, ...], *arg
 def _root_jvp(
     lengths: tuple[int, ...], jaxprs: tuple[ClosedJaxpr, ...], primals: Sequence[Any], tangents: Sequence[Any]
 ) -> Any:
-    """The derivative rule. As F(m, x(m)) = 0 for all m, the tangent of x solves ``F_x dx = -F_m dm``."""
+    """The derivative rule. F(m, x(m)) = 0 for all values m that F closes over, so dx solves ``F_x dx = -F_m dm``."""
     of_f, _, tangent_solve = jaxprs
     outs = _custom_root(lengths, jaxprs, *primals)
     given, dots = RootOperands.of(primals, lengths), RootOperands.of(tangents, lengths)

@@ -1,6 +1,6 @@
 """MLIR's Python bindings, for lowering rules of extension authors; our own rules write text.
 
-They come from jaxlib, like those in ``jax.extend.mlir``. Importing jaxlib's part takes 0.15 s, all of jax 0.8 s.
+They come from jaxlib, like those in ``jax.extend.mlir``. Importing jaxlib's part takes 0.15 s, importing jax 0.8 s.
 Nothing is imported before the first use.
 """
 

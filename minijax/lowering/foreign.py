@@ -1,4 +1,4 @@
-"""Lowering rules of extension authors: ``rule(ctx, *values, **params)`` on values of MLIR's Python bindings.
+"""Calls the lowering rules of extension authors: ``rule(ctx, *values, **params)``, with values of MLIR's bindings.
 
 In: a rule as ``jax.interpreters.mlir.register_lowering`` takes it. Out: a rule that writes text, as our lowering loop
 calls it. Invariant: the rule runs once per module and signature (types in and out, params) and becomes a private
@@ -29,7 +29,7 @@ from minijax.lowering import bindings
 from minijax.lowering.lower import ModuleWriter, lowering_rules
 from minijax.lowering.text import FunctionWriter, dense_text, mlir_type
 
-# A rule for an alias serves the platforms that the alias names, as in JAX.
+# A rule registered for an alias is used on each of its platforms, as in JAX.
 PLATFORM_ALIASES = {"gpu": ("cuda", "rocm")}
 KNOWN_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
@@ -45,10 +45,12 @@ class ModuleContext:
         self.module = ir.Module.create(loc=ir.Location.unknown(self.context))
         self.ip = ir.InsertionPoint(self.module.body)
         self.symbol_table = ir.SymbolTable(self.module.operation)
-        # names of the text's functions that are declared in ``module``; final names of functions made from rules
+        # ``declared``: the text's functions that are declared in ``module``; ``named``: functions made from rules,
+        # whose names are already unique in the text
         self.declared: set[str] = set()
         self.named: set[str] = set()
-        # the number of running rules (a rule may call another one), and of operations of ``module`` already spliced
+        # ``depth``: the number of running rules (a rule may call another one);
+        # ``spliced``: how many operations of ``module`` have been written into the text
         self.depth = 0
         self.spliced = 0
 
@@ -100,7 +102,7 @@ def lowering_platform(writer: ModuleWriter) -> str:
 
 
 class AuthorsRule:
-    """The entry of ``lowering_rules`` for a primitive with registered rules; called like a rule that writes text."""
+    """The entry of ``lowering_rules`` for a primitive with registered rules. It is called like our rules."""
 
     def __init__(self, primitive: Primitive, ours: Rule | None = None) -> None:
         self.primitive = primitive
@@ -202,7 +204,7 @@ def _described(primitive: Primitive, rule: Rule) -> str:
 
 
 def _values(primitive: Primitive, rule: Rule, outs: Any, out_avals: Any) -> list[Any]:
-    """The rule's results as a list of MLIR values. ValueError, which names the rule, for wrong numbers or types."""
+    """The rule's results as a list of MLIR values. ValueError, which names the rule, for a wrong number or type."""
     ir = bindings.ir()
     if isinstance(outs, ir.Value):
         outs = [outs]
@@ -315,7 +317,7 @@ def ir_attribute(val: Any) -> Any:
         return ir.ArrayAttr.get([*map(ir_attribute, val)])
     if isinstance(val, (bool, np.bool_)):
         return ir.BoolAttr.get(bool(val))
-    if type(val) in (int, float):  # 64 bits with and without x64, as in JAX
+    if type(val) in (int, float):  # as in JAX, these have 64 bits even without x64
         val = np.asarray(val, np.int64 if type(val) is int else np.float64)[()]
     if isinstance(val, np.generic):
         element = dtype_to_ir_type(val.dtype)

@@ -8,7 +8,7 @@ A rule of ours is ``rule(ctx, in_avals, out_avals, *names, **params) -> name`` (
 multiple results) and writes text through ``ctx``, a ``FunctionWriter``.
 
 In a module, an array of random keys is an array of their raw words. A rule gets the physical types of keys, and
-most rules need no more. A rule whose parameters name dimensions has a second form for words in ``physical_rules``.
+most rules need no more. If a rule's parameters name dimensions, ``physical_rules`` has a second rule for the words.
 The primitives in ``lowers_keys`` work on keys themselves, so their rules get the types of keys.
 """
 
@@ -63,7 +63,7 @@ class ModuleWriter:
         self.axes: tuple[tuple[Any, int], ...] = ()
         # the manual mesh axes; XLA partitions the program along the others
         self.manual: frozenset[Any] = frozenset()
-        # (id of a jaxpr, mapped axes, shardings) -> its symbol, and the jaxpr, so that its id is not reused
+        # (id of a jaxpr, mapped axes, shardings) -> its function's symbol, and the jaxpr, so that the id is not reused
         self.written: dict[Any, tuple[str, Any]] = {}
         # signatures of extension authors' rules -> symbol; ``bindings``: the ``ModuleContext`` of these rules
         self.authored: dict[Any, str] = {}
@@ -242,7 +242,7 @@ def lower_inline(ctx: FunctionWriter, closed: ClosedJaxpr, args: Names) -> list[
 
 
 def passed_consts(closed: ClosedJaxpr) -> list[bool]:
-    """For each constant, whether ``@main`` takes it as an argument. Large ones are; XLA can fold the others."""
+    """For each constant, whether ``@main`` takes it as an argument: if it is large. XLA can fold small constants."""
     return [v.aval.size * v.aval.dtype.itemsize > WRITTEN_BYTES for v in closed.jaxpr.constvars]
 
 

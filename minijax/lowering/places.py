@@ -1,4 +1,4 @@
-"""The equation that each line of a StableHLO module comes from, and the module with MLIR locations.
+"""Finds the equation that each line of a StableHLO module comes from, and writes the module with MLIR locations.
 
 Programs are compiled from text without locations: writing locations made lowering a fifth slower (7.0 us instead of
 5.7 us an equation). XLA notes, for each instruction, the line of our text that it comes from. A tool that needs the
@@ -23,14 +23,14 @@ from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn
 
 # Separates a line from the index of its place while the module is written. It occurs in no MLIR text.
 _MARK = "\0"
-# JAX's names in name stacks, for primitives that its lowering names differently, and for the programs inside them.
+# In name stacks, JAX's lowering has other names for some primitives, and names for the programs inside them.
 _NAMES = {"scan": "while", "remat2": "checkpoint"}
 _INNER = {("while", "cond_jaxpr"): "cond", ("while", "body_jaxpr"): "body", ("scan", "jaxpr"): "body"}
 
-# Calls that JAX inlines before lowering: their names are in no stack.
+# JAX inlines these calls before lowering, so name stacks do not contain their names.
 _INLINED = ("custom_jvp_call", "custom_vjp_call")
 
-# XLA's note for an instruction made from text without locations. The file always has this name.
+# XLA's note on an instruction that comes from text without locations. The file's name is always "-".
 _TEXT_LINE = (
     r'source_file="-" source_line=(\d+)'
     r"(?: source_end_line=\d+)?(?: source_column=\d+)?(?: source_end_column=\d+)?"
@@ -106,7 +106,7 @@ class Places:
         self._open: list[Place] = []
 
     def each(self, ctx: Any, jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-        """The equations of ``jaxpr`` in order. Text written before the next is requested belongs to the current one."""
+        """The equations of ``jaxpr``, in order. Text written before the next one is requested belongs to this one."""
         outer = self._open[-1] if self._open else None
         scope = local = self.name
         if outer is not None:
@@ -159,7 +159,7 @@ class ModulePlaces:
         return "\n".join([*lines[:-1], *table.definitions, ""])
 
     def hlo_text(self, hlo: str) -> str:
-        """XLA's program, compiled from this text, with its notes replaced by user names and source places."""
+        """XLA's program, compiled from this text. Its notes are replaced by name stacks and the user's lines."""
 
         def named(match: re.Match[str]) -> str:
             place = self.line(int(match[1] or match[2]))
@@ -180,8 +180,8 @@ def text_lines(metadata: str) -> list[int]:
 
 
 def _with_ends(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each line of a module, and whether an operation ends there: only there MLIR allows a location.
-    JAX's rules print a loop's regions on the lines that follow ``stablehlo.while(...)``."""
+    """Yield each line of a module, and whether an operation ends there: MLIR allows a location only there.
+    An operation goes on if its regions follow. JAX's rules print a loop's regions after ``stablehlo.while(...)``."""
     lines = text.split("\n")
     for line, following in itertools.zip_longest(lines, lines[1:], fillvalue=""):
         goes_on = line.endswith(("{", ":")) or following.lstrip().startswith(("cond {", "reducer("))
@@ -189,7 +189,7 @@ def _with_ends(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def with_line_names(text: str) -> str:
-    """The module with a location at each operation that holds its line number; XLA's partitioner keeps these names."""
+    """The module with a location at each operation, named after its line: XLA's partitioner keeps only these names."""
     named = []
     for number, (line, ends) in enumerate(_with_ends(text), 1):
         if ends:
@@ -212,7 +212,7 @@ def extent(info: SourceInfo) -> tuple[int, int, int, int]:
     return line, column, line if end_line is None else end_line, end_column
 
 
-# An escaped byte in an HLO string.
+# The format of an escaped byte in an HLO string.
 _OCTAL = "\\{:03o}"
 
 

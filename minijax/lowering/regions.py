@@ -1,4 +1,4 @@
-"""Writing operations that carry a region of code: reductions, windows, sorting."""
+"""Writes operations that contain a region of code: reductions, windows, sorting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minijax.lowering.text import array_text, scalar_type
 
 
 def block_text(ctx: Any, types: Names, build: Callable[..., Names], out_types: Names) -> str:
-    """``{...}``: a block with arguments of ``types``. ``build(ctx, *names)`` writes it and names its results."""
+    """``{...}``: a block with arguments of ``types``. ``build(ctx, *names)`` writes it and returns result names."""
     inner = ctx.region()
     start = ctx.counter[0]
     ctx.counter[0] = start + len(types)

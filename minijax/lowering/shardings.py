@@ -26,7 +26,7 @@ class MeshTable:
     """The meshes of one module and their symbols, in order of first use."""
 
     def __init__(self) -> None:
-        # the text between the brackets -> symbol
+        # the text between < and > -> symbol
         self.symbols: dict[str, str] = {}
 
     def symbol(self, axes: Sequence[tuple[str, int]], order: Ints = ()) -> str:
@@ -80,7 +80,7 @@ def placed_text(meshes: MeshTable, sharding: Sharding, aval: ShapedArray) -> str
 
 
 def sharding_attribute(meshes: MeshTable, sharding: Sharding | None, aval: ShapedArray) -> str:
-    """``sdy.sharding = #sdy.sharding<...>``, for an argument or a result; '' where the compiler chooses."""
+    """``sdy.sharding = #sdy.sharding<...>``, for an argument or a result; '' if the compiler chooses."""
     if sharding is None or isinstance(sharding, SingleDeviceSharding):
         return ""
     return f"sdy.sharding = #sdy.sharding{placed_text(meshes, sharding, aval)}"

@@ -72,7 +72,7 @@ def element_text(value: Any, dtype: np.dtype) -> str:
 
 
 def dense_text(value: Any, aval: ShapedArray) -> str:
-    """``dense<...>`` for an array: one element for a scalar, a list if small, raw bytes otherwise."""
+    """``dense<...>`` for an array, with one element for a scalar, a list for a small array, else raw bytes."""
     if aval.dtype == dtypes.float0:
         return "dense<false>"
     array = np.asarray(value)
@@ -115,7 +115,7 @@ class FunctionWriter:
         self.constants: dict[str, str] = {}
         self.literals: dict[Any, str] = {}
         self.indent = indent
-        # the token of the last ordered effect, None before the first
+        # the token of the last ordered effect; None before the first effect
         self.token: str | None = None
 
     def emit(self, op: str) -> str:
@@ -164,7 +164,7 @@ class FunctionWriter:
     def literal(self, literal: Any) -> str:
         """The name of the constant of a ``Literal``. A number that the function already has is not written again."""
         value = literal.val
-        # no zeros: -0.0 == 0.0, but they are two constants
+        # zeros are not looked up: -0.0 == 0.0, but they are two constants
         key = (value, literal.aval) if type(value) in _NUMBERS and value else None
         name = self.literals.get(key)
         if name is None:

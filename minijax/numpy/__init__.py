@@ -52,7 +52,7 @@ _borrowed, __dir__ = _borrowing(
 
 
 def __getattr__(name: str) -> _Any:
-    """Make small types on first use and import late modules; names that only JAX has are borrowed."""
+    """Look up a name that is not imported yet: a small type, a name in a late module, or a name that only JAX has."""
     if name in types.SMALL_TYPES:
         return getattr(types, name)
     found = _borrowed(name)

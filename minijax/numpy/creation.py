@@ -1,4 +1,4 @@
-"""Array creation: from Python values, of one repeated value, ranges, grids, identity matrices."""
+"""Creates arrays: from Python values, from one repeated value, ranges, grids, identity matrices."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _leaves(x: Any) -> list[Any]:
 
 
 def _from_sequence(items: Sequence[Any], dtype: np.dtype | None) -> Any:
-    """Convert nested lists. NumPy converts them; lists with minijax arrays inside are converted row by row."""
+    """Convert nested lists: row by row if they contain minijax arrays, else by NumPy."""
     leaves = _leaves(items)
     if any(leaf is None for leaf in leaves):
         raise ValueError("None is not a valid value for jnp.array")

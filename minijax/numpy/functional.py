@@ -33,7 +33,7 @@ def vectorize(
       signature: the shapes of single arguments and results, if they are not scalars: ``"(m,n),(n)->(m)"``.
 
     Raises:
-      TypeError, ValueError: invalid ``excluded`` or ``signature``; when called, arguments that do not fit them.
+      TypeError, ValueError: ``excluded`` or ``signature`` is invalid, or the arguments of a call do not fit them.
     """
     if any(not isinstance(which, (str, int)) for which in excluded):
         raise TypeError(f"jax.numpy.vectorize can only exclude integer or string arguments, but excluded={excluded!r}")

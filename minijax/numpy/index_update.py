@@ -31,7 +31,7 @@ from minijax.ops.index import index_dtype
 
 __all__ = ["take", "take_along_axis"]
 
-# The modes in which a static index becomes a slice: they clamp an index out of bounds.
+# In these modes a static index becomes a slice, which clamps an index out of bounds.
 _MOVING = (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
@@ -73,8 +73,8 @@ class IndexUpdateAt:
     converted to the dtype of ``x``, with a FutureWarning if the conversion is unsafe. The result has the shape and
     dtype of ``x``. The methods take the options of ``lax.scatter``: ``indices_are_sorted``, ``unique_indices``,
     ``mode`` for indices out of bounds (by default 'drop'; or 'clip', 'promise_in_bounds'), ``wrap_negative_indices``.
-    ``out_sharding`` is the result's sharding over a mesh with explicit axes. If an index occurs several times, ``add``
-    adds all its values, and so on; ``set`` keeps one of its values. ValueError for ``values`` that do not broadcast.
+    ``out_sharding`` is the result's sharding over a mesh with explicit axes. If an index occurs several times, all its
+    values are combined, but ``set`` keeps one of them. ValueError for ``values`` that do not broadcast.
 
     >>> jnp.arange(3).at[jnp.array([0, 0])].add(1)
     Array([2, 1, 2], dtype=int32)
@@ -126,15 +126,15 @@ class IndexUpdateAt:
     add = _updating("add", lax.scatter_add, "A copy of ``x`` with ``values`` added at ``index``.")
     subtract = _updating("subtract", lax.scatter_sub, "A copy of ``x`` with ``values`` subtracted at ``index``.")
     multiply = mul = _updating("multiply", lax.scatter_mul, "A copy of ``x`` multiplied by ``values`` at ``index``.")
-    min = _updating("min", lax.scatter_min, "A copy of ``x`` lowered to ``values`` at ``index``, where smaller.")
-    max = _updating("max", lax.scatter_max, "A copy of ``x`` raised to ``values`` at ``index``, where larger.")
+    min = _updating("min", lax.scatter_min, "A copy of ``x`` with the smaller of ``x`` and ``values`` at ``index``.")
+    max = _updating("max", lax.scatter_max, "A copy of ``x`` with the larger of ``x`` and ``values`` at ``index``.")
 
     def divide(self, values: Any, **options: Any) -> Any:
         """A copy of ``x`` divided by ``values`` at ``index``."""
         return divide(self.array, IndexUpdateAt(ones_like(self.array), self.index).multiply(values, **options))
 
     def power(self, values: Any, **options: Any) -> Any:
-        """A copy of ``x`` raised to ``values`` at ``index``."""
+        """A copy of ``x`` raised to the power ``values`` at ``index``."""
         return power(self.array, IndexUpdateAt(ones_like(self.array), self.index).multiply(values, **options))
 
     def apply(self, func: Callable[[Any], Any], **options: Any) -> Any:
@@ -147,7 +147,7 @@ class IndexUpdateAt:
 
 
 def _over_mesh(name: str, out_sharding: Any, run: Callable[..., Any], array: Any, index: Any, *values: Any) -> Any:
-    """Call ``run(array, index, *values)``, and give the result ``out_sharding``. The compiler shards inside ``run``."""
+    """Call ``run(array, index, *values)``, whose shardings the compiler chooses; the result gets ``out_sharding``."""
     items = index if isinstance(index, tuple) else (index,)
     places = [i for i, item in enumerate(items) if isinstance(item, (Array, Tracer, np.ndarray))]
 
@@ -173,8 +173,9 @@ def take(
 ) -> Any:
     """The elements of ``a`` at ``indices`` along ``axis``. If ``axis`` is None, ``a`` is flattened first.
 
-    ``mode`` is for indices out of bounds: 'fill' (the default) gives ``fill_value`` or nan, 'clip' the nearest element
-    (for negative indices the first), 'wrap' takes the index modulo the size. IndexError for elements of an empty axis.
+    ``mode`` decides about indices out of bounds. 'fill' (the default) gives ``fill_value`` or nan. 'clip' gives the
+    nearest element (the first, for negative indices). 'wrap' takes the index modulo the size. IndexError for elements
+    of an empty axis.
     """
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.take is not supported.")
@@ -260,8 +261,8 @@ def take_along_axis(
         indices = wrap_negative(lax.convert_element_type(indices, index_dtype((size,))), size)
     varying = [d for d, n in enumerate(places) if d == axis or n != 1]
     vectors = lax.reshape(indices, (*[out_shape[d] for d in varying], 1))
-    # drop the array's axes of size 1 where the indices vary; the gather pairs each other varying axis with the same one
-    # of the indices
+    # drop the array's axes of size 1 along which the indices vary; the gather pairs each other varying axis with the
+    # same axis of the indices
     dropped = [d for d in varying if d != axis and shape[d] == 1]
     kept = [d for d in range(len(shape)) if d not in dropped]
     together = [d for d in varying if d != axis and d not in dropped]

@@ -80,7 +80,7 @@ def index_items(index: Any) -> tuple[Any, ...]:
 
 
 def slice_parts(item: slice, position: int) -> slice:
-    """``item`` with bounds and step as integers or None; errors name ``position``. IndexError if any is traced."""
+    """``item`` with bounds and step as integers or None. Errors name ``position``. IndexError for traced parts."""
     return slice(*(_slice_part(item, part, position) for part in (item.start, item.stop, item.step)))
 
 
@@ -192,7 +192,7 @@ def _item(item: Any, position: int) -> Item:
     if isinstance(item, (int, np.integer)):
         return Item("integer", item)
     if isinstance(item, Sequence) and not isinstance(item, str):
-        # NumPy makes an empty list an array of floats
+        # NumPy would make an empty list an array of floats
         item = asarray(np.asarray(item) if len(item) else np.zeros(0, np.int32))
     if not isinstance(item, (Array, Tracer, np.ndarray)):
         raise _no_index(item)
@@ -262,7 +262,7 @@ class GatherPlan(NamedTuple):
       numbers: the dimension numbers.
       plain: whether there are no integer arrays, so that elements are distinct and in order.
       reversed_dims: dimensions of the gather's result to reverse.
-      new_axes: dimensions of the result to insert last.
+      new_axes: dimensions of size 1, to be inserted into the result at the end.
       parts: for each dimension of ``shape``, the mesh axes that shard it according to the type, or None.
     """
 
@@ -277,7 +277,7 @@ class GatherPlan(NamedTuple):
 
 
 def _wrapped(index: Any, size: int) -> Any:
-    """``index`` with its negative entries counted from the end of an axis of ``size``; it may be static or traced."""
+    """``index`` with its negative entries counted from the end of an axis of ``size``. ``index`` may be traced."""
     if isinstance(index, (int, np.integer)):
         return index + size if index < 0 and not isinstance(index, np.unsignedinteger) else index
     if isinstance(index, np.ndarray) and index.dtype.kind != "u":
@@ -451,7 +451,8 @@ def update_index(
 ) -> Any:
     """Combine ``values`` into ``x[index]`` by ``scatter``, a function with ``lax.scatter``'s arguments.
 
-    ``values`` are converted to ``x``'s type (FutureWarning if lossy). Updates out of bounds are dropped by default.
+    ``values`` are converted to the dtype of ``x``, with a FutureWarning if the conversion is unsafe.
+    Updates out of bounds are dropped by default.
     """
     aval = x.aval
     _check_cast(values, aval.dtype)

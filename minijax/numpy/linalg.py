@@ -18,7 +18,7 @@ _OF_SQUARES = {1: (None, 2), 2: (None, "f", "fro")}
 
 
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """The norm of a vector or a matrix. With one or two axes in ``axis``: of each vector or matrix along them.
+    """The norm of a vector or matrix. If ``axis`` has one or two axes, the norm of each vector or matrix along them.
 
     ``ord``: None (root of the sum of all squares), a number, ``inf``, ``-inf``, or for matrices 'fro', 'nuc' (the sum
     of singular values), 1, -1, 2, -2. Raises ValueError for other orders.

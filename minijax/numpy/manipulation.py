@@ -39,7 +39,7 @@ from minijax.ops.shape import meant_sharding
 
 
 def _new_shape(a: Any, shape: Any) -> tuple[int, ...]:
-    """``shape`` as a tuple of sizes for the array ``a``; a -1 is filled in. TypeError if they do not fit."""
+    """``shape`` as a tuple of sizes for the array ``a``; a -1 is filled in. TypeError if the sizes do not fit."""
     context = "Shapes must be 1D sequences of concrete values of integer type."
     items = tuple(shape) if isinstance(shape, (tuple, list)) or np.ndim(shape) == 1 else (shape,)
     try:
@@ -223,7 +223,7 @@ def flipud(m: Any) -> Any:
 
 
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
-    """Shift the elements of ``a`` by ``shift``, rounded towards zero, along ``axis``. They wrap around at the end."""
+    """Shift the elements of ``a`` along ``axis`` by ``shift`` (rounded towards zero). They wrap around at the end."""
     a = ensure("roll", a)
     if axis is None:
         return lax.reshape(roll(lax.reshape(a, (a.aval.size,)), shift, 0), a.aval.shape)
@@ -343,7 +343,7 @@ def _split(name: str, ary: Any, where: Any, axis: Any) -> list[Any]:
 
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """Cut ``ary`` along ``axis`` into equal parts, or at ascending indices. ValueError if these do not fit the axis."""
+    """Cut ``ary`` along ``axis`` into equal parts, or at ascending indices. ValueError for parts that do not fit."""
     return _split("split", ary, indices_or_sections, axis)
 
 
@@ -353,7 +353,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
 
 
 def tile(A: Any, reps: Any) -> Any:
-    """Repeat ``A`` ``reps`` times along each axis. Missing entries of ``reps`` are 1, missing axes are added."""
+    """Repeat ``A`` ``reps`` times along each axis. Missing entries of ``reps`` are 1, and missing axes are added."""
     A = ensure("tile", A)
     counts = index_tuple(reps)
     counts = (1,) * (A.aval.ndim - len(counts)) + counts

@@ -48,7 +48,7 @@ _numpy = HigherModule("numpy")
 
 
 def power(x1: Any, x2: Any, /) -> Any:
-    """``x1 ** x2``; a concrete integer ``x2`` is static. TypeError for integers ``x1`` and a negative static ``x2``."""
+    """``x1 ** x2``; a concrete integer ``x2`` is static. TypeError if it is negative and ``x1`` has integers."""
     check_array_like("power", x1, x2)
     exponent = _static_integer(x2)
     if exponent is not None:
@@ -78,7 +78,7 @@ def _static_integer(x: Any) -> int | None:
 
 
 def _integer_power(x: Any, y: Any) -> Any:
-    """Powers of integers by repeated squaring, for the 6 lowest bits of ``y``; a negative power of 0 is 0."""
+    """Powers of integers by repeated squaring. Only the 6 lowest bits of ``y`` count. A negative power of 0 is 0."""
     zero, one = const(y, 0), const(y, 1)
     out = choose(lax.bitwise_and(lax.eq(x, zero), lax.ne(y, zero)), zero, one)
     for _ in range(6):

@@ -51,7 +51,7 @@ def _refuse(symbol: str, left: Any, right: Any) -> NoReturn:
 
 
 def _forward(function: Function, symbol: str = "", refused: tuple[type, ...] = ()) -> Function:
-    """Make ``x.__op__(other)``. It returns NotImplemented for unknown classes; TypeError for classes in ``refused``."""
+    """Make ``x.__op__(other)``. It returns NotImplemented for unknown classes. TypeError for classes in ``refused``."""
 
     def operator(self: Any, other: Any) -> Any:
         if _operand(other):

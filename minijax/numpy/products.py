@@ -374,7 +374,7 @@ def _kept(names: Sequence[str], rest: Iterable[str]) -> str:
 
 
 def _path(inputs: Sequence[str], output: str, sizes: dict[str, int], optimize: Any) -> list[tuple[int, ...]]:
-    """For each step the positions of the operands it contracts; the step's result is appended to the operands."""
+    """For each step, the positions of the operands that it contracts. Its result is appended to the operands."""
     if len(inputs) < 3:
         return [tuple(range(len(inputs)))]
     if optimize is False:
@@ -484,7 +484,7 @@ def _pair(
     batch = (tuple(left.index(n) for n in shared), tuple(right.index(n) for n in shared))
     names += free_left + free_right
     options = {}
-    if sharding is not None:  # the names of the product's axes, in order
+    if sharding is not None:  # the parts of the spec, in the order of the product's axes
         parts_of = dict(zip(result, [*sharding.spec, *[None] * (len(result) - len(sharding.spec))], strict=True))
         options["out_sharding"] = sharding.with_spec(sharding.spec.update([parts_of[n] for n in names]))
     return dot_general(x, y, (contract, batch), precision, preferred_element_type=dtype, **options), names

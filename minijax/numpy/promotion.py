@@ -62,7 +62,7 @@ def check_array_like(name: str, *args: Any) -> None:
 
 
 def ensure(name: str, *args: Any) -> Any:
-    """Convert the argument, or a list of them, to arrays or tracers. TypeError for non-arrays."""
+    """Convert an argument to an array or tracer; several arguments give a list. TypeError for non-arrays."""
     check_array_like(name, *args)
     arrays = [asarray(x) for x in args]
     return arrays[0] if len(arrays) == 1 else arrays
@@ -255,7 +255,7 @@ def _report_rank_promotion(how: str, name: str, shapes: Sequence[tuple[int, ...]
 
 
 def _are_of_one_type(x: Any, y: Any) -> bool:
-    """Whether two arrays have the same dtype and weak type, so that neither needs a conversion."""
+    """Whether two arrays have the same dtype and weak type. False for all but integers and floats of up to 32 bits."""
     if not isinstance(x, AnyArray) or not isinstance(y, AnyArray):
         return False
     a, b = x.aval, y.aval
@@ -265,7 +265,7 @@ def _are_of_one_type(x: Any, y: Any) -> bool:
 def promote(name: str, *args: Any, to: Callable[[Any], np.dtype] | None = None) -> list[Any]:
     """Convert the operands of the function ``name`` to one type and, except for scalars, one rank.
 
-    ``to`` maps the common type to the type of the computation (``dtypes.to_inexact_dtype``). Raises TypeError for
+    ``to`` maps the common type to the type of the computation, as ``dtypes.to_inexact_dtype`` does. TypeError for
     non-arrays and float0, ValueError for ranks that do not broadcast.
     """
     if to is None and len(args) == 2 and _are_of_one_type(*args):
@@ -294,7 +294,7 @@ def broadcast(x: Any, sizes: tuple[int, ...]) -> Any:
 
 
 def broadcast_to(x: Any, shape: tuple[int, ...], sharding: Any = None) -> Any:
-    """Broadcast ``x`` to ``shape`` by NumPy's rules, perhaps with a ``sharding``. ValueError if it does not fit."""
+    """Broadcast ``x`` to ``shape`` by NumPy's rules, and shard it by ``sharding``. ValueError if it does not fit."""
     own = x.aval.shape
     if own == shape:
         if sharding is None or (sharding_of_type(x.aval) or sharding.with_spec([None] * len(own))) == sharding:
@@ -325,7 +325,7 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
 
 @inner_jit(name="_where")
 def choose(condition: Any, x: Any, y: Any) -> Any:
-    """``where(condition, x, y)``: promote ``x`` and ``y``, and broadcast all but a scalar condition."""
+    """``where(condition, x, y)``: promote ``x`` and ``y``, and broadcast all three. A scalar condition stays scalar."""
     condition = ensure("where", condition)
     if condition.aval.dtype != BOOL:
         condition = nonzero(condition)

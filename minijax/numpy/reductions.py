@@ -88,7 +88,7 @@ def _widened(dtype: np.dtype) -> np.dtype:
 
 
 def _promoted_integer(dtype: np.dtype) -> np.dtype:
-    """The default integer type for booleans and smaller integers, other types unchanged."""
+    """The default integer type for booleans and smaller integers. Other types are unchanged."""
     kind = dtypes.kind(dtype)
     if kind not in "biu":
         return dtype
@@ -398,7 +398,7 @@ def sort(
     stable: bool = True,
     descending: bool = False,
 ) -> Any:
-    """``a`` sorted along ``axis``, nan last; flattened if ``axis`` is None."""
+    """``a`` sorted along ``axis``, nan last. If ``axis`` is None, ``a`` is flattened first."""
     a, axis = _sorting_operand("sort", a, axis, kind, order)
     out = lax.sort(a, axis, stable)
     return lax.rev(out, (axis,)) if descending else out
@@ -415,7 +415,7 @@ def argsort(
     descending: bool = False,
     dtype: Any = None,
 ) -> Any:
-    """The indices that sort ``a`` along ``axis``; if ``axis`` is None, those that sort the flattened array."""
+    """The indices that sort ``a`` along ``axis``. If ``axis`` is None, ``a`` is flattened first."""
     a, axis = _sorting_operand("argsort", a, axis, kind, order)
     shape = a.aval.shape
     if dtype is not None:

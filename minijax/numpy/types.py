@@ -17,7 +17,7 @@ from minijax.numpy.promotion import canonical_axes, is_array_like, public_names,
 
 
 class ScalarMeta(type):
-    """The class of ``jnp.float32`` and others: they equal NumPy's scalar types, and a call makes an array."""
+    """The class of ``jnp.float32`` and others. They equal NumPy's scalar types, and calling one makes an array."""
 
     dtype: np.dtype
 
@@ -70,7 +70,7 @@ ndarray = AnyArray
 
 
 def _dtype_and_weak(x: Any) -> tuple[np.dtype, bool]:
-    """The type of a value, or of a type specifier."""
+    """``(dtype, weak_type)`` of a value, or of a type specifier."""
     if isinstance(x, ScalarMeta):
         return dtypes.dtype_and_weak_type(x.dtype, x64_enabled())
     if is_array_like(x) and not isinstance(x, type):
@@ -89,7 +89,7 @@ def promote_types(a: Any, b: Any) -> np.dtype:
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:
-    """Whether the first type is a subtype of the second: float32 is one of ``jnp.floating``."""
+    """Whether the first type is a subtype of the second, as float32 is of ``jnp.floating``."""
     return dtypes.issubdtype(arg1, arg2)
 
 
@@ -99,7 +99,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
-    """Whether NumPy converts the first type (or the first array's type) to the second."""
+    """Whether NumPy's rule ``casting`` allows to convert the first type (or the first array's type) to the second."""
     from_ = getattr(from_, "dtype", from_)
     to = getattr(to, "dtype", to) if isinstance(to, (Array, Tracer)) else to
     return bool(np.can_cast(dtypes.as_dtype(from_), dtypes.as_dtype(to), casting=casting))  # type: ignore[arg-type]

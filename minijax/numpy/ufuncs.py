@@ -103,7 +103,7 @@ def named(function: Any, name: str, doc: str) -> Any:
 
 
 def alias(name: str, function: Any) -> Any:
-    """``function``, which is no inner ``jit``, under another ``name``."""
+    """``function`` under another ``name``. ``function`` must not be an inner ``jit``."""
     made = FunctionType(function.__code__, function.__globals__, name, function.__defaults__, function.__closure__)
     made.__dict__.update(vars(function))
     made.__qualname__, made.__module__, made.__doc__ = name, function.__module__, function.__doc__
@@ -258,7 +258,7 @@ def _rounding(name: str, primitive: Any, doc: str) -> Callable[[Any], Any]:
         x = ensure(name, x)
         return x if dtypes.kind(x.aval.dtype) in "biu" else primitive.bind(x)
 
-    return named(function, name, f"The {doc} each element; integers and booleans unchanged.")
+    return named(function, name, f"The {doc} each element. Integers and booleans are unchanged.")
 
 
 floor = _rounding("floor", ew.floor_p, "greatest integer not above")
@@ -310,7 +310,7 @@ radians = alias("radians", deg2rad)
 
 
 def conjugate(x: Any, /) -> Any:
-    """The complex conjugate of each element; real arrays unchanged."""
+    """The complex conjugate of each element. Real arrays are unchanged."""
     x = ensure("conjugate", x)
     return lax.conj(x) if dtypes.is_complex(x.aval.dtype) else x
 
@@ -319,7 +319,7 @@ conj = alias("conj", conjugate)
 
 
 def real(val: Any, /) -> Any:
-    """The real part of each element; real arrays unchanged."""
+    """The real part of each element. Real arrays are unchanged."""
     val = ensure("real", val)
     return lax.real(val) if dtypes.is_complex(val.aval.dtype) else val
 
@@ -337,8 +337,8 @@ multiply = _binary(
 )
 true_divide = _binary("true_divide", ew.div_p, "Quotient, element by element, as floats.", to=INEXACT, kinds="fc")
 divide = _binary("divide", ew.div_p, "Quotient, element by element, as floats.", to=INEXACT, kinds="fc")
-maximum = _binary("maximum", ew.max_p, "The larger, element by element; NaN if either is.", kinds="biufc")
-minimum = _binary("minimum", ew.min_p, "The smaller, element by element; NaN if either is.", kinds="biufc")
+maximum = _binary("maximum", ew.max_p, "The larger, element by element; NaN if either is NaN.", kinds="biufc")
+minimum = _binary("minimum", ew.min_p, "The smaller, element by element; NaN if either is NaN.", kinds="biufc")
 arctan2 = _binary("arctan2", ew.atan2_p, "The angle of the point (x2, x1), between -pi and pi.", to=INEXACT, kinds="f")
 atan2 = _binary("atan2", ew.atan2_p, "The angle of the point (x2, x1), between -pi and pi.", to=INEXACT, kinds="f")
 float_power = _binary("float_power", ew.pow_p, "x to the power of y, as floats.", to=INEXACT, kinds="fc")

@@ -1,4 +1,4 @@
-"""Sums and cumulative sums on NumPy with an error that does not grow with the number of terms.
+"""Sums and cumulative sums with NumPy, with a rounding error that does not grow with the number of terms.
 
 NumPy adds pairwise along the axis that is contiguous in memory, but element by element along other axes: a float32 sum
 of 17,000,000 ones along axis 0 stops at 16,777,216. Here no chain of additions is longer than ``CHAIN``, as in XLA.

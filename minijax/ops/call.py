@@ -99,7 +99,7 @@ class Compiled:
         self, closed: ClosedJaxpr, name: str, donated: Flags, keep_unused: bool, text: str, host_callbacks: Values = ()
     ) -> None:
         self.name = name
-        # the jaxpr, for compiling it again for another device; weak, because the jaxpr holds this program
+        # how to compile this for another device; the reference is weak, because the jaxpr holds this program
         self.made_of = (weakref.ref(closed), name, donated, keep_unused, text, host_callbacks)
         self.elsewhere: dict[Any, OnDevice] = {}
         # the positions of the arguments that the executable uses; None if it uses all
@@ -218,7 +218,7 @@ def default_place() -> Any:
     return None if place == first else place
 
 
-# Once ``default_device`` is set, each call checks where its arguments are.
+# After ``default_device`` is set, each call checks where its arguments are.
 while_on("default_device", pjrt.note_committed, lambda: None)
 
 
@@ -245,7 +245,7 @@ class OnDevice(Compiled):
         return self._results(outs)
 
     def _here(self, x: Any) -> Any:
-        """The buffer of ``x`` on this device. If ``x`` is there, it is ``x``'s own buffer: donation deletes ``x``."""
+        """The buffer of ``x`` on this device. If ``x`` is there, its own buffer is used, and donation deletes ``x``."""
         buffer = to_buffer(x)
         if pjrt.buffer_device(buffer) == self.device:
             return buffer
@@ -309,7 +309,7 @@ def set_without_refs(form: Rule) -> None:
 def lowered(
     closed: ClosedJaxpr, name: str, donated: Flags = (), keep_unused: bool = False, placement: Any = None
 ) -> Module:
-    """The StableHLO module of ``closed``, partitioned by ``placement`` if given; lowered once."""
+    """The StableHLO module of ``closed``, which is lowered once. ``placement`` partitions the program."""
     key = ("stablehlo", name, tuple(donated), keep_unused, placement)
     module = closed.memo.get(key)
     if module is None:
@@ -424,7 +424,7 @@ def _left_a_mesh(closed: ClosedJaxpr, key: Any) -> str:
     return "arguments: over a mesh became on one device" if over_a_mesh else ""
 
 
-# What the reason of a cache miss calls a program that a transformation made; no user call was staged to it.
+# How the reason of a cache miss names a program that a transformation made; no user call was staged to it.
 _MADE_BY = {"jvp": "derivative", "vmap": "batched form", "transpose": "transpose", "partial_eval": "known part"}
 
 
@@ -548,7 +548,7 @@ def jit_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
 
 class _Linearized(NamedTuple):
     """A linearized call. ``places`` gives the origin of each result and residual: ``("made", i)`` is the i-th result
-    of ``known``, ``("operand", i)`` the i-th operand, ``("constant", value)`` a constant.
+    of ``known``, ``("operand", i)`` is the i-th operand, and ``("constant", value)`` is a constant.
     """
 
     known: ClosedJaxpr

@@ -44,7 +44,7 @@ _scan = HigherModule("scan")
 
 
 class FlatCallback:
-    """A function of trees, called with leaves; equal if its parts are. ``static``: the leaves that are not arrays."""
+    """A function of trees, called with leaves. Two are equal if their parts are. ``static``: non-array leaves."""
 
     __slots__ = ("callback_func", "in_tree", "static")
 
@@ -247,8 +247,8 @@ def _one_by_one(p: Primitive, axis: AxisData, args: Values, dims: Dims, params: 
 
 
 def _declare_debug(name: str, function_of: Rule) -> Primitive:
-    """A primitive without results that calls ``function_of(**params)``. The parameter ``ordered`` or ``effect``
-    says whether calls keep their order."""
+    """A primitive without results. It calls the function that ``function_of(**params)`` returns. The parameter
+    ``ordered`` or ``effect`` decides whether calls keep their order."""
     p = Primitive(name, multiple_results=True)
     p.effectful = True
     p.keeps_signatures = False
@@ -341,7 +341,7 @@ def _print_options(options: Params) -> Iterator[None]:
 
 
 def write_line(text: str) -> None:
-    """Print a line, as debug prints do: to the current standard output."""
+    """Print a line to the current standard output, as debug prints do."""
     sys.stdout.write(f"{text}\n")
 
 

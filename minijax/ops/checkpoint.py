@@ -39,7 +39,7 @@ __all__ = ["optimization_barrier", "optimization_barrier_p"]
 
 
 def _name_jvp(primals: Any, tangents: Any, *, name: str) -> Any:
-    # the tangent gets no name, since a policy that saves a name shall save the primal value
+    # the tangent gets no name: a policy that saves the name should save only the primal value
     return name_p.bind(primals[0], name=name), tangents[0]
 
 
@@ -112,7 +112,7 @@ def _bind(closed: ClosedJaxpr, args: Values, prevent_cse: Any, params: Params) -
 
 
 def _select(flags: Flags, prevent_cse: Any) -> Any:
-    """The entries of ``prevent_cse`` whose flag is true; a single boolean stays, since it is for all entries."""
+    """The entries of ``prevent_cse`` whose flag is true. A single boolean, which is for all entries, is unchanged."""
     return tuple(chosen(flags, prevent_cse)) if isinstance(prevent_cse, tuple) else prevent_cse
 
 
@@ -245,8 +245,8 @@ recompute_rules[remat_p] = call_recompute(
 def _transposed(
     closed: ClosedJaxpr, linear: Flags, nonzero_cts: Flags, ct_avals: Values
 ) -> tuple[ClosedJaxpr, list[bool]]:
-    """A jaxpr from known inputs and nonzero cotangents to nonzero cotangents of linear inputs, and their flags. Unlike
-    ``transpose_jaxpr``, it splits off the nonlinear part, also of nested calls, and recomputes it first."""
+    """A jaxpr from known inputs and nonzero cotangents to cotangents of linear inputs, and which inputs get one.
+    Unlike ``transpose_jaxpr``, it splits off the nonlinear part, also of nested calls, and recomputes it first."""
     key = ("remat_transpose", tuple(linear), tuple(nonzero_cts), tuple(ct_avals))
     if key not in closed.memo:
         known, unknown, unknown_out, n_res = partial_eval_jaxpr(closed, linear)

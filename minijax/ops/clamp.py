@@ -41,7 +41,7 @@ def _clamp_numpy(low: Any, x: Any, high: Any) -> Any:
 
 
 def _where(mask: Any, g: Any, x: Any) -> Any:
-    """``g`` where ``mask`` holds, else zero. ``g`` is the tangent of ``x``, one of the bounds or the operand."""
+    """``g`` where ``mask`` holds, else zero. ``x`` is the operand or one of the bounds, and ``g`` is its tangent."""
     aval = get_aval(x)
     return select(mask, maybe_broadcast(aval.shape, g, sharding_of_type(aval)), zeros(aval))
 
@@ -83,7 +83,7 @@ def _clamp_batch(args: Sequence[Any], dims: Dims) -> Any:
 
 
 def _to_shape(x: Any, shape: Shape) -> Any:
-    """``x``, a scalar or an array with the leading dimensions, repeated to ``shape``."""
+    """``x`` repeated to ``shape``. The dimensions of ``x`` are the leading ones of ``shape``."""
     own = get_aval(x).shape
     if own == shape:
         return x

@@ -306,7 +306,7 @@ def _with_residuals(closed: ClosedJaxpr, outs: Values, atoms: Values, avals: Ava
 
 
 def cond_recompute(eqn: JaxprEqn, unknown_in: Flags, policy: Policy) -> Any:
-    """Partial evaluation under a checkpoint policy: values that it saves are residuals, others are recomputed."""
+    """Partial evaluation under a checkpoint policy. Values that it saves are residuals; the others are recomputed."""
     index_unknown, *unknown = unknown_in
     if index_unknown:
         return [], [eqn]
@@ -324,7 +324,8 @@ def cond_recompute(eqn: JaxprEqn, unknown_in: Flags, policy: Policy) -> Any:
 def _whole_parts(
     branch: ClosedJaxpr, unknown: Flags, split: Split, unknown_out: Flags, later_out: Flags
 ) -> tuple[ClosedJaxpr, ClosedJaxpr, int]:
-    """A branch split by a policy, with all inputs; the saved outputs in ``later_out`` are residuals."""
+    """The known and the later part of a branch split by a policy, with all inputs, and the number of residuals.
+    Known outputs that ``later_out`` includes are also residuals."""
     known, staged = split.known.jaxpr, split.staged.jaxpr
     known_in = [Var(aval) for aval in partition(unknown, branch.in_avals)[0]]
     all_in = [Var(aval) for aval in branch.in_avals]

@@ -139,7 +139,7 @@ def is_number(x: Any) -> bool:
 
 
 def convert_stage(trace: Any, x: Any, *, new_dtype: np.dtype, weak_type: bool, sharding: Any) -> Any:
-    """Stage no equation for a value that has the type already, as in JAX. A jaxpr that is traced again may have one."""
+    """As in JAX, stage no equation if the value has the type already. A jaxpr that is traced again may contain one."""
     aval = getattr(x, "aval", None)
     if sharding is None and aval is not None and aval.dtype == new_dtype and aval.weak_type == weak_type:
         return x
@@ -154,7 +154,7 @@ staging_rules[convert_element_type_p] = convert_stage
 
 def convert(operand: Any, new_dtype: np.dtype | None = None, weak_type: bool = False) -> Any:
     """``operand`` with the canonical dtype ``new_dtype`` (by default its own) and ``weak_type``.
-    No equation if nothing changes; scalars become constants. Warns when imaginary parts are lost."""
+    It makes no equation if nothing changes. Scalars become constants. It warns if imaginary parts are lost."""
     if not isinstance(operand, (Array, Tracer)) and hasattr(operand, "__jax_array__"):
         operand = operand.__jax_array__()
     # Python integers have any size: one that fits only the new type must not become int32 first.
@@ -240,7 +240,7 @@ bitcast_convert_type_p = declare(
 def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
     """The bits of ``operand`` read as elements of ``new_dtype``.
 
-    A narrower type adds a last axis, a wider one consumes the last axis. Raises TypeError for booleans and
+    A narrower type adds a last axis, and a wider type consumes the last axis. Raises TypeError for booleans and
     complex numbers, ValueError if the last axis does not fill one element.
     """
     dtype = dtypes.check_user_dtype(new_dtype, "bitcast_convert_type", x64_enabled())
@@ -257,7 +257,7 @@ def _reduce_precision_abstract(x: ShapedArray, *, exponent_bits: int, mantissa_b
 
 
 def _reduce_precision_numpy(x: Any, exponent_bits: int, mantissa_bits: int) -> Any:
-    """Round the mantissa to nearest, ties to even. Too large an exponent gives infinity, too small a one zero."""
+    """Round the mantissa to nearest, ties to even. An exponent out of range gives infinity or zero."""
     wide = np.asarray(x, np.float64)
     mantissa, exponent = np.frexp(wide)
     info = dtypes.finfo(x.dtype)
@@ -310,7 +310,7 @@ declare(
 
 def _stop_gradient_jvp(primals: Any, tangents: Any) -> Any:
     (x,) = primals
-    # call stop_gradient instead of bind: it strips the tracers of enclosing differentiations
+    # unlike ``bind``, ``stop_gradient`` strips the tracers of enclosing differentiations
     return stop_gradient(x), zero_of(get_aval(x))
 
 
@@ -320,7 +320,7 @@ stop_gradient_p = declare(
 
 
 def stop_gradient(x: Any) -> Any:
-    """One array ``x`` as a constant for every differentiation."""
+    """The array ``x`` as a constant for every differentiation."""
     while isinstance(x, DualTracer):
         x = x.primal
     if is_key(get_aval(x).dtype):

@@ -163,7 +163,7 @@ def _cumulative_lower(combine: Rule, identity: Rule) -> Rule:
 
 
 def _one_op(op: str, direction: str = "") -> Rule:
-    """The single operation of a window's region. For complex numbers: the extremum in ``direction``, 'GT' or 'LT'."""
+    """The one operation of a window's region. For complex numbers it is the extremum in ``direction``, GT or LT."""
 
     def combine(inner: Any, a: str, b: str, dtype: np.dtype) -> str:
         scalar = ShapedArray((), dtype)
@@ -317,7 +317,7 @@ cumlogsumexp_p = _cumulative(
 
 
 def _from_front(axis: Any) -> int:
-    """``axis`` as an integer. ValueError if it is negative, even if the function is differentiated."""
+    """``axis`` as an integer. ValueError if it is negative, also under differentiation."""
     if operator.index(axis) < 0:
         raise ValueError(NEGATIVE)
     return operator.index(axis)

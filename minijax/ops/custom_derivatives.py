@@ -117,7 +117,7 @@ class Written(Function):
             observe.emit(observe.on_rule, self.about.label, self.primitive, self.rule)
         if observe.on_custom_rule and self.rule is not None:
             observe.emit(observe.on_custom_rule, self.about.label, self.rule)
-        # operations in the user's function get source lines in it, not the line of the call
+        # operations in the user's function get their own source lines, not the line of the call
         outer_source, state.source = state.source, None
         try:
             return self.run(side, *map(as_value, values))
@@ -283,7 +283,7 @@ class Pruned(Function):
 
 
 def pruned_eqn(eqn: JaxprEqn, used: Flags, rules: Rule) -> JaxprEqn:
-    """``eqn`` with only the ``used`` results. ``rules()`` returns the parameters with the rules for these."""
+    """``eqn`` with only the ``used`` results. ``rules()`` returns the parameters that hold the rules for them."""
     call = pruned_call(eqn.params["call_jaxpr"], used)
     if call is eqn.params["call_jaxpr"]:
         return eqn
@@ -348,7 +348,7 @@ class CustomCallPrimitive(AxisPrimitive):
     """A call of a function with a derivative rule. In function form, ``bind`` goes down the interpreters one by one."""
 
     def bind(self, *args: Any, **params: Any) -> list[Any]:
-        """Apply the primitive at the next interpreter below ``level``; in equation form, like any primitive."""
+        """Apply the primitive at the next interpreter below ``level``. In equation form, bind it like any primitive."""
         level = params.get("level")
         if level is None:
             return super().bind(*args, **params)

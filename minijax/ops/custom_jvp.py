@@ -137,7 +137,7 @@ class BatchedRule(Batched):
         merged = [t if p is None else p for p, t in safe_zip(dims[:n], of_tangents)]
         if self.out.dims is None:
             self.out.dims = merged
-        # the agreed batch axes of the results; a tangent has the batch axis of its result
+        # move the batch axis of each tangent to that of its result; the result replaces a zero tangent here
         tangents = iter(values[n:])
         full = [values[i] if zero else next(tangents) for i, zero in enumerate(side_out)]
         full_dims = [dims[i] if zero else of_tangents[i] for i, zero in enumerate(side_out)]

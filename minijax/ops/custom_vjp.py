@@ -88,7 +88,7 @@ def custom_vjp_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
 def _run_forward(
     fwd: Function, bwd: Function, primals: Values, tangents: Values, symbolic_zeros: bool, level: int | None = None
 ) -> Any:
-    """The results and their tangents. ``level``: that of the jvp trace; ``fwd`` must not close over its tracers."""
+    """The results and their tangents. ``fwd`` must not close over tracers of the jvp trace, whose level is given."""
     in_zeros = [type(t) is Zero for t in tangents]
     perturbed = tuple(not zero for zero in in_zeros) if symbolic_zeros else None
     results, side = fwd.call(perturbed, *primals)

@@ -1,7 +1,8 @@
 """Declares the rules of the primitives that are not in the elementwise table, each primitive in one call.
 
 ``declare`` puts each rule into the table of its interpreter. A table without a rule states a reason instead: the
-primitive is not linear, its derivative is zero, or JAX has none. ``transpose``, ``jvp`` and ``derivative`` decide.
+primitive is not linear, its derivative is zero, or JAX has none. The arguments ``transpose``, ``jvp`` and
+``derivative`` decide which.
 """
 
 from __future__ import annotations
@@ -73,18 +74,18 @@ def declare(
 
     Args:
       primitive: its name, or the primitive if it exists already.
-      abstract: ``(*avals, **params)`` to the result's aval; raises TypeError or ValueError for wrong operands.
-      numpy: ``(*values, **params)`` to the value, in the dtype of the abstract evaluation.
-      lower: ``(ctx, in_avals, out_avals, *names, **params)`` to the result's name.
-      batch: ``(args, dims, **params)`` to the result and its batch axis; by default the axis stays in place.
-      transpose: ``(ct, *args, **params)`` to the cotangents of the operands.
-      jvp: ``(primals, tangents, **params)`` to the pair of results; not needed if all operands are linear.
-      derivative: instead of ``jvp``, one operand's derivative or a list of them (see ``ops.nary``), ZERO or
+      abstract: maps ``(*avals, **params)`` to the result's aval; raises TypeError or ValueError for wrong operands.
+      numpy: maps ``(*values, **params)`` to the value, in the dtype of the abstract evaluation.
+      lower: maps ``(ctx, in_avals, out_avals, *names, **params)`` to the result's name.
+      batch: maps ``(args, dims, **params)`` to the result and its batch axis; by default the axis stays in place.
+      transpose: maps ``(ct, *args, **params)`` to the cotangents of the operands.
+      jvp: maps ``(primals, tangents, **params)`` to the pair of results; not needed if all operands are linear.
+      derivative: replaces ``jvp``: one operand's derivative or a list of derivatives (see ``ops.nary``), ZERO or
         NO_DERIVATIVE.
       multiple_results: whether ``bind`` returns a list.
-      words: ``(in_avals, out_avals, params)`` to the parameters for the raw words of keys, which have one more
+      words: maps ``(in_avals, out_avals, params)`` to the parameters for the raw words of keys, which have one more
           dimension.
-      takes_keys: whether operands may be random keys; always with ``words``.
+      takes_keys: whether operands may be random keys; ``words`` implies this.
       sharding: the name of the parameter that gives the sharding of the result, if there is one.
     """
     p = Primitive(primitive, multiple_results) if isinstance(primitive, str) else primitive

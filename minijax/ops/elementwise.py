@@ -2,7 +2,6 @@
 
 A row has the primitive's name, accepted dtypes, NumPy implementation, StableHLO op, derivative, and the docstring of
 its function (see ``ops.nary``). Functions with parameters besides their operands are written out. Operands are
-its function (see ``ops.nary``). Functions with parameters besides their operands are written out. Operands are
 arrays or Python scalars of one dtype and one shape; scalars and dimensions of size 1 are repeated. Other operands
 raise TypeError; ``minijax.numpy`` promotes dtypes first. Results have the operands' dtype by default.
 
@@ -472,7 +471,7 @@ _floor: Rule = floor_p.bind
 
 
 def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Any:
-    """The nearest integer, as a float; ``rounding_method`` says where halves go."""
+    """The nearest integer, as a float. ``rounding_method`` decides how halves are rounded."""
     return round_p.bind(x, rounding_method=RoundingMethod(rounding_method))
 
 

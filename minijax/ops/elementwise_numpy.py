@@ -73,8 +73,8 @@ def _unsigned_zeros(x: Any, parts: str) -> Any:
 
 def zero_signs(ufunc: Callable[..., Any], before: str, after: str = "") -> Rule:
     """``ufunc`` with XLA's signs of zeros in complex numbers; these decide the side of a branch cut.
-    XLA's formulas lose the sign in some parts of the operand (``before``) or of the result (``after``), each
-    "r" or "i". So sqrt(-1-0j) is 1j."""
+    XLA's formulas lose the sign in some parts of the operand (``before``) and of the result (``after``). These texts
+    contain "r" for the real part and "i" for the imaginary part. So sqrt(-1-0j) is 1j."""
 
     def with_zero_signs(x: Any) -> Any:
         return _unsigned_zeros(ufunc(_unsigned_zeros(x, before)), after)
@@ -88,7 +88,7 @@ def by_kind(kinds: str, special: Rule, usual: Callable[..., Any]) -> Rule:
     def choose(x: Any, *others: Any) -> Rule:
         return special if dtypes.kind(x.dtype) in kinds else usual
 
-    # displays show the name of the function that computes
+    # displays show the name of the function that computes the result
     choose.__name__ = choose.__qualname__ = usual.__name__
     return by_type(choose)
 

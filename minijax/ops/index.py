@@ -1,7 +1,7 @@
 """Indexing by arrays: ``gather``, and the modes, dimension numbers and bounds that it shares with ``scatter``.
 
-One gather takes many slices of one size. The last dimension of ``indices`` is a start; the other dimensions enumerate
-the slices. The semantics are those of StableHLO's ``gather`` (openxla.org/stablehlo/spec).
+One gather takes many slices of one size. The last dimension of ``indices`` holds a start; the other dimensions
+enumerate the slices. The semantics are those of StableHLO's ``gather`` (openxla.org/stablehlo/spec).
 """
 
 from __future__ import annotations
@@ -183,7 +183,8 @@ def _placed(array: Any, positions: Ints, rank: int) -> Any:
 
 
 def _start_indices(shape: Ints, indices: Any, numbers: Any, slice_sizes: Ints, clip: bool) -> tuple[Any, Any]:
-    """``indices`` clamped to the bounds, and a mask of the vectors inside; None for it if all are, or with ``clip``."""
+    """``indices`` clamped to the bounds, and a mask of the index vectors that were inside the bounds.
+    The mask is None if all were inside, or with ``clip``."""
     if indices.dtype == np.uint64:
         indices = np.minimum(indices, np.uint64(dtypes.iinfo(INT64).max))
     indices = indices.astype(INT64)
@@ -198,7 +199,7 @@ def _start_indices(shape: Ints, indices: Any, numbers: Any, slice_sizes: Ints, c
 def flat_positions(
     shape: Ints, indices: Any, numbers: Any, slice_sizes: Ints, rank: int, clip: bool
 ) -> tuple[Any, Any]:
-    """The positions of the slices' elements in the flat operand of ``shape``, and a mask of those in bounds.
+    """The positions of the slices' elements in the flat operand of ``shape``, and a mask of the slices in bounds.
 
     Both broadcast to the result, which has ``rank`` dimensions. The mask is None if all are inside, or with ``clip``.
     """
@@ -220,7 +221,7 @@ def flat_positions(
 
 
 def numbers_text(kind: str, names: Sequence[str], numbers: Any, index_vector_dim: int) -> str:
-    """``#stablehlo.gather<...>``: the attribute for dimension numbers; ``names`` are the names of its five fields."""
+    """``#stablehlo.gather<...>``: the attribute for dimension numbers. ``names`` are the names of the five fields."""
     fields = [f"{name} = {dims_text(dims)}" for name, dims in safe_zip(names, numbers) if dims]
     return f"#stablehlo.{kind}<{', '.join([*fields, f'index_vector_dim = {index_vector_dim}'])}>"
 

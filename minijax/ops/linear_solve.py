@@ -1,8 +1,8 @@
 """``custom_linear_solve``: the solution of a linear equation, with derivatives that do not depend on the solver.
 
 The equation is ``matvec(x) = b``; ``solve`` finds x. The tangent dx solves ``A dx = db - dA x``. The transpose solves
-the transposed equation. Invariant: each of the four functions is linear in its last operands, which have the types of
-``b``; its constants are operands of the primitive.
+the transposed equation. Invariant: each of the four functions (matvec, vecmat, solve, transpose_solve) is linear in its
+last operands, which have the types of ``b``; its constants are operands of the primitive.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def linear_solve_batch(axis: Any, args: Values, dims: Dims, *, const_lengths: An
     const_dims, b_dims = _split(dims, const_lengths)
     n_aux = len(jaxprs.solve.out_avals) - len(b)
 
-    # which leaves of b, and so of x, are batched: each of the four functions may add some, until nothing changes
+    # find which leaves of b, and so of x, are batched: each of the four functions may add some, until nothing changes
     def step(batched: list[bool]) -> Any:
         results: dict[str, Any] = {}
         grown: Flags = batched

@@ -295,7 +295,7 @@ class Binary(Protocol):
 def unary(
     name: str, accepts: str, numpy: Any, op: Any, derivative: Any, doc: str, *, function: str = "", **options: Any
 ) -> tuple[Unary, Primitive]:
-    """A row with one operand: return lax's function, named ``function`` or as the primitive, and the primitive."""
+    """Make a row with one operand. Return lax's function, called ``function`` or ``name``, and the primitive."""
     derivatives = derivative if isinstance(derivative, _Mark) else [derivative]
     p = elementwise(name, [accepts], numpy, op, derivatives, **options)
     return unary_function(p, function or name, doc), p
@@ -304,7 +304,7 @@ def unary(
 def binary(
     name: str, accepts: str, numpy: Any, op: Any, derivatives: Any, doc: str, *, function: str = "", **options: Any
 ) -> tuple[Binary, Primitive]:
-    """A row with two operands of the same kinds: return lax's function and the primitive; see ``unary``."""
+    """Make a row with two operands of the same kinds. Return lax's function and the primitive, as ``unary`` does."""
     p = elementwise(name, [accepts, accepts], numpy, op, derivatives, **options)
     return binary_function(p, function or name, doc), p
 

@@ -1,8 +1,8 @@
 """Collectives: operations across the instances of a mapped function, along named axes.
 
-``vmap(axis_name=)`` names an axis: a collective becomes an operation along the batch axis. ``pmap`` names an axis too:
-a collective is lowered to a StableHLO collective between devices. ``axes`` of a reduction may also contain integers,
-which are positions in the operand; the name of a vmapped axis is replaced by its position.
+Under ``vmap(axis_name=...)`` a collective becomes an operation along the batch axis. Under ``pmap`` it is lowered to a
+StableHLO collective between devices. ``axes`` of a reduction may also contain integers, which are positions in the
+operand; the name of a vmapped axis is replaced by its position.
 
 The conventions are those of ``jax.lax`` in JAX 0.10: psum is its own transpose.
 """
@@ -153,7 +153,7 @@ def _dense(rows: Sequence[Ints]) -> str:
 
 
 def _groups_text(ctx: Any, names: Any, groups: Groups, equal_in: str = "", by_partition: bool = True) -> str:
-    """The attributes for a collective's groups. ValueError if sizes differ and ``equal_in``, its name, is given."""
+    """The attributes for a collective's groups. ``equal_in`` names a collective that needs groups of equal size."""
     rows = replica_groups(ctx.module.axes, names_tuple(names), groups)
     if equal_in and len(set(map(len, rows))) > 1:
         raise ValueError(f"{equal_in}: axis_index_groups must all be the same size, got {groups}.")

@@ -316,7 +316,7 @@ def _arg_numpy(find: Rule) -> Rule:
 
 
 def _arg_lower(better: str, identity: Rule) -> Rule:
-    """Reduce pairs (value, index) to the one with the better value, or of equal values the lower index. nan is best."""
+    """Reduce pairs (value, index) to the pair with the better value. Equal values: the lower index. nan is best."""
 
     def arg_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: Axes, index_dtype: np.dtype) -> str:
         (aval,), (out,) = avals, out_avals

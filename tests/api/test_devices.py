@@ -137,7 +137,7 @@ def test_a_program_over_a_mesh_refuses_an_argument_on_another_device():
     over_mesh = minijax.device_put(X, sharding)
     compiled = minijax.jit(lambda unused, b: b * 2).lower(X, over_mesh).compile()
     assert compiled(X, over_mesh)[1] == 4
-    with pytest.raises(ValueError, match="and argument 1 lies as SingleDevice"):
+    with pytest.raises(ValueError, match="and argument 1 has the sharding SingleDevice"):
         compiled(X, array(minijax, 1))
 
 

@@ -40,7 +40,7 @@ def constraint_abstract(x: ShapedArray, **params: Any) -> ShapedArray:
 
 @sharding_constraint_p.def_impl
 def constraint_impl(x: Any, **params: Any) -> Any:
-    params["sharding"].shard_shape(get_aval(x).shape)  # raises for unequal parts, which a compiler can pad
+    params["sharding"].shard_shape(get_aval(x).shape)  # raises for unequal parts; only a compiler can pad
     outs = () if params["unconstrained_dims"] else [params["sharding"]]
     return evaluate_over_mesh(sharding_constraint_p, [x], params, outs)
 

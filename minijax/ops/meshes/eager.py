@@ -108,7 +108,7 @@ def _on_host(args: Values, mesh: Mesh, params: Params) -> Values | None:
 
 
 def laid(x: Any, mesh: Mesh, names_mesh: bool = False) -> Any:
-    """The uncommitted array ``x``, replicated over ``mesh``; anything else unchanged."""
+    """The uncommitted array ``x``, replicated over ``mesh``. Anything else is unchanged."""
     if type(x) is not Array and type(x) is not LiteralArray:
         return x
     ndim = x.aval.ndim if names_mesh and mesh.any_explicit or is_key(x.aval.dtype) else 0

@@ -302,7 +302,7 @@ def placement_of(
       name: the name of the program, for messages.
       ins, outs: the shardings that the caller gave. Entries that are not a ``Sharding`` are ignored.
       keep_unused: whether unused arguments affect the placement too.
-      label: the name of an argument, given its number.
+      label: a function from an argument's number to its name.
 
     Raises ValueError if devices do not agree, or if a sharding does not fit its array.
     """
@@ -415,8 +415,8 @@ class Moved(str):
     __slots__ = ()
 
     advice = (
-        "Put the arguments where they were before, once, with device_put: each way in which they lie is compiled for "
-        "itself."
+        "Move the arguments back to their former shardings with device_put: each set of shardings needs its "
+        "own compilation."
     )
 
 
@@ -545,6 +545,6 @@ def check_lies(program: Partitioned, args: Values) -> None:
         if own is not None and not own.is_equivalent_to(sharding, args[i].aval.ndim):
             raise ValueError(
                 "Computation was compiled for input shardings that disagree with the shardings of arguments passed to "
-                f"it: {program.name} was compiled for {sharding}, and argument {i} lies as {own} says. Bring it there "
-                "with device_put, or lower with arguments that lie where these do."
+                f"it: {program.name} was compiled for {sharding}, and argument {i} has the sharding {own}. Move it "
+                "with device_put, or lower with arguments that have the same shardings as these."
             )

@@ -59,7 +59,7 @@ def reshard_abstract(
 def reshard_impl(x: Any, **params: Any) -> Any:
     wanted = _placed(params)
     if not isinstance(x, CommittedArray) and wanted and wanted[0].spec.unreduced:  # type: ignore[attr-defined]
-        # otherwise XLA takes the operand for unreduced, and each device's copy for one term of the sum
+        # otherwise XLA treats the operand as unreduced: each device's copy would be one term of the sum
         mesh, spec = wanted[0].mesh, wanted[0].spec  # type: ignore[attr-defined]
         x = over_mesh(as_array(x), NamedSharding(mesh, spec.update(unreduced=frozenset())))
     if type(x) is MeshArray and wanted and wanted[0].mesh.are_all_axes_explicit:  # type: ignore[attr-defined]
@@ -108,7 +108,7 @@ def resharded_like(x: Any, example: Any) -> Any:
 
 
 def resharded_if_over_no_mesh(x: Any, aval: ShapedArray) -> Any:
-    """``x``, resharded as ``aval`` says if it is over no mesh and has ``aval``'s shape. Tracers are not changed."""
+    """``x`` with the sharding of ``aval``, if ``x`` is over no mesh and has the same shape. Tracers are unchanged."""
     mesh = mesh_of_type(aval)
     if mesh is None or isinstance(x, Tracer) or is_over_mesh(x) or get_aval(x).shape != aval.shape:
         return x

@@ -207,8 +207,9 @@ def _residual_spec(aval: ShapedArray, params: Params) -> PartitionSpec:
 
 
 def shard_map_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
-    """Two equations. The residuals are the first results of the known one and the last operands of the other. If a
-    residual is an operand of the known equation, the other takes this operand instead."""
+    """The known and the unknown equation. The residuals are the first results of the known equation and the last
+    operands of the unknown one. If a residual is an operand of the known equation, the unknown equation takes this
+    operand instead."""
     params = eqn.params
     closed: ClosedJaxpr = params["jaxpr"]
     key = ("shard_map partial_eval", tuple(unknown_in))

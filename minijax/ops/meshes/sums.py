@@ -194,4 +194,4 @@ vma_rules[all_gather_reduced_p] = _vma_rule("varying", "reduced")
 vma_rules[unreduced_reduce_scatter_p] = _vma_rule("unreduced", "varying")
 for _p in (all_gather_reduced_p, unreduced_reduce_scatter_p):
     makes_sums.add(_p)
-    del varies_along[_p]  # by its type, the operand already has this state along the axes
+    del varies_along[_p]  # the operand must have its state already: it is not cast to vary

@@ -40,7 +40,7 @@ from minijax.ops.slicing import concatenate, index_in_dim, stack
 
 class PRNG(NamedTuple):
     """Functions on arrays of words: ``seed(seeds)``, ``split(words, shape)`` and ``fold_in(words, data)`` return words,
-    ``bits(words, width, shape)`` returns unsigned integers. New dimensions come after the operands' dimensions."""
+    and ``bits(words, width, shape)`` returns unsigned integers. New dimensions come after the operands' dimensions."""
 
     seed: Rule
     split: Rule
@@ -220,7 +220,7 @@ def _split_few(keys: Any, *, shape: Shape) -> Rule | None:
 
 
 def _evaluated(compute: Program, avals: Sequence[Any], out: KeyType | None) -> Rule:
-    """``compute`` as a function of NumPy values, with keys as in ``core.keys``. ``out``: the result's key type."""
+    """``compute`` as a function of NumPy values. Keys are stored as in ``core.keys``. ``out``: its key type or None."""
     run = program(staged(compute, tuple(avals))).function
     kinds = [aval.dtype if is_key(aval.dtype) else None for aval in avals]
 

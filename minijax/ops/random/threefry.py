@@ -52,7 +52,7 @@ def _threefry_numpy(*operands: Any) -> list[Any]:
 
 
 def hash_one(key1: int, key2: int, x: int, y: int) -> tuple[int, int]:
-    """The hash of two Python integers. It is faster than NumPy for a few numbers."""
+    """The hash of two Python integers. For a few numbers this is faster than NumPy."""
     keys = (key1, key2, key1 ^ key2 ^ _PARITY)
     x, y = (x + key1) & _MASK, (y + key2) & _MASK
     for group in range(_GROUPS):
