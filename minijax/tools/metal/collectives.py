@@ -249,9 +249,9 @@ def blocks(found: Sequence[Collective], devices: int, several_files: bool, simul
         yield text(f"no collective: {plural(devices, 'device')}, and nothing is sent between them", role="muted")
         return
     total = sum(each.total for each in found)
-    loops = ", counting a loop of unknown length once" if not all(each.times for each in found) else ""
-    loops += ", and all branches" if any(each.inside == "branch" for each in found) else ""
-    loops += ", and nothing where the groups are unknown" if not all(each.size for each in found) else ""
+    loops = ", with loops of unknown length counted once" if not all(each.times for each in found) else ""
+    loops += ", with every branch counted" if any(each.inside == "branch" for each in found) else ""
+    loops += ", without collectives of unknown groups" if not all(each.size for each in found) else ""
     yield text(
         line(
             ("heading", plural(len(found), "collective")),

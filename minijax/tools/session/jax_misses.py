@@ -1,4 +1,4 @@
-"""Why real JAX traced a function: JAX's explanation of each miss of its tracing cache, recorded as it happens.
+"""Records JAX's explanation of each miss of its tracing cache: why real JAX traced a function.
 
 JAX logs explanations of its misses if ``jax_explain_cache_misses`` is on. ``Watching`` turns the option on for one
 input, on its thread. It removes the explanations from the log, unless the user had turned the option on. JAX does not
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from logging import LogRecord
 
 MOST_KEPT = 1000
-# The loggers of the option's messages. Only the messages of the first logger are recorded.
+# The loggers to which JAX sends the option's messages. Only the messages of the first logger are recorded.
 _TRACING = "jax._src.interpreters.partial_eval"
 _LOGGERS = (_TRACING, "jax._src.compiler", "jax._src.compilation_cache")
 _HEAD = "TRACING CACHE MISS at "
@@ -53,7 +53,7 @@ _total = 0
 
 
 def total() -> int:
-    """The number of misses seen; also the number of the next one."""
+    """The number of misses seen; the next miss gets this number."""
     return _total
 
 
@@ -88,7 +88,7 @@ def of(fun: Any) -> tuple[JaxMiss, ...]:
     if code is None:
         return ()
     defined = f"{code.co_filename}:{code.co_firstlineno}"
-    name = getattr(fun, "__name__", "")  # a library's jit may wrap all functions in the same function of its own
+    name = getattr(fun, "__name__", "")  # a library's jit may wrap all functions in one function of its own
     return tuple(each for each in since() if each.defined == defined and each.name == name)
 
 
@@ -103,7 +103,7 @@ class Watching:
     def __init__(self) -> None:
         self.seen = False
         self.first = 0
-        # JAX's option while it is on, and its earlier value on this thread
+        # the option object of JAX and its earlier value on this thread; None while this object does not watch
         self._undo: tuple[Any, Any] | None = None
 
     def begin(self) -> None:

@@ -81,7 +81,7 @@ FUNCTIONS = {
 
 
 def initial_names(imported_only: bool = False) -> dict[str, Any]:
-    """The names that a new session defines; with ``imported_only`` only the names that are already imported."""
+    """The names that a new session defines. ``imported_only`` leaves out names that are not imported yet."""
     minijax = _public.load()
 
     def has(module: Any, name: str) -> bool:
@@ -100,7 +100,7 @@ def initial_names(imported_only: bool = False) -> dict[str, Any]:
 
 
 def names_read(code: str, namespace: dict[str, Any]) -> dict[str, Any]:
-    """The prompt's names that ``code`` reads and ``namespace`` lacks. They are imported, or borrowed from JAX, now."""
+    """The prompt's names that ``code`` reads and ``namespace`` lacks. This call imports or borrows their values."""
     minijax = _public.load()
     unknown = {word for word in _WORD.findall(code) if word not in namespace and not hasattr(builtins, word)}
     if unknown.isdisjoint([*NAMES, *names_of("minijax.numpy")]):
@@ -108,13 +108,13 @@ def names_read(code: str, namespace: dict[str, Any]) -> dict[str, Any]:
     read, assigned = _read_and_assigned(code)
     read &= unknown
     found = {name: getattr(minijax, name) for name in read & {*NAMES} if hasattr(minijax, name)}
-    # borrowing a function imports jax, which a variable with the function's name must not cause
+    # borrowing a function imports jax: do not borrow one whose name the code assigns
     functions = read & {*names_of("minijax.numpy")} - assigned - found.keys()
     return found | {name: getattr(jnp, name) for name in functions if len(name) > 1}
 
 
 def _read_and_assigned(code: str) -> tuple[set[str], set[str]]:
-    """The names that ``code`` reads and the names that it assigns. A command reads all words except attributes."""
+    """The names that ``code`` reads and those that it assigns. In a command, all words but attributes count as read."""
     try:
         nodes = [*ast.walk(ast.parse(code))]
     except (SyntaxError, ValueError, RecursionError, MemoryError):

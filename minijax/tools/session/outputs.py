@@ -46,7 +46,7 @@ class Outputs(dict[int, Any]):
 
 
 def bytes_of(value: Any) -> int:
-    """The size in bytes of a value with all items of its lists, tuples and dictionaries. Each object counts once."""
+    """The size in bytes of a value, including the items of lists, tuples and dictionaries. Each object counts once."""
     seen: set[int] = set()
     todo, total = [value], 0
     while todo and len(seen) < _MOST_PARTS:

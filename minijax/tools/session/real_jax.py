@@ -1,4 +1,4 @@
-"""Convert programs that use real JAX to minijax before any command sees them, and results back to JAX."""
+"""Convert programs that use real JAX to minijax before any command sees them. Convert results back to JAX."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def counterpart(x: Any) -> Any:
 
 
 def primitive_of(name: str) -> Primitive | None:
-    """Return minijax's primitive for a JAX primitive (``cholesky`` or ``cholesky_p``), or None if it has none."""
+    """Return minijax's primitive for a JAX primitive (``cholesky`` or ``cholesky_p``); None if minijax has none."""
     from minijax.tools.session import watch
 
     found = watch.primitive(name)
@@ -78,7 +78,7 @@ def arrays_of(x: Any) -> tuple[Any, Callable[[Any], Any]] | None:
     arrays, and a function that puts the other leaves back. Return None if it holds no such object, or if all leaves of
     these objects are arrays.
 
-    The model's library treats its other leaves (dropout flags and rates, the activation) as part of the program too.
+    The model's library also treats the other leaves (dropout flags and rates, the activation) as part of the program.
     """
     if "jax" not in sys.modules:
         return None

@@ -31,12 +31,12 @@ class Step(Frozen):
       recording: the recording.
       position: the first moment to show.
       retrace: records the call again, ignoring cached traces. Returns the recording, and the exception that ended the
-          call (None if it returned). ``retrace``, ``programs``, ``stages`` and ``again`` are None if there is no call.
+          call (None if it returned). None if there is no call; so are ``programs``, ``stages`` and ``again``.
       programs: compiles the call as ``jit`` does, and returns its programs linked line by line. Raises the errors of
           staging, lowering and compiling.
       stages: compiles the call as ``jit`` does, and returns its stages down to machine code (``metal.stages.Stages``).
       note: a remark on the recording, shown before the first step: for example that a line was run again for it.
-      given: the leaves of the call's arguments, as (the user's name for the leaf, value).
+      given: the leaves of the call's arguments, as pairs (the user's name for the leaf, value).
       again: records the call with other leaves. Returns the same pair as ``retrace``.
     """
 

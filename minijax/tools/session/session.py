@@ -1,4 +1,4 @@
-"""One user's session: names, inputs and outputs, the last recording, and running a line.
+"""One user's session: its names, inputs, outputs and recordings. It runs the user's lines.
 
 A session knows no front end. A front end passes it a line and shows the ``Outcome``. After any exception, Ctrl-C
 included, the interpreter stack is back at evaluation, or at the levels that %push opened (``live``). All other state
@@ -68,7 +68,7 @@ class Outcome(Frozen):
       summary: the panels; empty if nothing was traced.
       recording: the recording of the engine's work.
       command: whether the input was a command; then ``shown`` is its answer, not a value.
-      step: the recording to step through, or the stages to browse; a full-screen front end opens it, and not ``shown``.
+      step: the recording or the stages that a full-screen front end opens instead of showing ``shown``.
       debug: the frames to debug; an interactive front end opens a debugger there instead of showing ``shown``.
       data: a command's answer as JSON data.
       next_input: the next input for the user to edit; a front end with a prompt puts it there instead of showing
@@ -154,7 +154,7 @@ class Session:
 
     Args:
       find: looks a command up by its name and by whether it is a cell: ``minijax.tools.commands.find``.
-      namespace: the user's global names; a new dict if None. In IPython it is IPython's own.
+      namespace: the user's global names; a new dict if None. IPython passes its own namespace.
       settings: the user's settings.
     """
 
@@ -171,7 +171,7 @@ class Session:
         self.first_miss = miss_log.total()
         # the cache misses of real JAX, which are recorded only while JAX is watched
         self.jax = Watching()
-        # the last input that an exception ended, until something is recorded
+        # the last input that an exception ended; None as soon as something is recorded
         self.failed: FailedInput | None = None
         # the last exception that ended an input, with the variables of its frames, like Python's ``sys.last_exc``
         self.error: BaseException | None = None
@@ -179,7 +179,7 @@ class Session:
         self.unfinished: Recording | None = None
         # the last exception that ended a full recording
         self.recorded_error: BaseException | None = None
-        # runs an input again, in front ends that run inputs themselves
+        # runs an input again; set by front ends that run inputs themselves
         self.runs_again: Callable[[FailedInput], Any] | None = None
         self.inputs: list[str] = [""]
         self.outputs = Outputs()
@@ -192,13 +192,13 @@ class Session:
         self.origin: Callable[[], str] | None = None
         # unwraps the value if a front end wraps the results of commands
         self.unwrapped: Callable[[Any], Any] = lambda value: value
-        # the front end's names of commands that it must rename
+        # name of a command -> its name in this front end, for commands that the front end must rename
         self.renamed_commands: dict[str, str] = {}
         # the names that minijax's own prompt defined at the start
         self.given: dict[str, Any] = {}
         # imports the names of the prompt that are not imported yet; None once all are imported
         self.late_names: Callable[[], dict[str, Any]] | None = None
-        # whether minijax's own prompt reads the lines: some commands need it
+        # whether minijax's own prompt reads the lines; some commands need this prompt
         self.own_prompt = True
         # the local names of a calling function, for commands given inside it (IPython's local scope)
         self.local_names: dict[str, Any] = {}
@@ -375,7 +375,7 @@ class Session:
         return replay_text(failed.interrupted)
 
     def hint(self, outcome: Outcome) -> str:
-        """The hint below an outcome that says how to step to its exception; '' if there is none."""
+        """The hint on how to step to an outcome's exception, shown below the outcome; '' if there is none."""
         if outcome.error is None or outcome.step is not None:
             return ""
         if outcome.error is self.recorded_error:

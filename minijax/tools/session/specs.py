@@ -38,7 +38,7 @@ _KEY = rf"\b({'|'.join(KEYS.values())})(?=\[)"
 
 
 class SpecType:
-    """``f32``: a subscript with a shape returns a ``ShapeDtypeStruct``."""
+    """The object ``f32`` in commands: ``f32[3]`` is a ``ShapeDtypeStruct``."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-# The attribute does not exist, or reading it would run code.
+# Returned if the attribute does not exist, or if reading it would run code.
 UNKNOWN = object()
 
 

@@ -1,11 +1,11 @@
 """A command's target: a function and its arguments, read from an expression or a cell.
 
-``f(x, y)`` gives f and its evaluated arguments. Any other expression, such as ``sin(x) * y``, is a function of those
-of its variables that hold arrays or numbers. A cell is a function of the inputs that its first line names.
+``f(x, y)`` gives f and its evaluated arguments. Any other expression, such as ``sin(x) * y``, is a function of the
+variables in it that hold arrays or numbers. A cell is a function of the inputs that its first line names.
 ``f32[3]`` means an array of that type unless the user has a variable of that name.
 
-A call such as ``lax.scan(step, 1.0, xs, length=4)`` has arguments that no transformation accepts. There, arrays and
-floats are the arguments. Functions, trip counts, flags and texts are part of the function.
+A call such as ``lax.scan(step, 1.0, xs, length=4)`` has arguments that no transformation accepts. Of its
+arguments, arrays and floats stay arguments. Functions, trip counts, flags and texts become part of the function.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
 
-# The modules of types with methods such as x.at[0].set.
+# The modules that define the type of ``x.at[0]``, whose methods are functions of ``x``.
 _INDEXED = ("minijax.numpy", "jax._src.numpy")
 
 
@@ -92,7 +92,7 @@ def captured(session: Session, node: ast.Call) -> tuple[Any, tuple[Any, ...], di
 
 
 def is_value(x: Any) -> bool:
-    """Whether a variable with the value ``x`` is an input of an expression: arrays, numbers, and containers of them."""
+    """Whether an expression takes a variable with the value ``x`` as input: arrays, numbers and containers of them."""
     if isinstance(x, (Array, Tracer, np.ndarray, np.generic, int, float, complex, ShapeDtypeStruct)):
         return not isinstance(x, type) and not (isinstance(x, np.ndarray) and x.dtype == object)
     if type(x) in (list, tuple, dict) and x:
@@ -116,7 +116,7 @@ def holds_itself(x: Any) -> bool:
     """Whether a container contains itself, as ``Out`` does after it was shown. Such a container is not a tree."""
     around: set[int] = set()
     walked: set[int] = set()
-    # the objects to visit, last first; an ``_End`` marks where the items of a container end
+    # a stack of the objects to visit; an ``_End`` marks where the items of a container end
     todo: list[Any] = [x]
     while todo:
         each = todo.pop()
@@ -251,7 +251,7 @@ def _from_call(session: Session, command: str, node: ast.Call, text: str) -> Tar
     if isinstance(owner, (Array, Tracer)) or type(owner).__module__.startswith(_INDEXED) or is_jax_array(owner):
         return None
     names = argument_names(fun, len(args))
-    if len(node.args) == len(args):  # without ``*``: unnamed arguments take the names of variables
+    if len(node.args) == len(args):  # no ``*``: an unnamed argument gets the name of its variable
         pairs = list(zip(names, node.args, strict=True))
         names = tuple(a.id if " " in name and isinstance(a, ast.Name) else name for name, a in pairs)
     title = text.strip()
@@ -265,7 +265,7 @@ def _from_call(session: Session, command: str, node: ast.Call, text: str) -> Tar
 
 
 def _of_arrays(command: str, target: Target) -> Target:
-    """``target`` as a function of only the arrays of its models, see ``real_jax.arrays_of``."""
+    """``target`` as a function that takes only the arrays of models as arguments (see ``real_jax.arrays_of``)."""
     if not _models(target):
         return target
     target = traceable(command, target)
@@ -283,7 +283,7 @@ def _of_arrays(command: str, target: Target) -> Target:
 
 
 def _models(target: Target) -> dict[int | str, Any]:
-    """place or name of an argument that holds a model -> its arrays, and a function that puts the rest back."""
+    """place or name of an argument with a model -> the argument's arrays, and a function that puts the rest back."""
     arguments: list[tuple[int | str, Any]] = [*enumerate(target.args), *target.kwargs.items()]
     trees = [(place, x) for place, x in arguments if leaves_of(x) is not None]
     return {place: made for place, x in trees if (made := real_jax.arrays_of(x)) is not None}
@@ -296,8 +296,8 @@ def _traceable(x: Any) -> bool:
 
 
 def _is_input(x: Any) -> bool:
-    """Whether ``x`` stays an argument in a call that has untraceable arguments too: a tree of arrays and numbers, but
-    not of Python integers alone."""
+    """Whether ``x`` stays an argument if the call has untraceable arguments too. A tree of arrays and numbers does,
+    unless all its leaves are Python integers."""
     leaves = tree_leaves(x) if _traceable(x) else []
     return bool(leaves) and not all(isinstance(leaf, (bool, int)) for leaf in leaves)
 
@@ -360,7 +360,7 @@ def traceable(command: str, target: Target, static: int | Sequence[int] | None =
 
 
 def stage(target: Target) -> ClosedJaxpr:
-    """The jaxpr of a target. If its value is a jaxpr itself, as with ``make_jaxpr(f)(x)``, return that value."""
+    """The jaxpr of a target; if the target's value is itself a jaxpr (``make_jaxpr(f)(x)``), that value."""
     __tracebackhide__ = True
     if getattr(getattr(target.fun, "__code__", None), "co_qualname", "").startswith("make_jaxpr."):
         return _made_jaxpr(target)
@@ -478,7 +478,7 @@ def from_cell(session: Session, command: str, line: str, body: str) -> Target:
 
 
 def inputs(label: str, line: str) -> list[tuple[str, str | None]]:
-    """The names in a line of inputs, ``x=f32[3] y``, each with the text after its equals sign, or None.
+    """The names in a line of inputs, ``x=f32[3] y``, each with the text after its equals sign (None without the sign).
 
     ``label`` is the command as the user writes it, for the UsageError about an invalid or repeated name.
     """
@@ -530,7 +530,7 @@ def input_value(session: Session, label: str, name: str, text: str | None) -> An
 
 def _cell_function(session: Session, command: str, line: str, body: str, names: list[str]) -> Callable[..., Any]:
     filename = session.new_source(f"%%{command} {line}\n{body}")
-    # the registered source has the command's line first. ast.parse would add a frame that is not the user's
+    # "\n" takes the place of the command's line. ast.parse would add its own frame to a syntax error's traceback
     tree: Any = compile("\n" + body, filename, "exec", ast.PyCF_ONLY_AST)
     if not tree.body:
         raise UsageError(f"%%{command} needs a body below its first line; its last expression is the function's value")

@@ -39,7 +39,7 @@ def _frames(tb: TracebackType | None) -> Iterator[tuple[traceback.FrameSummary, 
 def last_user_place(error: BaseException) -> str:
     """The innermost user line that an exception passed: ``<minijax-3>:1``.
 
-    If there is none, a line of an installed library or of Python's own library; '' if there is none either.
+    If there is none, a line of an installed library or of Python's own library; '' if there is no such line either.
     """
     frames = [frame for frame, is_user in _frames(error.__traceback__) if is_user]
     own = [frame for frame in frames if not _is_installed(frame.filename)] or frames
@@ -76,7 +76,7 @@ def passed_engine(error: BaseException) -> bool:
 
 
 def without_engine(tb: TracebackType | None) -> tuple[TracebackType | None, int]:
-    """A traceback without minijax's frames, and their number. If it has no other frames, return all of it and 0."""
+    """A traceback without minijax's frames, and how many were removed. If only such frames exist, all of it, and 0."""
     frames = []
     at = tb
     while at is not None:

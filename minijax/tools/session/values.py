@@ -11,7 +11,7 @@ from minijax.tools.documents.document import Block
 
 
 def printed(value: Any, columns: int) -> str:
-    """``repr(value)``, with its arrays on lines of at most ``columns``, or of NumPy's ``linewidth`` if that is less."""
+    """``repr(value)``; the lines of arrays are at most ``columns`` wide, and at most NumPy's ``linewidth``."""
     with np.printoptions(linewidth=min(columns, np.get_printoptions()["linewidth"])):
         # a dtype that does not fit on an array's last line goes below it; JAX's repr puts it beside the array
         return repr(value).replace(",      dtype=", ",\n      dtype=")
@@ -20,7 +20,7 @@ def printed(value: Any, columns: int) -> str:
 def value_tree(value: Any, written: str, columns: int) -> Block | None:
     """A container of arrays that takes many lines of ``columns``, as a key tree; None for any other value.
 
-    ``written`` is how the user writes the value, for the command that shows more of it.
+    ``written`` is the user's expression for the value. The command that shows more of the value contains it.
     """
     if value is None or not is_tree_node(type(value)):
         return None

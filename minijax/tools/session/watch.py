@@ -1,7 +1,7 @@
 """Convert a call of a JAX program to minijax, which can watch it.
 
 The user's functions are converted one by one. ``from_jax`` imports all other functions, equation by equation. The
-status names the imported functions.
+status lists the imported functions.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Unwatched(Exception):
 class Watched(NamedTuple):
     """A call on minijax: the function, its arguments, and how they were converted.
 
-    ``kept`` fills up while the program runs: the names of functions imported as a whole, with the reason if it is
-    known. Call ``settle`` afterwards: it copies the program's changes back to the user's objects and names.
+    While the program runs, ``kept`` gets the names of the functions that are imported as a whole, with the reason if
+    it is known. Call ``settle`` afterwards: it copies the program's changes back to the user's objects and names.
     """
 
     fun: Callable[..., Any]
@@ -97,8 +97,8 @@ def _brought_over(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
 
 
 def _carrier() -> Carrier:
-    """The last converter, if none of the functions that it converted has changed. Then the next command uses the same
-    copies and their traces again. Arguments may differ.
+    """The last converter, if none of the functions that it converted has changed: the next command then uses the same
+    copies and their traces again. Otherwise a new converter. Arguments may differ.
     """
     last = _last.pop() if _last else None
     if last is not None and last.holds and not last.kept:  # a cached trace would not call functions imported as a whole

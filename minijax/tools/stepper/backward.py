@@ -1,5 +1,5 @@
-"""The backward pass at a moment: the equations of the linear program under the user's lines. The pass runs from the
-last equation up. Each variable is shown with the sum of its cotangents so far.
+"""The backward pass at a moment, drawn as the equations of the linear program, each below its user line. The pass runs
+from the last equation up. Each variable is shown with the sum of its cotangents so far.
 
 A cotangent is named after its forward value: ``ct of h``.
 """
@@ -143,7 +143,7 @@ class BackwardPass:
 
     @cached_property
     def names(self) -> dict[int, str]:
-        """Variable -> the name of its forward value; variables without one are left out."""
+        """Variable -> the name of its forward value; variables without a name are left out."""
         record, naming = self.recorded, self.naming
         first = record.constants + record.inputs
         out: dict[int, str] = {}
@@ -172,7 +172,7 @@ class BackwardPass:
         """For each expression, the variable of its last equation: the tangent of the expression's value."""
         record = self.record
         heres = list(zip(record.places, record.expressions, strict=True))
-        # if a line appears again, the later equations may be its backward pass, which has no name in the line
+        # if a line appears again, the later equations may be its backward pass, whose values the line does not name
         finished = {here for here in heres if not here[1]}
         for index, equation in enumerate(record.equations):
             last = index + 1 == len(heres) or heres[index] != heres[index + 1]
@@ -188,7 +188,7 @@ class BackwardPass:
         return naming.variable(life.tracer.holds[0]) if life is not None and life.tracer.holds else ""
 
     def _assigned(self, place: str, expression: str) -> str:
-        """``h`` for ``tanh(x)`` of the line ``h = tanh(x)``."""
+        """``h`` for the expression ``tanh(x)`` in the line ``h = tanh(x)``; '' if the line has no such assignment."""
         file, number, _ = place_parts(place)
         target, equals, value = (self.recording.source_line(file, number) or "").partition(" = ")
         value = value.partition("  #")[0].strip()
@@ -297,7 +297,7 @@ class BackwardPass:
         return self.staged(ct.number) or brief_line(ct.text)
 
     def staged(self, number: int) -> Line:
-        """A staged variable's value in the chosen run and iteration; if there is no run, its type and name."""
+        """A staged variable's value in the chosen run and iteration; its type and name if it has not run; else ()."""
         life = self.naming.lives.get(number)
         variable = "" if life is None else dict(life.tracer.fields).get("variable", "")
         if life is None or not variable:
@@ -399,14 +399,14 @@ def backward_lines(cursor: Cursor) -> list[Line]:
         return []
     steps = len(backward.recorded.steps)
     if steps > (MOST_STEPS if cursor.recording.has_values else MOST_STEPS_LOADED):
-        # listing the equations takes a pass over all of them, and would delay the key press that led here
+        # listing so many equations would delay the answer to the key press
         return [
             line(("heading", f"backward pass of {backward.function or 'the linear program'}")),
             line(("warning", f"{plural(steps, 'step')} are too many to be drawn here; %backward lists them")),
         ]
     standing = backward.at(cursor.moment.at)
     backward.worded = cursor.named
-    # at most moments nothing has changed
+    # usually nothing has changed since the last drawing
     key = (standing.step, standing.done, *_looked_at(backward))
     if backward.drawn is None or backward.drawn[0] != key:
         backward.drawn = key, [*heading(backward, standing), *_rows(backward, standing)]

@@ -1,4 +1,4 @@
-"""The values on all devices of a mesh at a moment inside a ``shard_map``, and who sends to whom in a collective."""
+"""The values on all devices of a mesh at a moment inside a ``shard_map``, and which devices a collective connects."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def devices_shown(cursor: Cursor) -> DevicesShown | None:
 
 
 def devices_of(cursor: Cursor) -> Callable[[], DevicesShown | None] | None:
-    """``devices_shown`` as a function to call later, for the iterations chosen by then; None without values."""
+    """A function that returns ``devices_shown`` for the iterations chosen when it is called; None without values."""
     known = at_hand(cursor.recording)
     if known is None:
         saved = devices_saved(cursor.recording, cursor.position)
@@ -80,7 +80,7 @@ def devices_of(cursor: Cursor) -> Callable[[], DevicesShown | None] | None:
 
 
 def with_devices(recording: Recording) -> Recording:
-    """``recording`` in saved form: with the values on all devices at each moment as texts, for the first iterations."""
+    """``recording`` for a file: it gets texts of the values on all devices at each moment, in the first iterations."""
     known = at_hand(recording)
     if known is None or not has_devices(recording):
         return recording
@@ -230,7 +230,7 @@ class _Table:
         return [whole, *[cell(each, self.room) for each in found[1:]]]
 
     def _rows(self, met: Sequence[str]) -> tuple[list[tuple[int, ...]], int, int]:
-        """The devices of each row, a collective's devices together; the numbers of rows hidden before and after."""
+        """The devices of each row (a collective's devices are adjacent); how many rows are hidden before and after."""
         ids = np.arange(math.prod(self.sizes)).reshape(self.sizes)
         places = range(len(self.names))
         alike = [self.names[i] not in self.varied for i in places]

@@ -1,4 +1,4 @@
-"""A pane with nothing to show at a moment shows its last content, or else its next, under a heading that says which.
+"""If a pane has nothing to show at a moment, it shows its last or its next content, and says which in the heading.
 
 Between the user's operations the engine works: no user line runs and no equation is recorded. The pane then keeps
 its last content.
@@ -46,7 +46,7 @@ def _near(cursor: Cursor, wanted: Callable[[Moment], bool]) -> tuple[str, Moment
 
 
 def near_place(cursor: Cursor) -> tuple[str, str]:
-    """'' and the moment's user line; without one, 'last' or 'next' and the nearest user line."""
+    """('', the moment's user line); if the moment has none, ('last' or 'next', the nearest user line)."""
     place = cursor.state().place
     if place_parts(place)[0]:
         return "", place
@@ -74,7 +74,7 @@ def near_program(cursor: Cursor) -> Finished | None:
 
 
 def program_said(cursor: Cursor) -> list[Line]:
-    """The heading of the program that was finished last; without one, all lines of the pane."""
+    """The heading of the program that was finished last; if there is none, all lines of the pane."""
     if near_program(cursor) is not None:
         return [line(("muted", "finished last"))]
     values = list(derivative_lines(cursor))

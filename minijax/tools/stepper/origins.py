@@ -105,7 +105,7 @@ def _given(recording: Recording, number: int) -> int:
 
 
 def _computed_inside(recording: Recording, run: RunRecord) -> Iterator[int]:
-    """The results of an operation's inner program, by their numbers during tracing."""
+    """The numbers that the results of an operation's inner program had during tracing."""
     numbers: Mapping[Var, int] | None = None
     for value in run.params.values():
         for each in value if type(value) is tuple else (value,):

@@ -150,7 +150,7 @@ def stack_levels(state: State) -> Iterator[LevelShown]:
 
 
 def stack_pane(cursor: Cursor) -> Document:
-    """The interpreters, innermost first, each with its live tracers, unwrapped."""
+    """The interpreters, innermost first, each with its live tracers and the fields of these tracers."""
     state = cursor.state()
     used = used_tracers(state.bind)
     naming = naming_of(cursor.recording)
@@ -180,7 +180,7 @@ def older_line(count: int) -> Line:
 def life_line(life: LifeRecord, naming: Naming, known: Ledger | None = None) -> Line:
     """``y #4 f32[] (physically f32[3])  primal 3.0  tangent partial_eval:1 f32[]  from <minijax-1>:1``
 
-    If the record has only a type, the value follows if it is already ``known``.
+    If the record has only a type, and the value is already ``known``, the line also shows the value.
     """
     record = life.tracer
     out: list[Segment] = []
@@ -356,7 +356,7 @@ def glance_line(known: Ledger, number: int, what: str = "primal") -> Line:
 def bind_lines(bind: BindRecord, done: bool, naming: Naming, known: Ledger | None = None) -> Iterator[Line]:
     """An operation: why this interpreter processes it, its arguments and, if it is ``done``, its result.
 
-    If the record has only a type, the value follows if it is already ``known``.
+    If the record has only a type, and the value is already ``known``, the line also shows the value.
     """
     names = naming.operands(bind)
     yield line(("primitive", bind.primitive), ("muted", " processed by "), ("level", bind.level))
@@ -459,7 +459,7 @@ def moment_line(moment: Moment, naming: Naming, cut: str = "") -> Line:
 
 
 def moment_parts(moment: Moment, naming: Naming, cut: str = "") -> Iterator[Line]:
-    """The line of a moment, in parts that several moments share."""
+    """The line of a moment as a sequence of parts."""
     node = moment.node
     if node is None:
         if cut and moment.kind == END:

@@ -20,7 +20,7 @@ from minijax.tools.recording.records import BindRecord, EquationRecord, Recordin
 # The panes, in the order of compilation.
 PROGRAM_PANES = ("python", "jaxpr", "stablehlo", "optimized")
 _MOST_NAMED = 6
-# The most characters that name a fusion's equations, after its line.
+# Maximum number of characters after a fusion's line that name the fusion's equations.
 _HELD = 24
 
 
@@ -35,7 +35,7 @@ class Selection(Frozen):
 
 
 def recorded_programs(recording: Recording) -> LinkedPrograms | None:
-    """Return the linked programs of the last compilation in the recording, or None if it has none."""
+    """Return the linked programs of the last compilation in the recording, or None if there are none."""
     for executable in reversed(recording.executables):
         found = getattr(executable, "programs", None)
         if isinstance(found, LinkedPrograms):
@@ -44,7 +44,7 @@ def recorded_programs(recording: Recording) -> LinkedPrograms | None:
 
 
 def at_moment(programs: LinkedPrograms, cursor: Cursor) -> Selection:
-    """The equations of the user line at the cursor's moment; only those with the moment's primitive, if any."""
+    """The equations of the user line at the cursor's moment. If any have the moment's primitive, only these."""
     state = cursor.state()
     file, number, _ = place_parts(state.place)
     if not file:
@@ -157,7 +157,7 @@ def selection_line(programs: LinkedPrograms, selection: Selection) -> Line:
     out: list[Segment] = [("current", MARK + " ")]
     fusion = _fusion(programs, selection)
     if fusion:
-        # the equations of a fusion by name, not by number
+        # name the equations of a fusion instead of numbering them
         return (*out, ("heading", fusion), ("muted", " = "), ("primitive", held_text(equations)))
     out.append(("heading", equations_text(numbers)))
     where = places_text(equations)

@@ -1,7 +1,7 @@
-"""A value taken apart into branches and leaves with their keys. The contents of leaves are not read.
+"""Splits a value into branches and leaves, each with its key. It does not read the contents of leaves.
 
-Containers are pytrees, and instances of data classes: these may hold arrays although transformations treat them as
-leaves.
+Containers are pytrees and instances of data classes. The latter may hold arrays although transformations treat them
+as leaves.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TreePart:
       arrays, elements, nbytes: totals over the part and all parts inside it.
       types: the number of leaves inside that are array types without values.
       cut: how many of a branch's own parts were left out.
-      missing: the number of parts inside, on all levels and itself included, that were not taken apart.
+      missing: the number of parts that were left out or not split, counting this part and all levels inside it.
       said: the reason why a container is shown as a leaf.
     """
 

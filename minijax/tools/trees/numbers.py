@@ -21,8 +21,8 @@ MOST_FETCHED = 1_000_000
 
 
 class Numbers(Frozen):
-    """Figures of an array, from ``seen`` of its ``size`` elements. ``norm`` includes non-finite elements, ``low`` and
-    ``high`` do not. They are absolute values for complex numbers; for booleans ``high`` counts the true elements.
+    """Figures of an array, from ``seen`` of its ``size`` elements. ``norm`` includes non-finite elements; ``low`` and
+    ``high`` do not. For complex numbers all are of absolute values; for booleans ``high`` counts the true elements.
     """
 
     kind: str  # 'f', 'i', 'c' or 'b'
@@ -120,7 +120,7 @@ def _of_floats(seen: np.ndarray, kind: str, size: int) -> Numbers:
 
 
 def _norm(x: np.ndarray, largest: float) -> float:
-    """The Euclidean norm in 64 bits; elements are scaled, as their squares may overflow or underflow."""
+    """The Euclidean norm in 64 bits. Elements are scaled because their squares may overflow or underflow."""
     if not largest:
         return 0.0
     scaled = x.reshape(-1).astype(np.float64) / largest

@@ -26,7 +26,7 @@ from minijax.tools.trees.numbers import Budget, Numbers, fetched, numbers
 MOST_PLAIN = 6
 # A container with this many parts is shown as a tree without formatting its text.
 MANY_PARTS = 100
-# The most lines of a tree below an input, by ``%tree``, and on an HTML page.
+# The most lines of a tree: below an input, in an answer of ``%tree``, and on an HTML page.
 MOST_LINES, MOST_ASKED, MOST_PAGED = 18, 200, 300
 # The most leaves of a folded branch that are checked for non-finite elements.
 MOST_HIDDEN = 200
@@ -158,7 +158,7 @@ def _opened(tree: Tree) -> set[int]:
 
 
 class _Entry(Frozen):
-    """A line of a tree: ``part`` under ``key``. ``opened``: its parts follow. ``more``: similar parts on this line."""
+    """A line of a tree: ``part`` under ``key``. ``opened``: whether its parts follow. ``more``: parts on the same line."""
 
     level: int
     key: str
@@ -319,7 +319,7 @@ def _paged(shown: _Shown, branch: TreePart, room: _Room) -> Iterable[Block]:
 
 
 def _paged_leaves(shown: _Shown, run: list[_Entry], room: _Room) -> Iterable[Block]:
-    """Leaves as lines, indented by the width of a fold's mark; arrays too large for one line fold out."""
+    """Leaves as lines, indented by the width of a fold's mark. An array too large for one line becomes a fold."""
     for entry, blocks in _lines(shown, run, _PAGE):
         values = _values(entry.part, room)
         if values is None:
@@ -332,7 +332,7 @@ def _paged_leaves(shown: _Shown, run: list[_Entry], room: _Room) -> Iterable[Blo
 
 
 def _values(leaf: TreePart, room: _Room) -> str | None:
-    """The printed elements of an array too large for one line; None for other leaves."""
+    """The printed elements of an array too large for one line; None for other leaves, and if the page has no room."""
     if isinstance(leaf.value, Tracer) or not is_array(leaf.value) or not MOST_VALUES < leaf.elements <= room.elements:
         return None
     held, _ = fetched(leaf.value)

@@ -83,8 +83,8 @@ def examples_text(array: Array, axes: int) -> str:
 def _fitted(kind: str, found: ValueSummary, room: int) -> Line:
     """Type, range, mean, picture (``spark``) and counts. The least important are left out if ``room`` is too small.
 
-    Figures from a sample have a sign in front: range and mean are approximate, counts of non-finite elements are lower
-    bounds.
+    Figures from a sample have a sign in front: ``≈`` before a range or mean, ``≥`` before a count of non-finite
+    elements.
     """
     parts: dict[str, Segment] = {"type": ("type", kind)}
     n = found.numbers

@@ -1,8 +1,8 @@
 """Conditions on the values of a recording, such as ``h.max() > 10``, and the moments when they first hold.
 
-A condition is parsed, never executed: variable names, elements ``h[0, 1]``, figures such as ``h.max()`` or ``nan(h)``,
-arithmetic, comparisons, ``and``, ``or``, ``not``. It is checked on known values, kept or replayed, in each iteration of
-a loop. Unknown values are skipped and reported.
+A condition is parsed, never executed. It may contain variable names, elements ``h[0, 1]``, figures such as
+``h.max()`` or ``nan(h)``, arithmetic, comparisons, ``and``, ``or`` and ``not``. It is checked on known values (kept or
+replayed), in each iteration of a loop. Unknown values are skipped and reported.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Condition(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A match: ``found`` is the value of the expression, ``where`` the iterations as text."""
+    """A match: ``found`` is the value of the expression, ``where`` is a text that names the iterations."""
 
     named: Named
     found: Any
@@ -337,7 +337,7 @@ class ConditionSearch:
         return truth(found)
 
     def _iterations(self, named: Named) -> Iterator[tuple[Mapping[tuple[int, ...], int], str]]:
-        """The iterations of the loops around a value, the innermost loop fastest; one empty entry if none."""
+        """The iterations of the loops around a value, the innermost loop fastest; one empty entry without a loop."""
         loops = self.known.loops(named.number)
         if not loops:
             yield {}, ""

@@ -1,7 +1,7 @@
 """Replay of loops: a whole scan or ``while``, and the carry before each iteration.
 
-A whole loop is one operation: its tangents, cotangents and examples follow the engine's own rules, on NumPy. To find
-the carry of an iteration, part of the loop runs from the nearest kept carry (``keeping.Course``).
+A whole loop is replayed as one operation: the engine's own rules compute its tangents, cotangents and examples, on
+NumPy. To find the carry of an iteration, part of the loop runs from the nearest kept carry (``keeping.Course``).
 """
 
 from __future__ import annotations
@@ -111,11 +111,11 @@ class ScanRun(LoopRun):
         return applied(scan_p, {**self.pure()[0], "length": length})
 
     def times(self, steps: int) -> int:
-        """How many parts of ``steps`` steps make up the scan; 1 if ``steps`` is not the distance of the kept states."""
+        """How many parts of ``steps`` steps make up the scan; 1 if ``steps`` is not the distance of kept states."""
         return self.length // steps if steps == self.course("primal").stretch > 1 else 1
 
     def rows(self, xs: Sequence[Any], at: int, steps: int) -> list[Any]:
-        """The ``steps`` rows from step ``at`` on of the scanned arrays."""
+        """For each scanned array, the ``steps`` rows that begin at step ``at``."""
         start = self.length - at - steps if self.reverse else at
         return [row(x, slice(start, start + steps)) if isinstance(x, Stacked) else x for x in xs]
 
@@ -176,7 +176,7 @@ class ScanRun(LoopRun):
         return spread(outs, flags)
 
     def _joined(self, parts: Sequence[tuple[int, Any]]) -> Any:
-        """Concatenate cotangents of stretches of an array, each with its number of steps."""
+        """Concatenate cotangents of parts of an array. Each pair has the number of steps and a cotangent or None."""
         given = [p for _, p in parts if p is not None]
         if not given:
             return None
@@ -287,7 +287,7 @@ class ScanRun(LoopRun):
         return self.child(index, self.eqn.params["jaxpr"], feed, scan_title(index, self.length))
 
     def unknown_cotangent(self) -> Unknown | None:
-        """The reason why cotangents inside are unknown, if an arriving one or an operand is unknown."""
+        """The reason why cotangents inside are unknown, if an arriving cotangent or an operand is unknown."""
         values = (*map(self.frame.cotangent_of, self.eqn.outvars), *map(self.frame.primal_of, self.eqn.invars))
         return next((x for x in values if isinstance(x, Unknown)), None)
 
@@ -359,7 +359,7 @@ class WhileRun(LoopRun):
         return found[0] if found[0].array.ndim else int(np.asarray(found[0].array._value()))
 
     def length(self) -> Any:
-        """The most iterations of any element, or the number before the loop was given up; or an Unknown."""
+        """The most iterations of any element, or how many ran before the loop was given up; or an Unknown."""
         count = self.count()
         if isinstance(count, Unknown) and self.unended:
             return self.unended
@@ -415,7 +415,7 @@ class WhileRun(LoopRun):
     def _pushed(
         self, ins: Sequence[Any], carry: Sequence[Any], tangents: Sequence[Any], moving: Sequence[Any], at: int, to: int
     ) -> list[Any]:
-        """The carry and its tangents after iteration ``to``, from those at ``at``."""
+        """The carry and its tangents before iteration ``to``, computed from those before iteration ``at``."""
         dots = [None, *tangents[: self.first], None, *moving]
         nonzero = tuple(t is not None for t in dots)
         operation = tangent_operation(self.function(), nonzero, with_primals=True)

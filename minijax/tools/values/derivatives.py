@@ -1,6 +1,6 @@
 """Functions for the results, tangents and cotangents of a primitive with its parameters.
 
-Each maps arrays to arrays, with a side result that depends only on types: see ``examples.Operation``.
+Each maps arrays to arrays, and also returns a side result that depends only on types: ``examples.Operation``.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class Devices(Called):
         return Stacked(Array(together._value(), varying(together.aval, ())), x.mapped[:outer])
 
     def _as_divided(self, x: Stacked, names: Sequence[Any]) -> Stacked:
-        """``x`` with axes for exactly ``names``: repeat along missing axes, take the first device of others."""
+        """``x`` with axes for exactly ``names``: repeated along missing axes; of other axes, only the first device."""
         outer = len(x.mapped) - len(self.axes)
         for i, axis in enumerate(self.axes):
             at = sum(x.mapped[: outer + i])
@@ -161,7 +161,7 @@ class Devices(Called):
 
 
 def device_of(frame: Any, eqn: JaxprEqn, index: int | None, devices: Callable[[JaxprEqn], Any]) -> Any:
-    """The frame of device ``index`` of a ``shard_map``; None stands for all. The last mesh axis counts fastest."""
+    """The frame of device ``index`` of a ``shard_map``; of all devices if None. The last mesh axis counts fastest."""
     if index is None:
         return devices(eqn)
     sizes = [axis.size for axis in manual_axes(eqn)]

@@ -38,7 +38,7 @@ from minijax.interpreters.vmap import AxisData, batch
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ops.call import compiled
 
-# A loop with more NumPy calls than this in all iterations is compiled: on NumPy it would take almost a second.
+# A loop with more NumPy calls than this, over all iterations, is compiled: the calls would take almost a second.
 WORTH_COMPILING = 500_000
 
 

@@ -28,9 +28,9 @@ _MOST_NAMES = 8
 
 
 class Evaluated(NamedTuple):
-    """The result of an expression: a ``value`` or an ``error``. ``examples`` names the vmaps that give the value axes.
+    """The result of an expression: a ``value`` or an ``error``. ``examples`` says which vmaps add axes to the value.
 
-    ``later`` is set if a name gets its first value later. ``unknown`` is the name that never gets one.
+    ``later`` is set if a name gets its first value later. ``unknown`` is a name that never gets a value.
     """
 
     value: Any
@@ -57,7 +57,7 @@ class NotKnown(Exception):
 
 
 class Branch:
-    """The object that the name ``params`` stands for when only parts of it, such as ``params['w']``, have values."""
+    """The object behind the name ``params`` if only parts of it, such as ``params['w']``, have values."""
 
     def __init__(self, said: str) -> None:
         self._said = said
@@ -114,7 +114,7 @@ def _missing(known: Ledger, at: int, said: str, otherwise: str) -> Evaluated:
 
 
 def unknown_name(known: Ledger, name: str) -> str:
-    """The error for a name that never has a value in the recording; '' if it has one, or if a part of it has."""
+    """The error for a name that never has a value in the recording; '' if the name or a part of it has a value."""
     names = list(dict.fromkeys(named.name for named in named_values(known) if named.variable))
     if not name or any(each == name or each.startswith((f"{name}[", f"{name}.")) for each in names):
         return ""
@@ -159,7 +159,7 @@ def _put(out: dict[str, Any], steps: Sequence[Any], value: Any) -> None:
     if branch is None:
         branch = out[root] = Branch(root)
     if not isinstance(branch, Branch):
-        return  # it is a value as a whole
+        return  # the name itself has a value, so its parts are not needed
     for step in rest[:-1]:
         inner = branch._parts.get(step)
         if not isinstance(inner, Branch):

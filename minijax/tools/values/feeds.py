@@ -1,4 +1,4 @@
-"""Where a frame gets the values and tangents of its inputs from, and the cotangents of its outputs."""
+"""The sources from which a frame gets the values and tangents of its inputs, and the cotangents of its outputs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Called(Feed):
     """A feed with the values of the operands and results of a call in the outer frame.
 
     The values are in ``now`` while the outer frame evaluates the call. The arguments ``tangents`` and ``cotangents``
-    say why these are missing.
+    are reasons why the tangents or cotangents are missing.
     """
 
     def __init__(

@@ -78,9 +78,9 @@ def cell_role(x: object) -> str:
 
 
 def heat_map(value: np.ndarray) -> str:
-    """An HTML table with coloured cells: blue below zero, red above; for a large array its first rows and columns.
+    """An HTML table with coloured cells: blue below zero, red above. A large array is cut at the right and the bottom.
 
-    Slices of arrays with more axes are stacked vertically, the first few only.
+    If the array has more than two axes, its first slices are stacked vertically.
     """
     if value.size == 0:
         return f"<p>no elements: shape {escape(str(list(value.shape)))}</p>"

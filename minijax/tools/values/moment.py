@@ -471,7 +471,7 @@ class Ledger:
         return next(found, None)
 
     def place_of_part(self, number: int) -> DividedPart | None:
-        """The divided array of which a value is a part; None if it is no input or output of a program on devices."""
+        """The array that a value is a part of; None if the value is no input or output of a program on devices."""
         var, life = self.kept.variables.get(number), self.lives.get(number)
         run, path = (None, ()) if var is None or life is None else self._home(var, life.born)
         if run is None or not path or "in_specs" not in path[-1][0].params:
@@ -730,7 +730,7 @@ def saved_mesh(record: DevicesRecord, index: int) -> LoopShown:
 
 
 def _look_through(homes: _Homes, at: int, path: tuple[tuple[JaxprEqn, Jaxpr], ...], eqn: JaxprEqn) -> None:
-    """Add the paths to the variables of the programs inside ``eqn`` to ``homes``."""
+    """Add to ``homes`` the paths to the variables of the programs inside ``eqn``."""
     if len(path) > DEEPEST:
         return
     for jaxpr in (*subjaxprs(eqn.params), *_forward_rules(eqn)):

@@ -30,7 +30,7 @@ MOST_LATEST = 3
 # Minimum and maximum width in characters of a value in a device table.
 NARROWEST = 12
 WIDEST = 44
-# A value on a device. A recording from a file has it as text.
+# A value on a device; a DeviceTextRecord if the recording comes from a file.
 Had = Found | DeviceTextRecord
 
 
@@ -239,7 +239,7 @@ Summed = Callable[[Array], ValueSummary]
 def cell(found: Had, room: int, typed: bool = False, summed: Summed = summary) -> Line:
     """A value in ``room`` characters: a small one in full, otherwise its range. ``summed`` summarizes an array.
 
-    There is no picture, since readers would compare pictures of different ranges."""
+    There is no picture, because readers would compare pictures of different ranges."""
     if found is None:
         return ()
     if isinstance(found, DeviceTextRecord):
@@ -255,7 +255,7 @@ def cell(found: Had, room: int, typed: bool = False, summed: Summed = summary) -
 
 
 def together(found: Had, room: int, summed: Summed = summary) -> Line:
-    """The value on all devices; for scalars only their range, as their values are listed below."""
+    """The value on all devices. A scalar is shown only as a range, because its values are listed below."""
     if isinstance(found, Worth) and found.axes and found.array.ndim == len(found.axes):
         return _range(found, room, summed)
     return cell(found, room, True, summed)

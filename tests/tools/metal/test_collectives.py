@@ -176,7 +176,7 @@ def test_collectives_are_ascribed_to_equations_with_a_reason():
     assert "along y" in reason
     # a branch is not counted as a loop; in a loop, a collective runs once per iteration
     text, inside, _ = found["chosen"]
-    assert {"branch"} <= {*inside} <= {"branch", ""} and text.endswith(" a call, and all branches")
+    assert {"branch"} <= {*inside} <= {"branch", ""} and text.endswith(" a call, with every branch counted")
     text, inside, times = found["turned"]
     assert "loop" in inside and "branch" not in inside and text.endswith(" a call")
     assert {each for each, where in zip(times, inside, strict=True) if where == "loop"} == {3}
