@@ -51,7 +51,7 @@ class Invocation:
 
 def arguments() -> argparse.ArgumentParser:
     """The parser of the options."""
-    import argparse  # its import takes 10 ms, which the two commonest command lines do not need
+    import argparse  # importing it takes 10 ms; the two commonest command lines do not need it
 
     parser = argparse.ArgumentParser(
         prog="minijax-repl",
@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments().error("-i reads standard input when the file has run: give the file's name, not '-'")
     if options.as_jax is not None:
         if not options.as_jax or options.file is not None or options.code is not None:
-            arguments().error("--as-jax takes one file and its arguments, and no other file and no code is run then")
+            arguments().error("--as-jax takes one file and its arguments: give no other file and no -c CODE")
         if "\n" in "".join(options.as_jax):
             arguments().error("--as-jax cannot pass on a line break in an argument")
         if not os.path.exists(os.path.expanduser(options.as_jax[0])):
@@ -121,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _give_up(stream: TextIO | None) -> None:
-    """Flush a stream. If this fails, redirect it to the null device, or Python reports the error again at exit."""
+    """Flush a stream. If this fails, redirect it to the null device: else Python reports the error again at exit."""
     with contextlib.suppress(OSError, ValueError, AttributeError):  # it may be None, closed, or not a file
         stream.flush()  # type: ignore[union-attr]
         return
@@ -146,7 +146,7 @@ def settings_from(options: Invocation) -> tuple[Settings, list[str]]:
 
 
 def show_warnings_as_text() -> None:
-    """Escape control characters in warnings, since a library's warning may contain text from a file."""
+    """Escape control characters in warnings, because a library's warning may contain text from a file."""
     formatted = warnings.formatwarning
 
     def visible_warning(*args: Any, **kwargs: Any) -> str:

@@ -394,7 +394,7 @@ def run(session: Session) -> int:
     """Run the interactive program; return the exit code."""
     code = App(session).run()
     if interruptible.abandoned():
-        # XLA still works on that call: its threads would crash in the interpreter's regular shutdown
+        # XLA still runs the abandoned call: its threads would crash in the interpreter's regular shutdown
         interruptible.flush()
         os._exit(code)
     return code

@@ -29,7 +29,7 @@ def versions() -> str:
 
 
 def jax_version() -> str:
-    """The version of the installed jax, read from its file, since importing jax takes most of a second."""
+    """The version of the installed jax, read from its file because importing jax takes most of a second."""
     found = importlib.util.find_spec("jax")
     if found is None or not found.submodule_search_locations:
         return "missing"
@@ -80,7 +80,7 @@ def width() -> int:
 class Page:
     """The output format of a session: colour, theme, width, and folding for a terminal.
 
-    Output to a file or a pipe is not folded, since programs read lines.
+    Text for a file or a pipe is not folded, because programs read it line by line.
     """
 
     def __init__(self, colour: bool = False, settings: Settings | None = None) -> None:
@@ -88,7 +88,7 @@ class Page:
         self.settings = settings or Settings()
 
     def text(self, doc: Document, columns: int, fold: bool = False) -> str:
-        """``doc`` as text with a final newline; '' for an empty one."""
+        """``doc`` as text with a final newline; '' if the document is empty."""
         if not doc:
             return ""
         theme = resolved(self.settings.theme, os.environ)
@@ -118,14 +118,14 @@ def fits(doc: Document, columns: int, fold: bool) -> bool:
 
 
 def highlighted(text: str, language: str) -> Iterable[tuple[str, str]]:
-    """Call ``lexer.highlight``, which imports Pygments, only once a program is shown or a key is typed."""
+    """Call ``lexer.highlight``, which imports Pygments, only when a program is shown or a key is typed."""
     from minijax.tools.documents.lexer import highlight
 
     return highlight(text, language)
 
 
 def run(session: Session, code: str, page: Page, stop: bool) -> int:
-    """Run every input of ``code``; return 1 if one raised. With ``stop``, the first error ends it."""
+    """Run every input of ``code``; return 1 if an input raised. With ``stop``, the first error ends the run."""
 
     def step(each: str) -> BaseException | None:
         outcome = session.run_line(each)
@@ -141,7 +141,7 @@ def run(session: Session, code: str, page: Page, stop: bool) -> int:
 def each_input(code: str, step: Callable[[str], BaseException | None], stop: bool) -> int:
     """Call ``step`` for every input of ``code``; return the exit code. ``step`` runs the input and returns its error.
 
-    With ``stop``, the first error ends it.
+    With ``stop``, the first error ends the run.
     """
     failed = False
     for each in source.inputs(code):
@@ -244,7 +244,7 @@ def prompt_parts(session: Session, number: int) -> tuple[str, str, str]:
 
 
 def wants_colour(choice: str, is_terminal: bool) -> bool:
-    """Whether to use colour: as ``choice`` says; for 'auto', on a terminal unless NO_COLOR or TERM=dumb is set."""
+    """Whether to use colour: 'always', 'never', or 'auto': on a terminal unless NO_COLOR or TERM=dumb is set."""
     if choice != "auto":
         return choice == "always"
     return is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

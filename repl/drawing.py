@@ -40,7 +40,7 @@ def framed(
     body: Callable[[Shown, int, int], list[Line]],
     foot: Callable[[Shown, int, int], list[Line]],
 ) -> list[Line]:
-    """A screen of ``rows`` lines: a head if there are at least 8, then ``body``, then a foot of at most a third."""
+    """A screen of ``rows`` lines: a head (from 8 lines on), ``body``, and a foot of at most a third of the lines."""
     columns, rows = max(columns, 1), max(rows, 1)
     below = foot(shown, columns, max(rows // 3, 1))[: max(rows - 1, 0)]
     above = [head(shown, columns)] if rows >= 8 else []

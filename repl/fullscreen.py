@@ -40,7 +40,7 @@ class Keyed(Protocol):
     Attributes:
       question: the open question; None if there is none.
       help: whether the help is shown.
-      result: the reason why it ended; '' while it runs.
+      result: the reason why the full screen ended; '' while it runs.
     """
 
     question: Question | None
@@ -110,7 +110,7 @@ class FullScreen:
 
     Args:
       model: the state to show.
-      compose: draws it for a number of columns and rows.
+      compose: draws the model for a number of columns and rows.
       keys: the keys, under headings.
       style: the style of the roles.
       depth: the number of colours; None to ask the terminal.
@@ -149,7 +149,7 @@ class FullScreen:
         self.application.timeoutlen = _ESCAPE_WAIT
 
     def run(self) -> str:
-        """Run until the user leaves or the model ends it; return the reason, ``model.result``."""
+        """Run until the user leaves or the model ends the run; return the reason, ``model.result``."""
         self.application.run()
         return self.model.result or "leave"
 

@@ -60,7 +60,7 @@ class CapturedPrint(io.TextIOBase):
 
 
 def run(session: Session, code: str, stop: bool) -> int:
-    """Run every input of ``code``; return 1 if one raised. With ``stop``, the first error ends it."""
+    """Run every input of ``code``; return 1 if an input raised. With ``stop``, the first error ends the run."""
     with _own_output() as out:
 
         def step(each: str) -> BaseException | None:
@@ -80,7 +80,7 @@ def run(session: Session, code: str, stop: bool) -> int:
 
 @contextlib.contextmanager
 def _own_output() -> Iterator[TextIO]:
-    """Reserve standard output for the JSON objects; what others write to its descriptor goes to standard error."""
+    """Reserve standard output for the JSON objects; other text written to its descriptor goes to standard error."""
     sys.stdout.flush()
     try:
         ours = os.dup(1)

@@ -1,4 +1,4 @@
-"""The keys of the browser of stages: one table for the bindings and the help. Keys for moves are the stepper's."""
+"""The keys of the browser of stages: one table for the bindings and the help. The stepper moves by the same keys."""
 
 from __future__ import annotations
 

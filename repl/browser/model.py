@@ -156,7 +156,7 @@ class StageBrowser:
             yield from (ShownLine(after[at], after[at].text, index=at) for at in range(to_j - tail, to_j))
 
     def current(self) -> StageLine | None:
-        """The line at the cursor of the focused pane; if this is the list of stages, the line at the stage's cursor."""
+        """The line at the cursor of the focused pane; of the pane ``stage`` if the list of stages has the focus."""
         pane = "stage" if self.focus == "stages" else self.focus
         rows = self.shown(pane)
         return rows[self.rows[pane]].line if self.rows[pane] < len(rows) else None
@@ -270,7 +270,7 @@ class StageBrowser:
         self.scrolled.pop("stages", None)
 
     def go(self, at: int) -> None:
-        """Show another program; say so if none of its rows is highlighted."""
+        """Show another program, and a message if none of its rows is highlighted."""
         if at != self.at:
             self.show(at)
         if self.chosen and not self.linked_rows("stage"):
@@ -383,7 +383,7 @@ class StageBrowser:
         return next(found, -1)
 
     def return_(self) -> None:
-        """Go back to where the last link was followed with Enter."""
+        """Go back to the line where Enter followed the last link."""
         if not self._followed:
             self.say("Enter has followed no link yet", "muted")
             return

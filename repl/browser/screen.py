@@ -62,7 +62,7 @@ def _head(browser: StageBrowser, columns: int) -> Line:
 
 
 def _foot(browser: StageBrowser, columns: int, most: int) -> list[Line]:
-    """What the line at the cursor belongs to; below it the message, or the user's Python line."""
+    """The part of the program that the cursor's line belongs to; below, the message or the highlighted Python lines."""
     line = browser.current()
     said = "" if line is None else browser.stages.told(line)
     mark = "" if line is None else browser.stages.mark(line)
@@ -187,7 +187,7 @@ def _text_rows(browser: StageBrowser, name: str, columns: int, rows: int) -> tup
 
 
 def _end(browser: StageBrowser, row: ShownLine, columns: int) -> Line:
-    """The note after a row: ``tanh, mul L4``, its source lines; for a fusion, also its equations."""
+    """The note after a row: its source lines; for a fusion, also its equations: ``tanh, mul L4``."""
     assert row.line is not None
     return line_mark(browser.stages, row.line.places, row.line, columns // 4)
 

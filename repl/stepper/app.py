@@ -105,7 +105,7 @@ def run(
 ) -> tuple[Recording, BaseException | None]:
     """Step through ``step`` until the user leaves; ``rename`` applies the front end's names for places to a text.
 
-    Returns the last recording, and the exception that ended it if the recording was made here.
+    Returns the last recording, and the exception that ended this recording if the stepper made it.
     """
     error = None
     stepper = Stepper(step, rename)

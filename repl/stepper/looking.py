@@ -67,7 +67,7 @@ class Looking:
         self.selected = -1
         self.viewer: Viewer | None = None
         self.watches: list[str] = []
-        # the digits typed last, and the pane that had the focus before
+        # the digits typed last, and the pane that had the focus before the digits
         self._digits = ""
         self._focus_before = ""
         self._keep_digits = False
@@ -108,7 +108,7 @@ class Looking:
         return (("linked", mark[1]), ("label", label), ("muted", " = "), *said)
 
     def _changed(self, expression: str, now: Evaluated) -> bool:
-        """Whether the value of a watched expression differs from that at the moment before."""
+        """Whether the value of a watched expression differs from its value at the moment before."""
         cursor = self.stepper.cursor
         if not cursor.position:
             return False

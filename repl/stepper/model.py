@@ -37,7 +37,7 @@ class Stepper:
       rename: replaces places in a text by the front end's names; None if it has no names of its own.
       cursor: the position in the recording.
       moment_panes: the panes of a moment; 'devices' only if this recording has a program that several devices run.
-      linked: the programs of the last compilation; None if the recording has none and none were made since.
+      linked: the programs of the last compilation; None until there are programs, from the recording or on request.
       programs: whether the programs are shown instead of the moment's panes.
       selection: the equations that are marked in the programs.
       focus: the pane that the keys scroll; a small screen shows only this one.
@@ -165,7 +165,7 @@ class Stepper:
     # ----------------------------------------------------------------------------------------------------
 
     def find(self, said: str, finder: Callable[[bool], bool | str]) -> None:
-        """Go to the next place with ``finder(backwards)``, and remember it for ``again``.
+        """Search with ``finder(backwards)``, which goes to the next place, and keep ``finder`` for ``again``.
 
         ``finder`` returns whether the cursor moved, or a text that says what could not be searched.
         """

@@ -158,7 +158,7 @@ def _opened(tree: Tree) -> set[int]:
 
 
 class _Entry(Frozen):
-    """A line of a tree: ``part`` under ``key``. ``opened``: whether its parts follow. ``more``: parts on the same line."""
+    """A line of a tree: ``part`` under ``key``. ``opened``: its parts follow. ``more``: other parts on this line."""
 
     level: int
     key: str

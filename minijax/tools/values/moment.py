@@ -471,7 +471,7 @@ class Ledger:
         return next(found, None)
 
     def place_of_part(self, number: int) -> DividedPart | None:
-        """The array that a value is a part of; None if the value is no input or output of a program on devices."""
+        """The array that a value is a part of; None if the value is not at the border of a program on devices."""
         var, life = self.kept.variables.get(number), self.lives.get(number)
         run, path = (None, ()) if var is None or life is None else self._home(var, life.born)
         if run is None or not path or "in_specs" not in path[-1][0].params:

@@ -1,8 +1,8 @@
 """The operations that a value of a recording depends on, and those that use it.
 
-The operations on arrays, below all transformations, form a program of their own. Calls of staged programs are among
-them: ``slices`` finds the dependencies of each of their results, even if the trace came from a cache. A tracer is
-replaced by the array inside it. If it has none, it belongs to a variable of a program that ran, which is used instead.
+The operations on arrays, below all transformations, form one program. Calls of staged programs are among these
+operations: ``slices`` finds the dependencies of each of their results, even if the trace came from a cache. A tracer
+is replaced by the array inside it. If it has no array, the variable that it has in a program that ran is used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class EvaluatedStep:
       owner: the user's operation that caused it; ``bind`` itself if there is none, as in a backward pass.
       operands: the numbers of all its operands; 0 for an inline literal.
       run: the run of its program; None if it has no program or the run was not kept.
-      chooses: whether it is a cond, whose first operand only selects the operations that are evaluated.
+      chooses: whether this is a cond. Its first operand only selects the operations that are evaluated.
     """
 
     __slots__ = ("bind", "owner", "operands", "run", "chooses")
@@ -62,7 +62,7 @@ class StepUse(Frozen):
 
 
 class Ran(WhatRan):
-    """The run of a program that is known from its frame."""
+    """The run of a program, known from the frame of the program."""
 
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
@@ -77,7 +77,7 @@ class Ran(WhatRan):
 
 
 class RanEquation(Ran):
-    """The runs of an equation that are known from frames; ``around``: the frames that contain the equation."""
+    """The runs of an equation, known from the frames ``around`` that contain the equation."""
 
     def __init__(self, eqn: JaxprEqn, around: Sequence[Frame]) -> None:
         self.eqn = eqn
@@ -108,7 +108,7 @@ class OriginSlice(Frozen):
     """The dependencies of some values.
 
     Attributes:
-      wanted: the numbers of these values; 0 for a value without a number.
+      wanted: the numbers of the values whose dependencies these are; 0 for a value without a number.
       uses: the operations that the values depend on, in order.
       inputs: the numbers of the values at the start: arguments and constants of the program.
       operations: the number of operations; an operation in the body of a loop counts once.
@@ -176,7 +176,7 @@ class Origins:
         return None
 
     def _is_dual(self, number: int) -> bool:
-        # a JVP tracer's variable is that of its tangent
+        # if a JVP tracer has a variable, it is the variable of the tracer's tangent
         return bool(self.lives[number].tracer.holds)
 
     def slice(self, numbers: Iterable[int]) -> OriginSlice:
@@ -287,8 +287,8 @@ def _size(step: EvaluatedStep) -> int:
 def _evaluated(recording: Recording) -> Iterator[tuple[BindRecord, BindRecord, bool]]:
     """The evaluated operations in the order in which they ended, each with the user's operation around it.
 
-    An operation that only calls others, such as a custom_jvp function, is replaced by those. A cond follows the
-    operations in its branch, since its index selected them.
+    If an operation only calls other operations (a custom_jvp function does), these take its place. A cond follows the
+    operations in its branch, because its index selected them.
     """
     # (record, the user's operation around it, whether its children are done)
     todo: list[tuple[Node, BindRecord | None, bool]] = [(node, None, False) for node in reversed(recording.tree)]

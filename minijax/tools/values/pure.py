@@ -1,8 +1,8 @@
 """Programs with the same results but without effects, so that they can be evaluated again.
 
-In: a jaxpr, and for each input '' or the reason why it is unknown. Out: a jaxpr without ``jit`` and callbacks, which
-has zeros in place of values that depend on callbacks; and '' or a reason for each result. Custom derivative rules are
-kept if they are already staged: staging one runs its Python.
+In: a jaxpr, and for each input '' or the reason why it is unknown. Out: a jaxpr without ``jit`` and callbacks, with
+zeros in place of values that depend on callbacks; and for each result '' or a reason. Custom derivative rules are
+kept if they are already staged: staging a rule runs its Python.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Purifier:
         return found[0], found[1]
 
     def whole(self, closed: ClosedJaxpr) -> tuple[ClosedJaxpr, Reasons]:
-        """The pure form of ``closed`` when all its inputs are known; '' or a reason for each result."""
+        """The pure form of ``closed`` if all inputs are known; for each result '' or the reason why it is unknown."""
         return self.closed(closed, [""] * len(closed.in_avals))
 
     def params(self, eqn: JaxprEqn, reasons: Sequence[str]) -> tuple[dict[str, Any] | None, Reasons]:
@@ -232,7 +232,7 @@ def _filled(cell: CellType) -> bool:
 
 
 class KnownRule(Function):
-    """``inner`` as jaxprs. Those that are staged are used; others are staged only if this runs no user Python."""
+    """``inner`` as jaxprs. Staged jaxprs are used; others are staged only if that runs no Python of the user."""
 
     def __init__(self, purifier: Purifier, inner: Function) -> None:
         self.purifier = purifier
@@ -279,7 +279,7 @@ class KnownRule(Function):
 
 
 class _StagedOnDemand(Function):
-    """``inner``, which is staged at its first call. RuleNeeded unless this is ``allowed``."""
+    """``inner``, which is staged at its first call. If this is not ``allowed``, the call raises RuleNeeded."""
 
     def __init__(self, inner: Function, purifier: Purifier, allowed: bool) -> None:
         self.inner = inner

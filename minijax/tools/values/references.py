@@ -1,4 +1,4 @@
-"""Programs with refs, evaluated on copies: each equation passes the value of a ref on to the next one.
+"""Programs with refs, evaluated without refs: each equation passes the value of a ref on to the next one.
 
 In: a jaxpr. Out: equations without refs; the variables of arrays are unchanged. An equation that uses a ref becomes a
 call of its discharged form (``ops.refs.discharge``), which also returns the new value of the ref.
@@ -56,7 +56,7 @@ def equations(jaxpr: Jaxpr) -> Sequence[JaxprEqn]:
 
 
 def _on_copies(eqn: JaxprEqn, holds: dict[Any, Any]) -> JaxprEqn:
-    """A call that takes the values of the refs in ``eqn`` from ``holds``, and puts their new values there."""
+    """A call that takes the values of the refs in ``eqn`` from ``holds``, and stores the new values in ``holds``."""
     operands = list(dict.fromkeys(v for v in eqn.invars if type(v) is not Literal))
     own = {v: Var(v.aval) for v in operands}
     outs = [Var(v.aval) for v in eqn.outvars]

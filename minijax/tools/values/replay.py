@@ -50,7 +50,7 @@ class Replay:
         self.layouts: dict[Jaxpr, Any] = {}
 
     def layout(self, jaxpr: Jaxpr) -> tuple[Sequence[JaxprEqn], dict[Var, int], dict[Var, int]]:
-        """What frames of one jaxpr share: its equations, each input's index, the equation of each result."""
+        """The shared part of all frames of one jaxpr: its equations, each input's index, each result's equation."""
         found = self.layouts.get(jaxpr)
         if found is None:
             with self.at_work():
@@ -110,7 +110,7 @@ class Frame:
         return self._shown("tangent", self.tangent_of, var)
 
     def cotangent(self, var: Any) -> Value | None:
-        """The cotangent, summed over all uses of ``var``; None if none arrives, or if none were given."""
+        """The cotangent, summed over all uses of ``var``; None if no cotangent arrives, or if none were given."""
         return self._shown("cotangent", self.cotangent_of, var)
 
     def mapped(self, var: Any, of: str = "value") -> tuple[bool, ...]:
@@ -123,7 +123,7 @@ class Frame:
         return found.mapped if isinstance(found, Stacked) else (False,) * len(self.levels.axes)
 
     def count(self, eqn: JaxprEqn) -> Any:
-        """The number of iterations of ``eqn``, 1 if it is no loop; an Unknown if the number is unknown.
+        """The number of iterations of ``eqn``; 1 if ``eqn`` is no loop; an Unknown if the number is unknown.
 
         For a batched ``while`` this is the largest number of any example.
         """
@@ -132,9 +132,9 @@ class Frame:
         return found if isinstance(found, (int, Unknown)) else int(np.max(np.asarray(found.array._value())))
 
     def counts(self, eqn: JaxprEqn) -> Any:
-        """``count`` for each example, including those of vmaps inside the recorded program.
+        """``count`` for each example, including the examples of vmaps inside the recorded program.
 
-        An integer if it is the same for all examples, otherwise an Array; an Unknown if it is not known.
+        An integer if the number is the same for all examples, otherwise an Array; an Unknown if it is unknown.
         """
         with self.root.at_work():
             found = self.steps.counts(eqn)
@@ -147,7 +147,7 @@ class Frame:
         return found.array if isinstance(found, Stacked) else found
 
     def parts(self, eqn: JaxprEqn) -> tuple[str, ...]:
-        """The names of the programs inside ``eqn``, as the argument ``part`` of ``inside``; '' is first."""
+        """The names of the programs inside ``eqn``, for the argument ``part`` of ``inside``. The default is first."""
         return self.steps.parts(eqn)
 
     def inside(self, eqn: JaxprEqn, index: int | None = 0, part: str = "") -> Any:
@@ -168,7 +168,7 @@ class Frame:
             return self.steps.inside(eqn, index, part)
 
     def example(self, *index: int | None) -> Example:
-        """This evaluation for one example: ``index`` has its number in each vmap, or None to keep all examples."""
+        """This evaluation for one example: ``index`` has its number in each vmap, or None for all examples."""
         return Example(self, index)
 
     def _shown(self, kind: str, find: Any, var: Any) -> Any:
@@ -236,7 +236,7 @@ class Frame:
         return env[var]
 
     def _kept(self, kind: str, var: Var) -> list[Any] | None:
-        """The kept value in a list, since a tangent may be None; None if nothing is kept."""
+        """The kept value in a list, because a tangent may be None; None if nothing is kept."""
         found: list[Any] | None = self.root.keeper.get((self, kind, var))
         return found
 
@@ -301,7 +301,7 @@ class Example:
     """One example of a frame under vmaps: the same methods, for this example only.
 
     Attributes:
-      index: its number in each vmap; None for a vmap whose examples are all kept, as axes in front.
+      index: the example's number in each vmap; None for a vmap whose examples are all kept, as an axis in front.
     """
 
     def __init__(self, frame: Frame, index: Sequence[int | None]) -> None:
@@ -404,7 +404,7 @@ def replay(
       args: an array or number for each input. An argument is unknown if it is a tracer, an Unknown, no longer readable,
         or not of the input's type.
       tangents: those of the inputs; None means zero.
-      cotangents: those of the outputs of each example, as in ``vmap(grad(f))``; None means zero.
+      cotangents: those of the outputs, for each example as in ``vmap(grad(f))``; None means zero.
       axes: name (or None) and size of each vmap around the program, outermost first.
       mapped: for each argument, a flag for each of these vmaps. The argument and its tangent have a leading axis for
         each flag that is set, in the order of the vmaps. Cotangents have an axis for each vmap or for none.

@@ -28,7 +28,7 @@ from minijax.tools.values.on_devices import (
 )
 from minijax.tools.values.summary import ValueSummary, summary
 
-# File limits: the total characters of texts, and the number of changes.
+# Limits of a file: the total number of characters in texts, and the number of changes.
 MOST_CHARACTERS = 2_000_000
 MOST_CHANGES = 5_000
 # Width in characters of a piece that has its own line.
@@ -158,7 +158,7 @@ def _had(text: DeviceTextRecord) -> Had:
 
 
 def devices_saved(recording: Recording, position: int) -> DeviceMomentRecord | None:
-    """The record for the moment with this index; None if the file has none."""
+    """The record for the moment with the index ``position``; None if the file has no record for it."""
     found = bisect_right(recording.devices, position, key=lambda each: each.position)
     return recording.devices[found - 1] if found else None
 

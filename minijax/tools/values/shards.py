@@ -22,7 +22,7 @@ _WIDTH = 76
 
 
 def blocks(name: str, value: Any) -> Iterator[Block]:
-    """The placement of the array ``value``, with the user's name ``name``."""
+    """The placement of the array ``value``, which the user calls ``name``."""
     aval = get_aval(value)
     sharding = _sharding(name, value)
     shape = aval.shape
@@ -71,7 +71,7 @@ def _has_room(cells: Sequence[Sequence[str]]) -> bool:
 
 
 def _terms(sharding: Sharding) -> int:
-    """The number of arrays on different devices whose sum is the value: more than one if an axis is unreduced."""
+    """The number of arrays whose sum is the value; the arrays are on different devices. 1 if no axis is unreduced."""
     if not isinstance(sharding, NamedSharding):
         return 1
     return math.prod(sharding.mesh.shape[axis] for axis in sharding.spec.unreduced)

@@ -1,4 +1,4 @@
-"""Values that share a tangent: after ``err = y - 1.0``, the cotangents of ``err`` and ``y`` are added up in one sum.
+"""Values that share a tangent: after ``err = y - 1.0``, one sum collects the cotangents of both ``err`` and ``y``.
 
 Only the operations that use ``err`` or ``y`` show which of the two has a cotangent of its own."""
 
@@ -17,7 +17,7 @@ Uses = Mapping[int, Sequence[tuple[int, ...]]]
 
 
 def shared_with(known: Ledger, number: int) -> str:
-    """The name of the value that shares the cotangent sum of value ``number``; '' if no other value does."""
+    """The name of the value that shares the cotangent sum of value ``number``; '' if no other value shares it."""
     number = known.unbatched(number)
     # the answer never changes, and tables request it at every moment
     answers: dict[int, str] = known.__dict__.setdefault("_shared_with", {})
@@ -36,14 +36,14 @@ def _shared_with(known: Ledger, number: int) -> str:
     others = [each for each in group if each not in derived]
     if uses is not None:
         used = [each for each in others if _used_elsewhere(each, members, uses)]
-        # if a backward pass started here, it is unknown which of them was the result
+        # if a backward pass started here, it is unknown which of these values was the result
         others = used or ([each for each in others if naming.variable(each)] if var in _results(known) else [])
     names = (naming.variable(each) or naming.known(each) for each in others)
     return next(filter(None, names), "another value" if others else "")
 
 
 def _derived(group: Sequence[int], members: frozenset[int], number: int, uses: Uses | None) -> set[int]:
-    """Value ``number`` and the values computed from it alone, which share its cotangent."""
+    """Value ``number``, and the values in ``members`` that are computed from it: they share its cotangent."""
     out = {number}
     for each in group:
         if uses is not None and each in out:

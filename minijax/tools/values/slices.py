@@ -28,14 +28,14 @@ ELEMENTWISE = ("reduce", "reduce_window", "scatter", "sort")
 
 
 class WhatRan:
-    """What is known of the run of an operation. This class knows nothing; subclasses know more."""
+    """Knowledge about the run of an operation. This class knows nothing; subclasses know more."""
 
     def branches(self) -> Sequence[int] | None:
         """The branches that a cond took; None if unknown."""
         return None
 
     def inside(self, jaxpr: Jaxpr, eqn: JaxprEqn) -> WhatRan:
-        """What is known of the equation ``eqn`` in the inner program ``jaxpr``."""
+        """The knowledge about the equation ``eqn`` in the inner program ``jaxpr``."""
         return self
 
 
@@ -48,7 +48,7 @@ class SlicedProgram(Frozen):
       uses: the equations that are needed, in order.
       inputs: the indices of the inputs that are needed.
       operands: for each input, the index of the operand that initializes it.
-      carries: index of an input -> index of the output of the previous iteration, which it receives.
+      carries: index of an input -> index of the output that this input receives from the previous iteration.
       held: the values of the program's constants that are needed.
     """
 
@@ -271,7 +271,7 @@ def focuses(params: Mapping[str, Any], var: Var) -> Iterator[Focus]:
 
 
 def innermost(parts: Sequence[SlicedProgram]) -> Iterator[JaxprEqn]:
-    """The equations without inner programs in these slices: they do the actual work."""
+    """The equations of these slices that have no inner programs: they do the actual work."""
     for part in parts:
         for use in part.uses:
             if use.parts:
@@ -281,7 +281,7 @@ def innermost(parts: Sequence[SlicedProgram]) -> Iterator[JaxprEqn]:
 
 
 def size(primitive: str, params: Mapping[str, Any]) -> int:
-    """The number of operations in an operation: 1, or the number of those in its inner programs."""
+    """The number of operations in an operation: 1, or the number of operations in its inner programs."""
     inner = [] if primitive.partition("-")[0] in ELEMENTWISE else list(subjaxprs(dict(params)))
     return sum(size(eqn.primitive.name, eqn.params) for jaxpr in inner for eqn in jaxpr.eqns) if inner else 1
 

@@ -31,7 +31,7 @@ from minijax.tools.values.pure import SILENT, refused
 from minijax.tools.values.references import is_reference
 
 INSTEAD = "inside the function of a custom_{} call there are no {}: the {} takes its place"
-# inner programs that exist only for derivatives -> why there are none
+# name of an inner program that exists only for derivatives -> why an equation has no such program
 NEEDED = {
     "rule": "a derivative rule needs tangents, and none were given",
     "fwd": "a forward pass needs cotangents, and none were given",
@@ -319,7 +319,7 @@ class Steps:
     # ------------------------------------------------------------------------------------------ custom rules
 
     def _closed_rule(self, function: Any, side: Any, avals: Sequence[Any], ins: Sequence[Any]) -> tuple[Any, Any, Any]:
-        """A rule as a jaxpr, the values of its inputs given those of the equation, and the rule's side result."""
+        """The jaxpr of a rule, the values of the jaxpr's inputs (from ``ins``), and the rule's side result."""
         known = self.frame.root.purifier.rule(function)
         with bound_axes(self.levels.named):
             closed = known.closed_for(side, avals)
@@ -336,7 +336,7 @@ class Steps:
         return self.levels.same(const)
 
     def _rule_frame(self, eqn: JaxprEqn) -> tuple[Any, Any]:
-        """The frame of a custom_jvp rule; for each tangent that it returns, whether this is zero."""
+        """The frame of a custom_jvp rule; and for each tangent that the rule returns, whether the tangent is zero."""
         params, n = eqn.params, eqn.params["num_consts"]
         ins = self._values(eqn)
         tangents = [self.frame.tangent_of(v) for v in eqn.invars[n:]]

@@ -83,7 +83,7 @@ class ValueSummary(Frozen):
 def summary(value: Any, most: int = MOST_SCANNED) -> ValueSummary:
     """The summary of ``value``: an array, a number, or an Unknown.
 
-    An array of more than ``most`` elements is sampled; ``numbers.sampled`` and the text say so.
+    An array of more than ``most`` elements is sampled. Then ``numbers.sampled`` is true, and the text mentions it.
     """
     if isinstance(value, Unknown):
         return ValueSummary("", (), None, said=str(value))
@@ -112,7 +112,7 @@ def _real(x: np.ndarray) -> np.ndarray:
 
 
 def _mean(finite: np.ndarray) -> float | None:
-    """The mean. The elements are divided before they are added, since their sum may overflow."""
+    """The mean. The elements are divided before they are added, because their sum may overflow."""
     return float((finite / finite.size).sum()) if finite.size else None
 
 

@@ -217,7 +217,7 @@ def rows_of(
     first = max(count - most, 0)
     if 0 <= selected < count:
         first = min(first, max(selected - most // 2, 0))
-    # the newest rows come first, since time is limited and they are the ones in view
+    # the newest rows come first, because time is limited and these rows are in view
     end = time.monotonic() + MOST_SECONDS
     shown = []
     for place in range(min(first + most, count) - 1, first - 1, -1):
@@ -385,7 +385,7 @@ def loops_text(loops: Sequence[LoopShown]) -> str:
     return ", in it ".join(map(loop_text, loops))
 
 
-# The word for what is counted, if not ``iteration``.
+# kind of a loop -> the word for one iteration, if the word is not ``iteration``
 _TURN_OF = {"while": "turn", "shard_map": "device"}
 
 
@@ -410,8 +410,8 @@ def _row_line(row: ValueRow, name: str, there: Sequence[str], width: int, room: 
 
 
 class PageEntry(NamedTuple):
-    """A line of a page's table. ``draw`` draws it again for the chosen iterations and examples. ``number`` is that of
-    its value, or 0. Lines with equal text have equal ``key``. ``row``: the index of the value among all named ones.
+    """A line of a page's table. ``draw`` draws it again for the chosen iterations and examples. ``number``: that of the
+    line's value, or 0. Lines with equal text have equal ``key``. ``row``: the value's index among all named values.
     """
 
     line: Line
@@ -453,7 +453,7 @@ class PageTable:
         return every, bisect_right(every, at, key=_born), False
 
     def row(self, at: int) -> int:
-        """The index of the latest row; -1 if there is none."""
+        """The index of the row that was created, or got a cotangent, last; -1 if there is none."""
         every, count, _ = self.named(at)
         return _changes(self.known, every).row(count, at)
 
