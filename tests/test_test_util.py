@@ -86,7 +86,7 @@ def test_wrong_derivatives_are_found(function, order, modes, words):
     assert stack_depth() == 0
 
 
-def test_the_parts():
+def test_check_jvp_and_check_vjp_find_wrong_values():
     with minijax.enable_x64(True):
         check_jvp(jnp.sin, partial(minijax.jvp, jnp.sin), (X,))
         check_vjp(jnp.sin, partial(minijax.vjp, jnp.sin), (X,))
@@ -98,7 +98,7 @@ def test_the_parts():
             check_jvp(lambda x: x, lambda primals, tangents: (primals[0], tangents[0].astype(np.float32)), (X,))
 
 
-def test_tolerances():
+def test_tolerances_can_be_given():
     with minijax.enable_x64(True):
         slightly = custom_jvp(lambda x: x * x)
         slightly.defjvp(lambda primals, tangents: (slightly(*primals), 2.001 * primals[0] * tangents[0]))
@@ -110,6 +110,6 @@ def test_tolerances():
         check_grads(jnp.sin, (0.5,), 1, modes=("sideways",))
 
 
-def test_a_function_is_no_primitive():
+def test_check_rules_refuses_a_function():
     with pytest.raises(TypeError, match="expects a Primitive and example arguments, got <function"):
         minijax.test_util.check_rules(lambda x: x, 1.0)

@@ -211,7 +211,7 @@ def test_every_key_has_one_meaning_and_is_in_the_help(keys, help_lines):
             assert all(not key.shown or key.help in words and key.shown in words for key in group)
 
 
-def test_into_over_out_and_back(step):
+def test_keys_step_into_over_out_and_back(step):
     there = pressed(step, "s", RIGHT, "i", " ", "q")
     assert there.cursor.position == 4 and there.result == "leave"
     assert pressed(step, "sssss", "b", LEFT, "b", "q").cursor.position == 2
@@ -331,7 +331,7 @@ def test_c_goes_to_the_moment_where_a_condition_holds(walked, keys, expression):
         ("Pmul\r...,", "mul", "eval"),
     ],
 )
-def test_searching(step, keys, primitive, level):
+def test_a_search_goes_to_a_matching_operation(step, keys, primitive, level):
     node = pressed(step, keys, "q").cursor.moment.node
     assert isinstance(node, BindRecord) and (node.primitive, node.level) == (primitive, level)
 
@@ -453,7 +453,7 @@ def test_values_are_those_of_the_moment(step):
     assert "cotangent" not in values(stepper) and "0.28224" in values(stepper)
 
 
-def test_iterations_and_examples_are_chosen(loop):
+def test_keys_choose_the_iteration_and_the_example(loop):
     stepper = Stepper(loop)
     stepper.last()
     assert "iteration 0 of 3" in values(stepper) and "2× [2.0, 20.0]" in values(stepper)

@@ -1,4 +1,4 @@
-"""The stepper's devices pane for programs that run on every device of a mesh, with JAX's values per device.
+"""Compare the stepper's devices pane with JAX's values per device, for programs on every device of a mesh.
 
 ``python -m tests.tools.device_screens`` prints the panes and the differences as JSON. It needs eight devices.
 """
@@ -114,8 +114,8 @@ def begins(recording):
 
 
 def changed_in_files(recording):
-    """Load the recording from a file of each format. Return (the moments at which the pane differs from that of the
-    recording itself, on the first device or on another; whether the pane says that it has only first iterations).
+    """Load the recording from a file of each format. Return the moments at which the pane, for device 0 or 5, differs
+    from the pane of the recording itself, and whether the pane says that it has only first iterations.
     """
     kept = with_devices(recording)
     text = json.dumps(storage.to_json(kept))

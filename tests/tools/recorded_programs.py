@@ -115,7 +115,7 @@ FAILING = {"error_inside_a_rule"}
 
 @functools.cache
 def recording_of(name):
-    """The full recording of a program, and of its error if it fails. Kept, since later runs would use cached traces."""
+    """The full recording of a program, also if it fails. It is cached, because a later run would use cached traces."""
     recorder = Recorder("full", name)
     try:
         with recorder:

@@ -28,7 +28,7 @@ def through(recording):
 
 @pytest.fixture(autouse=True)
 def values_left_out(monkeypatch):
-    """Show no values: they stay in the process that recorded, and the file has everything else."""
+    """Show no values: values stay in the process that recorded them, and a file has everything else."""
     monkeypatch.setattr(Ledger, "glance", lambda *about: None)
     monkeypatch.setattr(Ledger, "loops", lambda *about: ())
     monkeypatch.setattr(Ledger, "_staged", lambda *about: ELSEWHERE)

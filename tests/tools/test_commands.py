@@ -1,4 +1,4 @@
-"""Every command, with good and bad arguments, in a session and in every front end."""
+"""Every command shows the right output for good and bad arguments, in a session and in every front end."""
 
 import subprocess
 import sys
@@ -163,7 +163,7 @@ MISTAKES = [(name, *row) for name in FRONT_ENDS for row in (BAD if name == "sess
 
 
 @pytest.mark.parametrize(("mistyped", "line", "expected"), MISTAKES, ids=map(str, MISTAKES), indirect=["mistyped"])
-def test_bad_arguments(mistyped, line, expected):
+def test_bad_arguments_show_the_usage_error(mistyped, line, expected):
     front_end, run = mistyped
     if front_end == "ipython":
         expected = IPYTHONS_OWN_WORDS.get(line, expected)
@@ -256,7 +256,7 @@ def test_the_check_widens_all_floats_or_gives_a_reason():
     assert "not checked: finite differences give nan here" in shown and "and grad " in shown and "; %nan " in shown
 
 
-def test_odd_command_lines():
+def test_odd_command_lines_get_an_answer():
     session = batch.new_session({})
     for line, expected in (
         ("%", "there is no command %. %help lists them all"),

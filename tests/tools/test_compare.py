@@ -170,5 +170,5 @@ def test_a_live_tracer_is_not_timed(command):
         ([1 + 1j], [1 + 1j], (0.0, 0.0)),
     ],
 )
-def test_differences_of_arrays(a, b, expected):
+def test_the_difference_of_two_arrays_is_measured(a, b, expected):
     assert measure.difference(np.array(a), np.array(b)) == expected

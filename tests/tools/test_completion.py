@@ -80,7 +80,7 @@ def texts(session, before):
 
 def test_completion_runs_no_user_code(session):
     assert {"trap", "method", "kind", "slot", "own"} <= set(texts(session, "h."))
-    assert texts(session, "h.trap.up") == []  # to know the attributes of the property's value, it would have to run
+    assert texts(session, "h.trap.up") == []  # only running the property would tell what attributes its value has
     assert "upper" in texts(session, "h.slot.up") and "upper" in texts(session, "h.own.up")
     assert "inner" in texts(session, "Watched.in")
     assert texts(session, "Watched.inner.bit_l") == ["bit_length"]
@@ -92,7 +92,7 @@ def test_completion_runs_no_user_code(session):
     assert session.namespace["ran"] == []
 
 
-def test_commands_and_their_arguments(session):
+def test_commands_and_their_arguments_are_completed(session):
     assert texts(session, "%gr") == ["grad", "graph"]
     cells = set(texts(session, "%%"))
     assert cells == {command.name for command in COMMANDS.values() if command.cell} >= {"jaxpr", "jit", "hlo", "passes"}
@@ -124,7 +124,7 @@ def test_commands_and_their_arguments(session):
     assert "sin" in texts(session, "%%jaxpr x=f32[3]\ny = si")
 
 
-def test_files(session, tmp_path, monkeypatch):
+def test_file_names_are_completed(session, tmp_path, monkeypatch):
     (tmp_path / "page.html").write_text("")
     (tmp_path / "pages").mkdir()
     (tmp_path / ".hidden").write_text("")
@@ -173,7 +173,7 @@ def test_borrowed_names_are_marked_and_do_not_load_jax():
         ("layers[0]['k", ["key']"]),
     ],
 )
-def test_keywords_and_keys(before, words):
+def test_keywords_and_keys_are_completed(before, words):
     session = batch.new_session({})
     session.run_line(
         textwrap.dedent("""
@@ -189,7 +189,7 @@ def test_keywords_and_keys(before, words):
     assert [each.text for each in complete(session, before) if each.kind in ("argument", "key")] == words
 
 
-def test_the_signature_of_the_typed_call():
+def test_the_signature_of_the_typed_call_is_shown():
     session = batch.new_session({})
     session.run_line("def g(first, second=2.0, /, *rest, third=print): return first")
 
@@ -204,7 +204,7 @@ def test_the_signature_of_the_typed_call():
     assert shown("g(1)") == shown("nothing(1") == shown("g") == ("", "")
 
 
-def test_imports_and_files(session, tmp_path, monkeypatch):
+def test_imports_and_files_are_completed(session, tmp_path, monkeypatch):
     (tmp_path / "notes.txt").touch()
     (tmp_path / "own_module.py").write_text("raise AssertionError('imported')\n")
     (tmp_path / "own_package").mkdir()

@@ -62,7 +62,7 @@ LINES = [
 
 
 @pytest.mark.parametrize(("line", "there", "absent"), LINES, ids=[line for line, _, _ in LINES])
-def test_output(session, line, there, absent):
+def test_each_line_shows_the_expected_texts(session, line, there, absent):
     text = shown(session, line)
     for piece in there:
         assert piece in text, text

@@ -38,7 +38,7 @@ def at(cursor):
     return cursor.moment.kind, getattr(node, "primitive", "") or getattr(node, "level", "")
 
 
-def test_into_over_out_and_back():
+def test_the_cursor_steps_into_over_out_and_back():
     cursor = Cursor(gradient())
     assert cursor.moment.kind == BEGIN and not cursor.back()
     assert cursor.into() and at(cursor) == (ENTER, "linearize:1")
@@ -56,7 +56,7 @@ def test_into_over_out_and_back():
     assert cursor.go(10_000) and cursor.moment.kind == END
 
 
-def test_to_a_bind_by_primitive_level_line_and_shape():
+def test_the_cursor_goes_to_a_bind_by_primitive_level_line_and_shape():
     cursor = Cursor(gradient())
     assert cursor.to_bind("mul", level="linearize:1", place=str(LINE_OF_PRODUCT))
     node = cursor.moment.node
@@ -75,7 +75,7 @@ def test_to_a_bind_by_primitive_level_line_and_shape():
     assert cursor.to_bind("sin", shape="[3]") and cursor.moment.node.level == "eval"
 
 
-def test_to_an_error_and_back_out_of_it():
+def test_the_cursor_goes_to_an_error_and_back_out_of_it():
     recording = recording_of(lambda: minijax.make_jaxpr(lambda x: jnp.dot(jnp.ones((2, 3)), jnp.sin(x)))(jnp.ones(4)))
     cursor = Cursor(recording)
     assert cursor.to_error()
@@ -90,7 +90,7 @@ def test_to_an_error_and_back_out_of_it():
     assert cursor.to_error() and not Cursor(gradient()).to_error()
 
 
-def test_search_both_ways():
+def test_the_cursor_searches_both_ways():
     cursor = Cursor(gradient())
     assert cursor.search("LINEARIZE:1 COS") is False  # no single text of a record has both words
     assert cursor.search("COS(") and cursor.first()

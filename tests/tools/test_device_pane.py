@@ -25,8 +25,8 @@ def test_values_per_device_match_jax(program):
 
 
 @pytest.mark.parametrize("program, primitive", [("sent", "all_to_all"), ("turns", "ppermute")])
-def test_devices_side_by_side(program, primitive, golden):
-    # if the program is a derivative, the primitive's last operation is in the backward pass
+def test_devices_are_shown_side_by_side(program, primitive, golden):
+    # the screen after the last operation of the primitive
     lines = [lines for name, lines in shown_there()[f"screens of {program}"] if name == primitive][-1]
     golden(f"stepper/devices_{program}_{primitive}.txt", "\n".join(lines))
 

@@ -93,7 +93,7 @@ def made(fun, *args, by=("grad",), **options):
     return found
 
 
-def test_the_passes_of_a_gradient():
+def test_the_passes_and_residuals_of_a_gradient_are_listed():
     found = made(lambda x, y: jnp.sum(jnp.sin(x) * y), jnp.ones(5), jnp.ones(5))
     assert [eqn.primitive.name for eqn in found.forward] == ["sin", "cos", "mul", "reduce_sum"]
     assert [eqn.primitive.name for eqn in found.backward] == ["broadcast_in_dim", "mul", "mul"]

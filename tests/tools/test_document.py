@@ -173,11 +173,11 @@ def fold(text, width):
         ("", 5, [""]),
     ],
 )
-def test_break_points(text, width, lines):
+def test_long_lines_break_at_these_points(text, width, lines):
     assert fold(text, width) == lines
 
 
-def test_columns():
+def test_wide_characters_take_two_columns():
     assert columns("abc") == 3 and columns("日本") == 4 and columns("e\u0301") == 1 and columns("\t") == 8
 
 
@@ -249,5 +249,5 @@ def test_the_colours_of_lines_differ():
         ("none", {}, "none"),
     ],
 )
-def test_which_theme(theme, environment, expected):
+def test_the_theme_follows_the_environment(theme, environment, expected):
     assert resolved(theme, environment) == expected

@@ -104,7 +104,7 @@ def test_blocks_nest_and_are_reentrant():
     jit(lambda x: x).trace(1.0)
 
 
-def test_no_recompile_as_a_decorator_on_several_threads():
+def test_no_recompile_decorates_a_function_that_several_threads_call():
     inside = threading.Barrier(2)
 
     @no_recompile()
@@ -125,7 +125,7 @@ def test_no_recompile_refuses_a_bad_allowance():
             no_recompile(bad)
 
 
-def test_explain_cache_miss():
+def test_explain_cache_miss_predicts_hits_and_misses():
     assert explain_cache_miss(F, X, 2.0)
     assert repr(explain_cache_miss(F, X, 2.0)) == "scaled is cached for these arguments"
     answer = explain_cache_miss(F, X, np.float32(2.0))

@@ -94,7 +94,7 @@ def summary(search):
 
 
 @pytest.mark.parametrize(("function", "raw"), [*[(each, False) for each in CASES], (twice, True), (carried, True)])
-def test_the_uses_of_each_key(function, raw):
+def test_the_uses_of_each_key_are_found(function, raw):
     key = random.PRNGKey(4) if raw else random.key(4)
     assert summary(find_reused(function, (key,), {})) == CASES[function]
 
@@ -106,7 +106,7 @@ def test_each_element_of_a_batch_is_a_key():
     assert summary(search) == (1, [["gamma", "t"]])
 
 
-def test_a_split_and_a_fold_in_that_give_the_same_key():
+def test_equal_keys_from_split_and_fold_in_are_reported():
     """In JAX ``split(key)[1]`` and ``fold_in(key, 1)`` are the same key."""
     search = find_reused(
         lambda key: random.normal(random.split(key)[1]) + random.normal(random.fold_in(key, 1)), (random.key(0),), {}
@@ -124,7 +124,7 @@ def test_a_split_and_a_fold_in_that_give_the_same_key():
     assert "used twice: key → split [1] = fold_in 1" in shown
 
 
-def test_output():
+def test_the_report_lists_the_uses_of_each_key():
     shown = plain(keys_document(find_reused(split_twice, (random.key(4),), {}), "split_twice(key)"), 120)
     here = split_twice.__code__.co_firstlineno + 1
     assert shown.splitlines()[0] == "used twice: key"

@@ -74,7 +74,7 @@ HELD = {
 
 
 @pytest.mark.parametrize("name", HELD)
-def test_reference_path_and_place_of_the_leak(session, name):
+def test_a_leak_has_a_reference_path_and_a_place(session, name):
     lines, held, born = HELD[name]
     shown = leaks(session, *lines)
     assert f"held by {held}" in shown, shown
@@ -120,7 +120,7 @@ def test_the_last_exception_holds_tracers_until_the_next_one(session):
     assert leaks(session) == NONE
 
 
-def test_tracers_of_jax(session):
+def test_tracers_of_jax_are_found(session):
     source = (
         "import jax",
         "def keep(x):\n    kept.append(x * 2)\n    return x",

@@ -121,7 +121,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_first_nonfinite_operation(name):
+def test_the_first_nonfinite_operation_is_found(name):
     case = CASES[name]
     search = find_nonfinite(case.function, (case.argument,), {}, case.backward)
     found = search.nan if case.what == "nan" else search.inf
@@ -155,7 +155,7 @@ def test_the_infinity_before_the_nan_is_shown_too():
 
 
 @pytest.mark.parametrize("run", [lambda f: f, jit, lambda f: lambda x: f(x) if bool(x[0] < 9) else x])
-def test_a_nan_literal_that_no_operation_made(run):
+def test_a_nan_literal_is_not_ascribed_to_an_operation(run):
     """The NaN is a literal: in a staged program, inside a call, or in Python code that branches on values."""
     search = find_nonfinite(run(lambda x: jnp.sin(x) * np.float32("nan") + 1.0), (XS,), {})
     assert search.nan is None and search.bad_result and search.read is not None and search.read.primitive == "mul"
@@ -171,7 +171,7 @@ def test_a_nan_literal_that_no_operation_made(run):
     assert f"at {Path(__file__).name}:" in text.replace(str(Path(__file__).parent) + "/", "")
 
 
-def test_nonfinite_arguments():
+def test_nonfinite_arguments_are_reported():
     x = np.array([1.0, np.nan, np.inf], np.float32)
     search = find_nonfinite(lambda tree: tree["k"] * 2.0, ({"k": x},), {})
     (given,) = search.given
@@ -192,7 +192,7 @@ def test_an_infinity_beside_a_nan_is_not_the_first_problem():
     assert given.index == (0,) and given.element == "nan"
 
 
-def test_a_function_whose_python_depends_on_values():
+def test_a_function_whose_python_depends_on_values_is_searched():
     def g(x):
         if jnp.sin(x) > 0:
             return jit(lambda y: jnp.log(-y))(x)
@@ -236,7 +236,7 @@ def test_variables_are_named():
     assert "given bad f32[2] is not finite to begin with:" in text and "before any operation" not in text
 
 
-def test_hints():
+def test_a_hint_fits_the_operation():
     assert "--grad looks at the derivative too" in shown("%nan jnp.sqrt(x).sum()")
     text = shown("%nan jnp.sqrt(x).sum() --grad")
     assert "jvp rule of sqrt" in text and "guard the argument before the operation" in text
@@ -266,7 +266,7 @@ VERDICTS = {
 
 @pytest.mark.parametrize("name", VERDICTS)
 @pytest.mark.filterwarnings("ignore:invalid value")
-def test_the_verdict_is_that_of_the_result(name):
+def test_the_verdict_matches_the_result(name):
     function, x = VERDICTS[name]
     search = find_nonfinite(function, (x,), {})
     finite = all(np.isfinite(leaf).all() for leaf in tree_leaves(function(x)))

@@ -51,11 +51,11 @@ def test_the_page_may_run_one_script_and_load_nothing(session, tmp_path):
     digest = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     assert policy and "default-src 'none'" in policy[1] and f"script-src 'sha256-{digest}'" in policy[1]
-    page = re.sub(r'<script type="application/json">.*?</script>', "", page, flags=re.S)  # it may quote such texts
+    page = re.sub(r'<script type="application/json">.*?</script>', "", page, flags=re.S)  # the data may quote them
     assert not re.search(r"\bsrc=|\bhref=|url\(|@import|<link|<iframe", page)
 
 
-def test_the_data_of_a_session(session, tmp_path):
+def test_the_data_file_has_every_input(session, tmp_path):
     answer(session, f"%export {tmp_path}/it.json")
     data = json.loads((tmp_path / "it.json").read_text("utf-8"))
     assert data["format"] == "minijax-session" and data["version"] == 1
@@ -85,7 +85,7 @@ def test_existing_files_are_overwritten_only_with_force(session, tmp_path):
     assert link.is_symlink()
 
 
-def test_home_and_folders(session, tmp_path, monkeypatch):
+def test_a_path_may_start_at_home_and_needs_its_folder(session, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert "wrote" in answer(session, "%export ~/it.json") and (tmp_path / "it.json").exists()
     (tmp_path / "folder.html").mkdir()
@@ -102,6 +102,6 @@ def test_a_failure_leaves_nothing_behind(session, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
-def test_nothing_to_write(tmp_path):
+def test_an_empty_session_has_nothing_to_write(tmp_path):
     assert "nothing to write yet" in answer(new_session({}), f"%export {tmp_path}/it.html")
     assert "nothing has been recorded in full yet" in answer(new_session({}), f"%export {tmp_path}/it.html --recording")

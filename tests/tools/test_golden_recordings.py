@@ -26,20 +26,20 @@ GOLDEN = ("gradient", "jit_miss_then_hit", "error_inside_a_rule", "cond_under_vm
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_recorded_tree(name, golden):
+def test_a_recorded_tree_matches_its_golden_text(name, golden):
     golden(f"recordings/{name}.txt", as_text(recording_of(name)))
     assert stack_depth() == 0
 
 
 def shown_at(cursor):
-    """The texts of the panes; of the source pane, only the marked line."""
+    """The texts of the panes, but only the marked line of the source pane."""
     source = [line for line in plain(PANES["source"](cursor), 100).split("\n") if line.startswith("▶")]
     rule = plain(PANES["rule"](cursor), 100).partition("\nminijax/")[0]
     return [plain(PANES[name](cursor), 100) for name in ("tree", "stack", "jaxpr", "values")] + [*source, rule]
 
 
 @pytest.mark.parametrize("name", ["gradient", "cond_under_vmap"])
-def test_panes_before_and_after_an_operation(name, golden):
+def test_panes_around_an_operation_match_golden_texts(name, golden):
     cursor = Cursor(recording_of(name))
     shown = []
     for primitive, level in (("sin", "eval"), ("mul", "linearize"), ("select_n", "vmap")):
@@ -52,7 +52,7 @@ def test_panes_before_and_after_an_operation(name, golden):
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_names_of_operations(name, golden):
+def test_names_of_operations_match_golden_texts(name, golden):
     golden(f"names/{name}.txt", named_operations(NAMED[name]))
 
 
@@ -93,7 +93,7 @@ CONSTRUCTS = programs(minijax)
 
 
 @pytest.mark.parametrize("name", CONSTRUCTS)
-def test_a_recorded_construct(name):
+def test_a_recorded_construct_shows_the_same_jaxpr(name):
     fun, args = CONSTRUCTS[name]
     for level in ("summary", "full"):
         closed, recording = record(minijax.make_jaxpr(fun), *args, level=level)

@@ -20,7 +20,7 @@ def text(fun, *args, width=80, most=100, depth=3):
     return plain(Document(graph_text.drawing(made, depth)), width)
 
 
-def test_a_drawing(golden):
+def test_a_drawing_matches_its_golden_text(golden):
     golden("graph.txt", text(grad(f), 3.0))
 
 

@@ -36,7 +36,7 @@ def assert_same_roles(closed, width, **options):
 
 
 @pytest.mark.parametrize("name", CONSTRUCTS)
-def test_every_construct(name):
+def test_every_construct_has_the_roles_of_the_printer(name):
     function, args = CONSTRUCTS[name]
     closed = minijax.make_jaxpr(function)(*args)
     for width in (1, 80):
@@ -51,7 +51,7 @@ def test_no_text_breaks_a_lexer(text, program):
         assert "".join(piece for _, piece in highlight(each, language)) == kept
 
 
-def test_stablehlo():
+def test_texts_of_stablehlo_and_hlo_have_roles():
     lowered = minijax.jit(lambda x, y: jnp.sum(jnp.sin(x) @ y)).lower(jnp.ones((2, 3)), jnp.ones((3, 4)))
     for text in (lowered.as_text(), lowered.compile().as_text()):
         tokens = list(StableHLOLexer().get_tokens(text))
@@ -71,7 +71,7 @@ def test_stablehlo():
     assert any(role == "type" and piece.startswith("f32[2,3]") for role, piece in optimised)
 
 
-def test_pygmentize(tmp_path):
+def test_pygmentize_finds_the_lexers(tmp_path):
     lowered = minijax.jit(jnp.sin).lower(jnp.ones(3))
     texts = {"jaxpr": GOLDEN[0].read_text(), "stablehlo": lowered.as_text(), "hlo": lowered.compile().as_text()}
     for language, text in texts.items():

@@ -132,7 +132,7 @@ def test_everything_is_recorded_at_a_recording_level(session):
 
 
 @pytest.mark.parametrize("kind", ["linearize", "vjp", "grad", "value_and_grad"])
-def test_reverse_mode(session, kind):
+def test_reverse_mode_levels_match_their_functions(session, kind):
     found = closed(session, f"%push {kind} x=3.")
     if kind == "linearize":
         value, linear = minijax.linearize(f, 3.0)
@@ -165,11 +165,12 @@ STAGED = {
 
 
 @pytest.mark.parametrize("kind", STAGED)
-def test_push_jit_and_checkpoint(session, kind):
+def test_staged_levels_match_their_functions(session, kind):
     same(closed(session, f"%push {kind} x=[3., 1.]"), STAGED[kind](jnp.array([3.0, 1.0])))
 
 
-# transformation -> (arguments of %push, expression to give %pop where _ is its result, the same on functions)
+# transformation -> (arguments of %push; expression for the next %pop, in which _ is the result of this level;
+# the same transformation of a function)
 NEST = {
     "jvp": ("{inner}={outer} d{inner}=one", "_[1]", lambda g: lambda x: minijax.jvp(g, (x,), (jnp.float32(1.0),))[1]),
     "vmap": (
@@ -228,7 +229,7 @@ def nested(session, kinds):
         ("jaxpr", "jaxpr", "grad", "vmap", "jaxpr"),
     ],
 )
-def test_levels_in_any_order(session, kinds):
+def test_levels_nest_in_any_order(session, kinds):
     nested(session, kinds)
 
 
@@ -331,7 +332,7 @@ def test_a_transformation_that_fails_after_closing_reopens_the_level(session):
     run(session, "%pop --all")
 
 
-def test_commands_under_levels(session):
+def test_commands_work_under_levels(session):
     run(session, "def f(x): return sin(x) * x", "%push jvp x=3.", "%push jaxpr z=f32[]")
     program = text(run(session, "%jaxpr f(z)"))
     assert "sin a" in program and "mul" in program
@@ -377,7 +378,7 @@ def test_tracers_are_shown_level_by_level_with_both_shapes(session):
     assert "eval ▸ vmap:1 ▸ jvp:2 ▸ linearize:3" in text(run(session, "%stack"))
 
 
-def test_levels_whose_interpreters_were_reset(session):
+def test_levels_are_dropped_if_their_interpreters_are_reset(session):
     run(session, "%push jvp x=3.", "from minijax.core.trace import reset_stack", "reset_stack()")
     assert session.run_line("1 / 0").error is not None
     assert not session.levels and session.prompt_label() == ""

@@ -293,7 +293,7 @@ def test_constants_of_programs_count_once_and_have_a_bound(monkeypatch):
 
 
 def test_a_thousand_values_sharing_a_tangent_are_compared_fast():
-    """This must not compare all pairs of values, which would take half a minute."""
+    """The comparison must not look at all pairs of values: that would take half a minute."""
 
     def shifted(x):
         y = x * 3.0
@@ -348,7 +348,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_forced_by(name):
+def test_forced_by_names_the_argument_that_decides(name):
     call, expected = CASES[name]
     with observe.watching(Forced()) as watch:
         call()

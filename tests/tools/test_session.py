@@ -1,4 +1,4 @@
-"""A session runs lines: values, names, errors and interrupts; after each line its state is clean."""
+"""A session runs lines, keeps values and names, shows errors, and has a clean state after each line."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_the_last_expression_is_the_value(session):
     assert session.run_line("if a:\n    a = 7\na").value == 7
 
 
-def test_names_of_earlier_values_and_inputs(session):
+def test_names_hold_earlier_values_and_inputs(session):
     session.run_line("10")
     session.run_line("20")
     assert session.run_line("_ + __").value == 30
@@ -131,7 +131,7 @@ def test_exit_passes_with_a_clean_stack(session):
     assert leaving.value.code == 3 and stack_depth() == 0
 
 
-def test_a_session_whose_folder_is_gone(tmp_path, monkeypatch):
+def test_a_session_runs_although_its_folder_is_gone(tmp_path, monkeypatch):
     session = batch.new_session({})
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -157,5 +157,5 @@ def test_names_are_imported_when_they_are_read(monkeypatch):
     session.run_line("hsplit = grad = 5")
     assert "cov" not in session.namespace
     assert session.run_line("cov(jnp.eye(2)).shape, hsplit, grad").value == ((2, 2), 5, 5)
-    session.run_line("'vsplit', jnp.eye(2).trapezoid")  # neither a text nor an attribute
+    session.run_line("'vsplit', jnp.eye(2).trapezoid")  # neither a string nor an attribute reads a name
     assert session.namespace.keys().isdisjoint(["vsplit", "trapezoid"])

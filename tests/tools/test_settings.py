@@ -36,7 +36,7 @@ def test_a_setting_takes_a_value(name, written, value):
     assert getattr(settings, name) == value
 
 
-def test_the_path_of_the_file(monkeypatch, tmp_path):
+def test_the_settings_file_is_in_the_config_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert settings_path() == tmp_path / "minijax" / "config.toml"
     monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
@@ -44,7 +44,7 @@ def test_the_path_of_the_file(monkeypatch, tmp_path):
     assert settings_path() == tmp_path / ".config" / "minijax" / "config.toml"
 
 
-def test_reading_a_settings_file(tmp_path):
+def test_a_settings_file_is_read(tmp_path):
     path = tmp_path / "config.toml"
     path.write_text("history = 5\njax_enable_x64 = true\n")
     settings = Settings()
@@ -123,6 +123,6 @@ def test_the_config_command_shows_and_saves_settings(tmp_path):
     assert "stays as it is" in plain(session.run_line("%config save").shown)
 
 
-def test_a_folder_with_the_files_name(tmp_path):
+def test_a_folder_with_the_name_of_the_file_only_warns(tmp_path):
     (warning,) = load(Settings(), tmp_path)
     assert "are not used" in warning

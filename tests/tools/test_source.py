@@ -27,11 +27,11 @@ from minijax.tools.session import source
         ("%%jaxpr x=f32[3]\nx\n", "complete"),
     ],
 )
-def test_which_inputs_are_complete(text, status):
+def test_an_input_is_complete_incomplete_or_invalid(text, status):
     assert source.status(text) == status
 
 
-def test_inputs_of_a_file():
+def test_a_file_is_split_into_inputs():
     text = '''\
 import math
 x = 1; y = 2
@@ -69,7 +69,7 @@ else:
     ]
 
 
-def test_indentation_of_the_next_line():
+def test_the_next_line_is_indented():
     assert source.next_indent("if x:") == "    "
     assert source.next_indent("if x:\n    y = 1") == "    "
     assert source.next_indent("if x:\n    if y:") == "        "
@@ -104,7 +104,7 @@ PARAMS = (
         (r"f('\' --check')", {"check": False}),
     ],
 )
-def test_arguments_of_a_command_line(line, expected):
+def test_arguments_of_a_command_line_are_parsed(line, expected):
     found = parse("try", PARAMS, line)
     assert {name: found[name] for name in expected} == expected
 
@@ -154,7 +154,7 @@ def test_pasted_code_loses_prompts_and_indent(pasted, code):
 
 
 @pytest.mark.parametrize(("typed", "command"), [("!ls -l", "%sh ls -l"), ("x != y", None), ("f('!ls')", None)])
-def test_shell_lines(typed, command):
+def test_lines_for_the_shell_become_commands(typed, command):
     assert source.is_command(typed) == (command is not None)
     if command is not None:
         assert source.as_command(typed) == command
@@ -210,7 +210,7 @@ def test_a_class_typed_at_the_prompt_has_its_source(session, name, source):
     assert source in shown and "source is not known" not in shown
 
 
-def test_where_a_class_was_typed(session):
+def test_a_class_shows_where_it_was_typed(session):
     assert "from <minijax-3>:2" in plain(session.run_line("C?").shown, 100)
     assert "from <minijax-5>:2" in plain(session.run_line("inner?").shown, 100)
 

@@ -1,4 +1,4 @@
-"""The text of a stepper's panes for recordings of real calls, without a terminal."""
+"""The panes of a stepper show the right text for recordings of real calls, without a terminal."""
 
 import pytest
 

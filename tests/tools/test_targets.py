@@ -2,7 +2,7 @@
 
 import ast
 
-import jax  # noqa: F401  (only with jax imported, targets search arguments for models of JAX's libraries)
+import jax  # noqa: F401  (with jax imported, ``targets`` also searches arguments for models)
 import pytest
 
 from minijax.pytree import tree_leaves

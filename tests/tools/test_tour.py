@@ -72,7 +72,7 @@ def walk():
     return pages
 
 
-def test_every_stop(walk):
+def test_every_stop_shows_the_right_figures(walk):
     for (part, stop), (about, value, page) in walk.items():
         assert f"{part + 1}.{stop + 1} " in page and "did not expect" not in page
         assert ("Error" in page) == about.fails
@@ -110,7 +110,7 @@ def namespace_of(session):
     return {name: value for name, value in session.namespace.items() if name.strip("_") and name not in ("In", "Out")}
 
 
-def test_names_that_a_line_of_the_tour_assigns():
+def test_the_names_that_a_line_assigns_are_found():
     assert list(names_in("import numpy as pair, os.path\ndef f(x): y = x")[0]) == ["f", "pair", "os", "y"]
 
 
@@ -143,7 +143,7 @@ def test_stopping_the_tour_restores_user_names():
     assert after.keys() == before.keys() and all(after[name] is before[name] for name in before)
 
 
-def test_moving_between_stops():
+def test_commands_move_between_stops():
     session = batch.new_session({})
 
     def page(line):

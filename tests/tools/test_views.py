@@ -41,7 +41,7 @@ MADE_UP = Recording(
 )
 
 
-def test_a_summary(golden):
+def test_a_summary_matches_its_golden_text(golden):
     golden("panels.txt", plain(summary(MADE_UP), 80) + "\n")
 
 

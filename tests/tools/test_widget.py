@@ -1,4 +1,4 @@
-"""The widget's markup and data. In a browser, its behaviour is tested by tests/browser."""
+"""The widget has the right markup and data. ``tests/browser`` tests its behaviour in a browser."""
 
 import json
 import re
@@ -63,7 +63,7 @@ def test_a_saved_recording_shows_the_same(monkeypatch):
     _, recording = record(vmap(grad(short)), jnp.ones((2, 3)))
     loaded = storage.from_json(json.loads(json.dumps(storage.to_json(recording))))
     here = strings(payload(recording, highlight))
-    # now compare with a page without values, since a file has none
+    # now compare with a page without values, because a file has none
     monkeypatch.setattr(page_part, "at_hand", lambda recording: None)
     without_values = payload(recording, highlight)
     assert payload(loaded, highlight) == without_values

@@ -67,7 +67,7 @@ def test_wrong_answers_get_the_hint_of_their_mistake(name):
     assert len(set(hints.values())) == len(hints)
 
 
-def test_an_exercise_from_the_list_to_its_solution():
+def test_an_exercise_is_opened_checked_and_solved():
     session = batch.new_session({})
     assert "0 of 11 done 1 · Predict the jaxpr" in page(session, "%tour exercises")
     opened = page(session, "%tour ex predict-the-jaxpr")
@@ -158,7 +158,7 @@ def test_tour_edit_puts_the_current_answer_on_the_prompt():
     )  # fmt: skip
     assert [each for each in typed.inputs if "suspect" in each] == ['suspect = "cash"', 'suspect = "cache"']
     assert "Did you mean cache?" in typed.printed and "8  ✓ right." in typed.printed
-    # only in the tour, Enter alone goes on
+    # Enter alone goes on only in the tour
     assert "%tour next" not in typed.inputs
 
 

@@ -1,4 +1,4 @@
-"""Command lines for every row of the table of commands, good and bad, with texts that every front end must show.
+"""Good and bad lines for every command, with texts that every front end must show.
 
 The module of each area has the same name as the module of its commands. But the lines of ``rules`` and ``compare`` are
 in ``programs``, the lines of ``panels`` are in ``recording``, and programs of the real JAX have their own area.

@@ -5,7 +5,7 @@ GOOD = (
     ("%values minijax.vjp(f, 3.0)[1](1.0)", ("cotangent", "-2.979985", "0.14112")),
     ("%values jit(f)(v)", ("f · jit:1", "[0.0, 0.841471, 0.9092974]")),
     ("%values jit(f)(v)", ("[0.0, 0.841471, 0.9092974]",)),
-    # the second call of a jitted gradient traces again too, so cotangents stay cotangents
+    # %values also traces the second call of a jitted gradient again, so the table still has cotangents
     ("step = jit(minijax.value_and_grad(lambda w: jnp.mean((h := w * v) ** 2)))", ()),
     ("step(2.0)", ()),
     ("%values step(2.0)", ("h ", "[0.0, 2.0, 4.0]", "[0.0, 1.333333, 2.666667]")),

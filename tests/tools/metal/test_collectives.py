@@ -29,7 +29,7 @@ def test_replica_groups_are_parsed_in_every_spelling(written, axes):
     assert _axes(groups, AbstractMesh((4, 2), ("x", "y"))) == axes
 
 
-def test_replica_groups_along_part_of_a_permuted_axis():
+def test_replica_groups_along_part_of_a_permuted_axis_are_parsed():
     """XLA writes this for an all-to-all that reshards a value from P('x', 'y') to P('y', 'x') on 4 by 2 devices."""
     mesh = "mesh['axis_0'=2,'axis_1'=4], device_ids=([2,2,2]T(0,2,1)) {'axis_1':(2)2}"
     assert _groups(f"all-to-all(%a, %b), replica_groups={mesh}") == [[0, 2], [1, 3], [4, 6], [5, 7]]

@@ -1,4 +1,4 @@
-"""``%passes`` against the texts that XLA dumps for the same programs. Three of the programs are written for JAX."""
+"""``%passes`` shows the texts that XLA dumps for the same programs. Three of the programs are written for JAX."""
 
 import itertools
 import os
@@ -117,7 +117,7 @@ def test_passes_match_xlas_dump(name, tmp_path, monkeypatch):
 
     stages_agree(stages.stages(found))
 
-    # memory by kind, and at the peak, is as XLA reports it
+    # the memory of each kind, and at the peak, equals XLA's report
     stats = lowered.compile().memory_analysis()
     assert found.memory.reported == stats.peak_memory_in_bytes
     assert found.memory.total("temporary") == stats.temp_size_in_bytes
@@ -257,7 +257,7 @@ def test_instructions_without_counts_show_none():
         (0.0, 0.0, 1.0, "–"),
     ],
 )
-def test_the_limit_of_an_instruction(flops, moved, runs, expected):
+def test_an_instruction_is_limited_by_compute_or_memory(flops, moved, runs, expected):
     each = roofline.Measured("dot", "dot", runs, 1e-3, 0.0, flops, 0.0, moved, ())
     assert roofline_view._limit(roofline.Limits(1e12, 1e11), each)[1] == expected
 
@@ -274,7 +274,7 @@ def test_programs_with_the_same_name_are_distinguished():
         roofline.measure(lowered, lambda: (third(jnp.zeros(9)), jitted(jnp.zeros(8))))
 
 
-def test_other_files_are_refused(tmp_path):
+def test_files_of_other_formats_are_refused(tmp_path):
     assert machine.size(b"MZ") == 0
     with pytest.raises(ValueError, match="64-bit ELF"):
         list(machine.operations(b"MZ nothing"))

@@ -74,7 +74,7 @@ def test_parts_sum_to_the_time_of_plain_timing(run):
         whole(step)
         assert len(took) == step.calls
         ratios.append(step.seconds / min(took))
-    # both clocks time the same calls, so load affects both; XLA's starts before Python's and ends after it
+    # both clocks time the same calls, so load affects both; XLA's clock starts before Python's and stops after it
     assert 0.98 < statistics.median(ratios) < 1.3
     assert step.calls == 25 and step.parts["compute"] > 0.3 * step.seconds
     assert step.parts["dispatch"] > 0 and step.parts["transfer"] > 0
@@ -161,7 +161,7 @@ def test_a_timeline_fits_and_is_drawn_small():
     assert "script" not in to_html(Document(blocks))
 
 
-def test_the_command_gives_a_reason_without_times():
+def test_the_command_gives_a_reason_if_it_has_no_times():
     session = batch.new_session({})
     session.run_line("def f(x): return jnp.sin(x) * 2")
     outcome = session.run_line("%time f(jnp.ones(3)) --alone --lines --timeline")

@@ -198,7 +198,7 @@ def test_a_partly_lowered_equation_links_to_its_lowered_part():
     assert loops[0] != loops[1]
 
 
-def test_a_function_of_any_name():
+def test_a_function_may_have_any_name():
     names = {"jnp": jnp}
     exec(compile("def f(x):\n    return jnp.sin(x)", "<b>\n\x1b[31m.py", "exec"), names)
     names["f"].__name__ = "<script>\n%x = stablehlo.add"
@@ -213,7 +213,7 @@ def test_a_function_of_any_name():
         assert bindings.ir().Module.parse(text, context).operation.verify()
 
 
-def test_instructions_of_any_shape():
+def test_instructions_of_any_form_are_parsed():
     lines = [
         "%body (p: (s32[], f32[8])) -> f32[8] {",
         "  %p = (s32[], /*index=1*/f32[8]{0:T(256)}) parameter(0)",
@@ -260,7 +260,7 @@ def test_annotated_programs_are_valid_programs(linked, name, width):
                 assert bindings.ir().Module.parse(text, context).operation.verify()
 
 
-def test_descriptions_of_equations(linked):
+def test_equations_are_described_by_number_line_and_primitive(linked):
     programs = linked("chain")
     assert link_views.ranges([3, 1, 2, 8]) == "1–3, 8"
     line = programs.equations[0].line
@@ -276,7 +276,7 @@ def test_descriptions_of_equations(linked):
     assert link_views.short_file(cell) == cell
 
 
-def test_lowered_forms_of_an_equation(linked):
+def test_the_lowered_forms_of_an_equation_are_shown(linked):
     programs = linked("gradient")
     (number,) = [each.number for each in programs.equations if each.primitive == "reduce_sum"]
     text = plain(document(*link_views.became(programs, (number,))))

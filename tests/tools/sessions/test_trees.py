@@ -1,4 +1,4 @@
-"""Key trees: which values they show, what they count and fold, and that hostile keys do no harm."""
+"""Key trees show the right values, count and fold arrays, and stay safe if keys are hostile."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ PARAMS = {f"l{i}": {"w": jnp.ones((4, 8)) * i, "b": jnp.zeros(8)} for i in range
         (None, False),
     ],
 )
-def test_which_values_are_shown_as_trees(value, is_tree):
+def test_only_some_values_are_shown_as_trees(value, is_tree):
     assert (value_tree(value, "_", 80) is not None) == is_tree
 
 
@@ -106,7 +106,7 @@ def test_a_leaf_of_every_kind_has_its_line(golden):
     assert re.search(r"\[<flat index 1>\] +1\n", shown(value, most=50)) and ".rate" in shown(value, most=50)
 
 
-def test_a_traced_leaf_and_a_cycle():
+def test_a_traced_leaf_and_a_cycle_are_shown():
     seen = []
 
     def f(x):

@@ -36,7 +36,7 @@ def check_slices(fun, staged, args):
     keeps in the jaxpr of ``staged``. Return the number of results.
     """
     jaxpr = minijax.make_jaxpr(staged)(*args).jaxpr
-    # with these, DCE keeps more than the run used, such as branches not taken; a run has no operations on references
+    # with these equations DCE keeps more than the run used, such as branches not taken; a run records no uses of refs
     exact = not re.search(r"= (cond|while|custom_\w+)\[|<-", str(jaxpr))
     recorder = Recorder("full")
     with recorder:

@@ -43,7 +43,7 @@ def test_a_condition_has_numpys_value(text):
     [("nan(n)", True), ("nan(h)", False), ("inf(n)", False), ("finite(h)", True), ("finite(n)", False)]
     + [("norm(p['w']) > 2.06", True), ("abs(h).min() < 0.4", False)],
 )
-def test_conditions_on_statistics_beyond_numpys_methods(text, expected):
+def test_conditions_may_use_nan_inf_finite_norm_and_abs(text, expected):
     assert truth(worth(condition(text).node, VALUES)) is expected
 
 

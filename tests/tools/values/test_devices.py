@@ -1,4 +1,4 @@
-"""Over eight devices, in a separate process: the values on each device, and the reason of a recompilation."""
+"""Programs over eight devices, in a separate process, show the values on each device and why they recompile."""
 
 import functools
 
@@ -108,7 +108,7 @@ def shown_there():
 
 
 @pytest.mark.parametrize(("check_vma", "reduced"), [(True, "all"), (True, "model"), (False, "no")])
-def test_primals_tangents_and_cotangents_through_a_shard_map(check_vma, reduced):
+def test_a_replay_of_a_shard_map_has_the_right_derivatives(check_vma, reduced):
     differences = shown_there()[f"{check_vma} {reduced}"]
     assert len(differences) == 5
     assert max(differences) < 1e-4

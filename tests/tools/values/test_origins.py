@@ -87,7 +87,7 @@ def imported(x, y):
 
 
 @pytest.mark.parametrize("fun", [chosen_by_python, reference, custom_rules, imported])
-def test_slices_of_python_refs_rules_and_jax_programs(fun):
+def test_slices_of_branches_refs_rules_and_jax_programs_match_dce(fun):
     staged = (lambda x, y: chosen_by_python(x, y, high=True)) if fun is chosen_by_python else fun
     args = [jnp.asarray(X), jnp.asarray(X * np.float32(0.5))]
     assert check_slices(fun, staged, args) > 1

@@ -148,7 +148,7 @@ def _same_example(where, a, b):
         _agree(where, a, _numbers(b))
 
 
-def test_batch_axes_of_values_and_loop_counts_of_examples():
+def test_a_replay_knows_batch_axes_and_loop_counts_per_example():
     def f(x, y):
         n = lax.while_loop(lambda s: s < x, lambda s: s + 2, jnp.float32(0))
         return n + y, y * 2

@@ -1,4 +1,4 @@
-"""Summaries of values, compared with NumPy."""
+"""Summaries of values have NumPy's statistics."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_a_vector_is_drawn_in_order_and_a_matrix_as_a_histogram():
         (np.complex64([3 + 4j] * 9), "|…| 5.0 … 5.0  mean 5.0  norm 15.0  ▄▄▄▄▄▄▄▄"),
     ],
 )
-def test_texts(value, text):
+def test_values_have_these_texts(value, text):
     assert summary(value).text.startswith(text.partition("  ██")[0])
 
 

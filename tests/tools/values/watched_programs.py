@@ -1,4 +1,4 @@
-"""Programs whose variables are compared with JAX: functions of a library (minijax or JAX) and its NumPy.
+"""Programs whose variables are compared with JAX. Each takes a library (minijax or JAX) and its NumPy module.
 
 ``reported`` runs the same source and reports the value of each variable; the tests use it on JAX.
 """
