@@ -17,7 +17,7 @@ from typing import Any
 
 try:
     import termios
-except ImportError:  # this system has no such terminals
+except ImportError:  # this system has no termios
     termios = None  # type: ignore[assignment]
 
 # Resets the modes that a prompt may have set: the alternate screen, bracketed paste, mouse reports, application cursor
@@ -41,7 +41,7 @@ def attributes() -> Any:
 def restore(before: Any) -> None:
     """Restore the terminal's attributes to ``before``, and undo modes that were set by escape codes."""
     with contextlib.suppress(OSError, ValueError):
-        # Not through sys.stdout: the signal may have interrupted a write to it.
+        # Do not write through sys.stdout: the signal may have interrupted a write to it.
         os.write(sys.stdout.fileno(), _ORDERLY.encode())
     if termios is not None and before is not None:
         with contextlib.suppress(termios.error, OSError, ValueError):

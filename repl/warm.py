@@ -10,7 +10,7 @@ import importlib
 import threading
 from collections.abc import Callable
 
-# Seconds without a key after the prompt appeared, before the imports start.
+# Before each step, no key may have been pressed for this many seconds.
 QUIET = 0.4
 
 

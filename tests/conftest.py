@@ -37,7 +37,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GOLDEN = Path(__file__).parent / "golden"
-# Engine line numbers, in paths and beside shown source. Golden files omit them, since edits change them.
+# Engine line numbers, in paths and beside shown source. Golden files omit them, because edits change them.
 OUR_LINE = re.compile(r"(minijax/[\w/]+\.py:)(\d+)")
 NUMBERED = re.compile(r"(│ *)(\d+)(?= )")
 
@@ -108,7 +108,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Copy the summary line from a worker, since the main process collects no tests."""
+    """Copy the summary line from a worker, because the main process collects no tests."""
     if line := getattr(node, "workeroutput", {}).get("sample"):
         node.config.stash[SAMPLE] = line
 

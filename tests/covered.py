@@ -61,7 +61,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 class Covered:
-    """Read the records in ``folder`` of a run in the tree ``root``: the tests that passed, and the lines they ran."""
+    """What a run in the tree ``root`` recorded in ``folder``: the tests that passed, and the lines they ran."""
 
     def __init__(self, folder: Path, root: Path) -> None:
         self.root = root
@@ -72,7 +72,7 @@ class Covered:
 
     @cache  # noqa: B019
     def lines(self, file: str) -> dict[int, set[str]]:
-        """Line of ``file`` -> the tests that ran it, quick ones first."""
+        """Line of ``file`` -> the tests that ran it."""
         from coverage.numbits import numbits_to_nums
 
         found: dict[int, set[str]] = {}

@@ -1,4 +1,4 @@
-"""Errors of a new primitive that lacks rules. More rows of the table in ``misuses``."""
+"""Errors of a new primitive that lacks rules. Adds rows to the table in ``misuses``."""
 
 import importlib
 

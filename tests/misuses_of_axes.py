@@ -1,4 +1,4 @@
-"""Callbacks, solvers, named axes and devices used wrongly. More rows of the table in ``misuses``."""
+"""Callbacks, solvers, named axes and devices used wrongly. Adds rows to the table in ``misuses``."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""``cond`` and ``switch`` used wrongly. More rows of the table in ``misuses``."""
+"""``cond`` and ``switch`` used wrongly. Adds rows to the table in ``misuses``."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Derivative rules, closures and checkpoints used wrongly. More rows of the table in ``misuses``."""
+"""Derivative rules, closures and checkpoints used wrongly. Adds rows to the table in ``misuses``."""
 
 import functools
 

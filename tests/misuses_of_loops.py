@@ -1,4 +1,4 @@
-"""Loops and scans used wrongly. More rows of the table in ``misuses``."""
+"""Loops and scans used wrongly. Adds rows to the table in ``misuses``."""
 
 import numpy as np
 

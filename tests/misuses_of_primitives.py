@@ -1,4 +1,4 @@
-"""Primitives and their rules used wrongly. More rows of the table in ``misuses``."""
+"""Primitives and their rules used wrongly. Adds rows to the table in ``misuses``."""
 
 import importlib
 

@@ -1,7 +1,7 @@
 """Change the code a little and see whether a test fails: ``python -m tests.mutants --count 400``.
 
 The sampled suite (with ``--all`` every test) runs once and records which test runs which line. Each mutant of
-``tests/mutation.py`` is written to a copy of the tree. There the tests that ran its line run first, then all rows of
+``tests/mutation.py`` is written to a copy of the tree. The tests that ran the mutant's line run first, then all rows of
 their test functions. A mutant that passes all these tests is a survivor, and is listed with its file, line and change.
 ``REASONS`` lists the survivors that no test can notice.
 """
@@ -188,7 +188,7 @@ class Tests:
         return int(self.program.stdout.readline())
 
     def notice(self, drawn: Drawn, limit: float, runs: Sequence[Sequence[str]]) -> bool:
-        """Whether a test fails with the mutant, or the first run, which is normally short, exceeds the limit."""
+        """Whether a test fails with the mutant. A first run over the limit counts as failed: it is normally short."""
         path = self.copy / drawn.file
         before, time_before = path.read_text(encoding="utf-8"), path.stat().st_mtime_ns
         self.written += 1
@@ -274,7 +274,7 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="record all tests instead of the sample (half an hour)")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
     parser.add_argument(
-        "--record", type=Path, metavar="FOLDER", help="keep what the first run records there, and read it"
+        "--record", type=Path, metavar="FOLDER", help="keep the records of the first run in this folder, or read them"
     )
     asked = parser.parse_args()
     drawn = draw(ROOT, asked.only, asked.count, asked.seed)

@@ -18,7 +18,7 @@ COMPILED_QUICKLY = (
 def printed(*arguments: str, devices: int = 8, quickly: bool = False) -> Any:
     """The JSON printed by ``python ARGUMENTS`` in a process with ``devices`` CPU devices and a limit of ten minutes.
 
-    ``quickly``: compile its programs with the flags above. If the process fails, AssertionError shows the end of its
+    ``quickly``: compile with ``COMPILED_QUICKLY``. If the process fails, AssertionError shows the end of its
     errors.
     """
     flags = {"XLA_FLAGS": COMPILED_QUICKLY} if quickly else {}

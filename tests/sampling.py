@@ -41,7 +41,7 @@ RATES: dict[str, int] = {
 
 # Test functions that have one row and take two seconds or more. Each runs only in one slice of four.
 LONG = (
-    "api/test_pmap.py::test_four_devices",
+    "api/test_pmap.py::test_collectives_and_nested_maps_work_on_four_devices",
     "api/test_random_programs.py::test_random_programs",
     "backend/test_distributed.py::test_a_process_that_dies_ends_the_others_in_time",
     "backend/test_distributed.py::test_ctrl_c_ends_all_processes",

@@ -1,7 +1,7 @@
-"""The stepper's screen as lines of text with roles, for any size; needs no terminal.
+"""Composes the stepper's screen as lines of text with roles, for any screen size. It needs no terminal.
 
-From 150 columns on there are three columns of panes, from 110 on two. Narrower screens show two panes, one above the
-other; small ones show one pane. The other panes share a place under tabs.
+A screen of 150 columns or more has three columns of panes; one of 110 or more has two. Narrower screens show two panes,
+one above the other; small ones show one pane. The other panes share a place under tabs.
 """
 
 from __future__ import annotations
@@ -132,14 +132,14 @@ def _fits(size: tuple[int, int], columns: int, rows: int) -> bool:
 
 
 def _above(stepper: Stepper, first: str, others: tuple[str, ...], columns: int, rows: int) -> list[Line]:
-    """A pane, with the panes that share a place below it."""
+    """The pane ``first`` at the top, and below it the place that the panes ``others`` share."""
     upper = max(min(rows * stepper.share // 20, rows - 3), 3)
     return _pane(stepper, first, columns, upper) + _shared(stepper, others, columns, rows - upper)
 
 
 def _shared(stepper: Stepper, names: tuple[str, ...], columns: int, rows: int) -> list[Line]:
-    """Panes that share a place: show the focused one; if none is, the one that had the focus last."""
-    # before any of them had the focus: the jaxpr during a backward pass, because it shows the cotangents
+    """Panes that share a place: the focused pane is visible; if none is focused, the one that was focused last."""
+    # the pane to show if none of them was focused before: in a backward pass the jaxpr, because it shows cotangents
     first = "jaxpr" if "jaxpr" in names and at_cursor(stepper.cursor) is not None else names[0]
     if "devices" in names and devices_shown(stepper.cursor) is not None:
         first = "devices"
@@ -161,7 +161,7 @@ def _pane(stepper: Stepper, name: str, columns: int, rows: int, title: Line | No
     if focused:
         stepper.page = rows - 1
     content = _content(stepper, name, columns, rows - 1)
-    # targets for the mouse: the title, and the rows; in the tree each row has its moment
+    # mouse targets are the title and every row; the target of a row in the tree names the row's moment
     places = [str(each) for each in stepper.tree_shown] if name == "tree" else [""] * len(content)
     placed = zip(content, [*places, *[""] * rows], strict=False)
     rows_ = [((place_role(name, place), ""), *each) for each, place in placed]

@@ -53,7 +53,7 @@ class Walking:
         self.back: list[int] = []
 
     def to_origin(self) -> None:
-        """Go to the birth of the selected value; if there is none, to that of a current operand."""
+        """Go to the birth of the selected value or, if no value is selected, of an operand of this operation."""
         named = self._selected()
         cursor = self.stepper.cursor
         if named is not None:
@@ -64,7 +64,7 @@ class Walking:
             self._pick("from", origins.sources(cursor), "its operands are numbers written in the program")
 
     def to_use(self) -> None:
-        """Go to an operation that uses the selected value; if there is none, to one that uses the current result."""
+        """Go to an operation that uses the selected value or, if no value is selected, the current result."""
         named = self._selected()
         numbers = origins.results(self.stepper.cursor, 0 if named is None else named.number)
         if numbers:

@@ -1,4 +1,4 @@
-"""Arrays that are committed to one of two devices, compared with JAX: the devices of results, and errors.
+"""Arrays that are committed to one of two devices. The devices of results, and the errors, are compared with JAX's.
 
 A row of ``RESULTS`` is a program of one array. It runs on an array committed to the second device, on one committed
 to the first, and on an uncommitted one. A row of ``MIXED`` takes an array on each device.
@@ -126,7 +126,7 @@ def test_results_follow_their_operands(name, place):
 
 
 @pytest.mark.parametrize("name", MIXED)
-def test_operands_on_two_devices(name):
+def test_operands_on_two_devices_work_or_fail_as_in_jax(name):
     program = MIXED[name]
     ours, theirs = (answer(program, ns, array(ns, 1), array(ns, 0)) for ns in (minijax, jax))
     assert ours == theirs

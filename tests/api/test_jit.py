@@ -23,7 +23,7 @@ def counted(fun):
     return wrapper
 
 
-def test_traced_once_per_signature():
+def test_a_function_is_traced_once_per_signature():
     f = counted(lambda x, y: lax.sin(x) * lax.cos(y))
     jitted = minijax.jit(f)
     jitted(3.0, 4.0)
@@ -91,7 +91,7 @@ USES_AFTER_DONATION = {
 
 
 @pytest.mark.parametrize("use", USES_AFTER_DONATION)
-def test_use_after_donation_raises_jaxs_error(use):
+def test_use_after_donation_raises_the_error_of_jax(use):
     def error_of(ns):
         try:
             return USES_AFTER_DONATION[use](ns, _donated(ns))
@@ -140,14 +140,14 @@ def test_an_output_without_leaves_is_returned_at_every_call():
         assert jitted(1.0) == empty and jitted(1.0) == empty and jitted(2.0) == empty
 
 
-def test_float0_tangents_come_out_of_jit():
+def test_jit_returns_float0_tangents():
     x = jnp.arange(3.0)
     value, tangent = minijax.jit(lambda x, t: minijax.jvp(lambda y: y > 1, (x,), (t,)))(x, x)
     np.testing.assert_array_equal(np.asarray(value), [False, False, True])
     assert tangent.dtype == minijax.dtypes.float0 and tangent.shape == (3,)
 
 
-def test_a_jitted_function_is_copied_after_a_call():
+def test_a_jitted_function_can_be_copied_after_a_call():
     jitted = minijax.jit(jnp.roll, static_argnums=1)
     assert jitted(jnp.arange(3), 1).tolist() == [2, 0, 1]
     for again in (copy.copy(jitted), copy.deepcopy(jitted), pickle.loads(pickle.dumps(jitted))):

@@ -1,4 +1,4 @@
-"""Why a cache missed: each kind of reason, with the argument's path. And the log of misses keeps no function alive."""
+"""The reasons of cache misses, with the argument's path. The log of misses keeps no function alive."""
 
 import collections
 import functools
@@ -175,7 +175,7 @@ def test_advised_conversions_lose_no_values(was):
             assert before.dtype == after.dtype or "Convert x" in advice, (was, now)
 
 
-def test_first_call_settings_and_axes():
+def test_reasons_name_the_first_call_settings_and_axes():
     f = jit(lambda x: x)
     assert str(f.explain_cache_miss(1.0)) == "first call"
     x = np.ones(3, np.float32)
@@ -206,7 +206,7 @@ def test_a_recreated_function_is_recognised():
     assert "outside of the loop" in reasons[1].advice
 
 
-def test_recreated_partials_methods_and_wrappers():
+def test_recreated_partials_methods_and_wrappers_are_recognised():
     def power(x, n):
         return x**n
 
@@ -234,7 +234,7 @@ def test_jitting_again_hits_unless_options_change():
     assert str(miss) == "f was transformed with other options before"
 
 
-def test_a_function_defined_again():
+def test_a_function_defined_again_is_recognised():
     namespace = {"In": ["", "def f(x): return x", "def f(x): return x + 1"]}
     for number in (1, 2):
         exec(compile(namespace["In"][number], f"<minijax-{number}>", "exec"), namespace)
@@ -247,7 +247,7 @@ def test_a_function_defined_again():
     assert str(jit(other["f"]).explain_cache_miss(1.0)) == "first call"
 
 
-def test_reasons_after_clearing_and_eviction_and_for_escaped_tracers(monkeypatch):
+def test_reasons_name_clearing_eviction_and_closed_over_tracers(monkeypatch):
     f = jit(lambda x: x)
     f.trace(1.0)
     f.clear_cache()
@@ -271,7 +271,7 @@ def test_reasons_after_clearing_and_eviction_and_for_escaped_tracers(monkeypatch
     assert "Pass it as an argument" in found[0].advice
 
 
-def test_bodies_of_control_flow():
+def test_misses_of_control_flow_bodies_have_reasons():
     def body(c, x):
         return c + x.sum(), c
 
@@ -293,7 +293,7 @@ def test_bodies_of_control_flow():
     assert [reason[-19:] for reason in watch.seen] == ["first call", "number 2 made there", "number 3 made there"]
 
 
-def test_pmap():
+def test_misses_of_pmap_have_reasons():
     f = minijax.pmap(lambda x: x * 2.0)
     assert str(f.explain_cache_miss(jnp.ones((1, 3)))) == "first call"
     f(jnp.ones((1, 3)))
@@ -483,7 +483,7 @@ def test_a_hit_names_stale_values_of_the_program(name):
     assert f.explain_cache_hit(1.0)[0] == ""
 
 
-def test_a_helper_defined_again_and_bodies_of_loops():
+def test_a_hit_names_a_redefined_helper_and_stale_values_of_a_loop_body():
     space = {"__name__": "program"}
     exec(compile(CLOSING, "<program>", "exec"), space)
     f = jit(space["FUNCTIONS"]["helper"])

@@ -90,7 +90,7 @@ def expected(name):
 
 
 @pytest.mark.parametrize("name", [*FUNCTIONS, *INTEGERS])
-def test_values_and_programs(name):
+def test_values_and_jaxprs_match_jax(name):
     x = argument(name)
     ours = pmapped(minijax, name)
     closed = minijax.make_jaxpr(ours)(x, 2.0)
@@ -102,7 +102,7 @@ def test_values_and_programs(name):
 
 # If all devices have the same output, pmap gives each device a share of the cotangent, in JAX too.
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_gradients(name):
+def test_gradients_match_jax(name):
     x = argument(name)
     ours = minijax.grad(loss(minijax, name), argnums=(0, 1))
     typecheck_jaxpr(minijax.make_jaxpr(ours)(x, 2.0))
@@ -111,7 +111,7 @@ def test_gradients(name):
         close(minijax.jit(ours)(x, 2.0), expected(name)[1], 1e-4)
 
 
-def test_jvp_and_second_derivatives():
+def test_jvp_and_second_derivatives_match_jax():
     name = "some the same for all"
     x = argument(name)
     ours, theirs = pmapped(minijax, name), pmapped(jax, name)
@@ -122,7 +122,7 @@ def test_jvp_and_second_derivatives():
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_vmap_of_pmap(name):
+def test_vmap_of_pmap_matches_separate_calls(name):
     source, destination = [(0, 0), (1, -1), (2, 1)][len(name) % 3]
     x = argument(name)
     batch = np.stack([x, 2 * x, x + 1, x * x, -x], source)
@@ -138,7 +138,7 @@ def test_vmap_of_pmap(name):
         np.testing.assert_allclose(np.asarray(leaf), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_vmap_with_an_axis_of_the_same_name():
+def test_vmap_and_pmap_may_have_the_same_axis_name():
     x = np.arange(12, dtype=np.float32).reshape(3, 2, 2)
 
     def instance(v):
@@ -156,7 +156,7 @@ def test_vmap_with_an_axis_of_the_same_name():
     np.testing.assert_allclose(np.asarray(found), x.sum((0, 1)) + numbers)
 
 
-def test_a_current_mesh_must_match_pmaps():
+def test_a_current_mesh_must_match_the_mesh_of_pmap():
     def nested(ns):
         ns.pmap(ns.pmap(lambda v: v, axis_name="j"), axis_name="i")(np.ones((2, 2)))
 
@@ -170,7 +170,7 @@ def test_a_current_mesh_must_match_pmaps():
             minijax.pmap(lambda v: v, axis_name="j")(X)
 
 
-def test_pbroadcast_between_devices():
+def test_pbroadcast_in_pmap_matches_pbroadcast_in_vmap():
     def loss_of(transform):
         mapped = transform(lambda v: v * lax.pbroadcast(v, "i", 1), axis_name="i")
         return lambda x: (mapped(x) ** 2).sum()
@@ -182,7 +182,7 @@ def test_pbroadcast_between_devices():
         minijax.pmap(lambda v: lax.pbroadcast(v, "i", 2), axis_name="i")(X)
 
 
-def test_options_in_the_program():
+def test_options_appear_in_the_jaxpr_as_in_jax():
     def scaled(x, w):
         return x * w
 
@@ -237,7 +237,7 @@ def test_the_next_pmap_moves_no_shards(monkeypatch):
     np.testing.assert_array_equal(np.asarray(out), X * 64)
 
 
-def test_arguments_with_other_shardings():
+def test_arguments_with_other_shardings_are_moved_or_refused():
     columns = minijax.pmap(lambda x: x + 1, out_axes=1)(X)
     back = minijax.devices()[1::-1]
     found = minijax.pmap(lambda x: x * 2, devices=back)(minijax.pmap(lambda x: x, in_axes=1)(columns))
@@ -269,7 +269,7 @@ def test_donated_arguments_are_deleted():
 # ----------------------------------------------------------------------------------------------------- calls
 
 
-def test_trees_keywords_and_static_arguments():
+def test_pmap_takes_trees_keywords_and_static_arguments():
     @functools.partial(minijax.pmap, static_broadcasted_argnums=(1,), in_axes=({"a": 0, "b": None}, None, 1))
     def function(tree, power, y, *, z):
         assert type(power) is int
@@ -280,7 +280,7 @@ def test_trees_keywords_and_static_arguments():
     np.testing.assert_allclose(np.asarray(out["out"][1]), X[:, 0])
 
 
-def test_closing_over_values_of_other_transformations():
+def test_pmap_closes_over_values_of_other_transformations():
     def make(ns):
         def function(w, x):
             table = ns.numpy.arange(3.0) + w
@@ -341,7 +341,7 @@ MISUSES = {
 
 
 @pytest.mark.parametrize("name", MISUSES)
-def test_misuse(name):
+def test_misuse_raises_an_error(name):
     call, kind, words, jaxs_too = MISUSES[name]
     for ns in (minijax, jax)[: 1 + jaxs_too]:
         with pytest.raises(kind) as caught:
@@ -349,7 +349,7 @@ def test_misuse(name):
         assert words in str(caught.value)
 
 
-def test_more_misuse_of_axes():
+def test_misuse_of_axes_and_options_raises_an_error():
     with pytest.raises(ValueError, match="its rank should be at least 3, but is only 2"):
         minijax.pmap(lambda x: x, in_axes=2)(X)
     with pytest.raises(ValueError, match="axis 5 is out of bounds for array of dimension 2"):
@@ -400,7 +400,7 @@ nested = lambda outer, other: outer(other(inner, axis_name="j"), axis_name="i")(
 reference = np.asarray(nested(minijax.vmap, minijax.vmap))
 for f in (lambda: nested(minijax.pmap, minijax.vmap), lambda: nested(minijax.vmap, minijax.pmap)):
     np.testing.assert_allclose(np.asarray(f()), reference, rtol=1e-6)
-for ns in (minijax, jax):  # arguments on other devices are brought there
+for ns in (minijax, jax):  # pmap moves arguments from other devices
     near, far = ns.devices()[:2], ns.devices()[2:]
     moved = ns.pmap(lambda a: a + 1, devices=far)(ns.pmap(lambda a: a, devices=near)(x[:2]))
     assert moved.devices() == set(far)
@@ -409,7 +409,7 @@ print(len(FUNCTIONS))
 """
 
 
-def test_four_devices():
+def test_collectives_and_nested_maps_work_on_four_devices():
     assert printed("-c", FOUR_DEVICES, devices=4) == 7
 
 

@@ -1,8 +1,8 @@
 """Small programs for rare cases of the transformations, each run in JAX and in minijax.
 
 A row of ``SAME`` must give the same tree with the same shapes, dtypes, weak types and values in both; for a row of
-``REFUSED`` both must raise the same class of error. ``OURS`` holds tests of minijax alone.
-After every row the interpreter stack must be empty.
+``REFUSED`` both must raise the same class of error. After every row the interpreter stack must be empty.
+The last two tests run only minijax.
 """
 
 import copy
@@ -237,7 +237,7 @@ SAME = {
     "matmul_precision": lambda ns: precisions(ns),
     # a deep copy of a tracer is the tracer itself: a copied trace would give a zero derivative
     "deepcopy_under_grad": lambda ns: ns.grad(lambda x: copy.deepcopy({"a": x})["a"] * 2)(2.0),
-    # weak types: constants in derivative rules are as weak as the scalar
+    # weak types: constants in derivative rules are weakly typed if the operand is
     "weak_hessian": lambda ns: ns.hessian(lambda t: (t["a"] ** 2).sum() * t["b"] ** 3)({"a": X, "b": 2.0}),
     # dtypes of derivatives of integer outputs, and with respect to integers
     "jacfwd_of_an_integer_output": lambda ns: ns.jacfwd(lambda x: (x, 3))(2.0),
@@ -283,7 +283,7 @@ REFUSED = {
 
 
 def described(x):
-    """``x`` with its arrays as comparable tuples; float0 arrays by their shape."""
+    """``x`` with a comparable tuple in place of each array."""
     if isinstance(x, dict):
         return {k: described(v) for k, v in x.items()}
     if isinstance(x, (list, tuple)):
@@ -296,14 +296,14 @@ def described(x):
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_same_result(name):
+def test_both_libraries_give_the_same_result(name):
     program = SAME[name]
     assert described(program(minijax)) == described(program(jax))
     assert stack_depth() == 0
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_same_error(name):
+def test_both_libraries_raise_the_same_error(name):
     program = REFUSED[name]
     with pytest.raises(Exception) as theirs:
         program(jax)

@@ -1,9 +1,9 @@
 """Random programs with arithmetic, control flow and calls, compared with JAX.
 
-A program is data: a list of statements, each of which appends a value to an environment. Bodies are programs too, so
-hypothesis can shrink them, and ``run`` can run them in either library. Bodies see the enclosing values: they
-close over tracers of every kind. The number of examples is 40; ``MINIJAX_RANDOM_PROGRAMS=1500`` runs more, which differ
-in each run.
+A program is data: a list of statements, each of which appends a value to an environment. So hypothesis can shrink a
+program, and ``run`` can run it in either library. Bodies are programs too. A body may see the enclosing values: it
+closes over tracers of every kind. By default there are 40 examples; ``MINIJAX_RANDOM_PROGRAMS=1500`` runs more, which
+differ in each run.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def values(env, places):
 
 
 def number(ns, env, value):
-    """A weakly typed number. In 64-bit mode it is strongly typed, since a weak result would change the carry's type."""
+    """A weakly typed number. In 64-bit mode it is strongly typed: a weak result would change the carry's type."""
     return value if ns.numpy.asarray(value).dtype == np.float32 else np.float32(value)
 
 
@@ -107,7 +107,7 @@ def fori(ns, env, rounds, body, args):
 
 
 def scan(ns, env, how, body, args, xs):
-    """The carry, a tuple, and the sum of the stacked results, bounded because the sine of a large value is inexact."""
+    """The first carry plus the stacked results, bounded by tanh because the sine of a large value is inexact."""
     length, backwards, unroll, wrap = how
     n = len(args)
 
@@ -158,7 +158,7 @@ class Drawing:
         return self.draw(st.sampled_from(list(options)))
 
     def place(self, types, wanted):
-        """The index of a value of one of the types ``wanted``; hypothesis prefers late ones."""
+        """The index of a value of one of the types ``wanted``; late values come first, so hypothesis prefers them."""
         return self.pick([k for k, t in enumerate(types) if t in wanted][::-1])
 
     def body(self, outer, params, outs, depth):
@@ -332,7 +332,7 @@ WEAK_CARRY = ("fori", 0, Body((N, F, V, F), False, (("spread", 1), ("number", 0.
 NUMBERS = Body((F,), False, (("number", 0.5),), (0,))
 CONSTANT_CELL = Body((F, N, F, F), False, (("number", 0.5), ("number", 0.5), ("number", 0.5)), (3, 5, 0, 0))
 FOUND = {
-    # JAX removes unused tangents from this loop, so its gradient is zero; minijax once ran the loop backwards
+    # JAX removes unused tangents from this loop, so its gradient is zero; minijax used to run the loop backwards
     "a carry made weak, differentiated": ((("number", 0.5), WEAK_CARRY, ("number", 0.5)), (1, 0, 4),
      (None, 0, None, None), "grad"),
     "a carry made weak, twice": ((("number", 0.5), ("scan", (3, False, 2, "jit"), CONSTANT_CELL, (4, 2, 0), (1,))),

@@ -47,7 +47,7 @@ class Scaled:
 
 @pytest.fixture(autouse=True)
 def one_device(monkeypatch):
-    """Forget that earlier tests used several devices, which turns the shortcuts off."""
+    """Forget that earlier tests used several devices: this use turns the shortcuts off."""
     monkeypatch.setattr(pjrt, "others_in_use", False)
 
 
@@ -106,7 +106,7 @@ def test_known_calls_take_a_shortcut(kind, where, function, ordinary):
         for a, b in zip(minijax.tree.leaves(found), minijax.tree.leaves(expected), strict=True):
             assert type(a) is Array and a.aval is jnp.asarray(b).aval
             np.testing.assert_array_equal(a, b)
-    # one call compiles; one more can take this path when jaxlib first asks for its fast path
+    # the first call takes the ordinary path, and so may the call at which jaxlib first asks for its fast path
     assert len(ordinary) <= 2
 
 
@@ -166,7 +166,7 @@ register_pytree_node(Delegate, lambda node: ((node.x,), None), lambda _, childre
 
 
 class Dict(dict):
-    """A leaf for pytrees, which is no valid argument."""
+    """A leaf for pytrees. ``jit`` refuses it as an argument."""
 
 
 # Arguments for one function. Their structures differ in small details.
@@ -273,7 +273,7 @@ def test_observers_see_every_call(ordinary):
         assert len(ordinary) == before
 
 
-def test_static_arguments(ordinary):
+def test_calls_with_static_arguments_take_a_shortcut(ordinary):
     count = []
 
     def f(x, n, *, scale):
@@ -292,7 +292,7 @@ def test_static_arguments(ordinary):
             jitted(ONES, [], scale=1)
 
 
-def test_donated_arguments(ordinary):
+def test_donated_arguments_are_deleted_at_every_call(ordinary):
     jitted = minijax.jit(lambda x, y: {"sum": x + y}, donate_argnums=0)
     y = minijax.device_put(ONES)
     for _ in range(4):
@@ -374,7 +374,7 @@ def test_the_user_may_write_to_an_argument_afterwards(n):
         np.testing.assert_array_equal(second, eye)
 
 
-def test_without_jaxlibs_dispatch(monkeypatch):
+def test_calls_work_without_the_dispatch_of_jaxlib(monkeypatch):
     monkeypatch.setattr("minijax.backend.fastcall.host_call", lambda name, miss: None)
     jitted = minijax.jit(lambda x: x * 2)
     for _ in range(4):
@@ -416,7 +416,7 @@ def in_fresh_process(code, **environment):
     return done.stdout.strip()
 
 
-def test_without_jax_and_with_jax_imported_later():
+def test_calls_work_without_jax_and_with_jax_imported_later():
     out = in_fresh_process(
         """
         from minijax.api.compile import JitFunction

@@ -135,7 +135,7 @@ def in_fresh_process(code: str, folder: Path | str, **environment: str) -> str:
     return done.stdout
 
 
-def test_a_second_process_reads_the_first_ones_programs(tmp_path: Path) -> None:
+def test_a_second_process_reads_the_programs_of_the_first(tmp_path: Path) -> None:
     first, second = (in_fresh_process(PROGRAMS, tmp_path, JAX_NUM_CPU_DEVICES="4") for _ in range(2))
     *values, counts = first.splitlines()
     *same_values, other_counts = second.splitlines()
@@ -215,7 +215,7 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("limit", LIMITS)
-def test_settings_that_prevent_writing(limit: str, folder: Path) -> None:
+def test_some_settings_prevent_writing(limit: str, folder: Path) -> None:
     config.update(*LIMITS[limit])
     run_chain()
     assert entries(folder) == []

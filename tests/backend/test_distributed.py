@@ -48,7 +48,7 @@ def instance(x, w):
 
 pmapped = minijax.pmap(instance, axis_name="i", in_axes=(0, None))
 out = pmapped(data, 2.0)
-# sharded results go on without being fetched
+# sharded results are passed on without being fetched
 again = minijax.pmap(lambda x: x + lax.psum(x, "i"), axis_name="i")(out["ratio"])
 assert not out["ratio"].on_host
 
@@ -63,7 +63,7 @@ def step(x, w):
 train = minijax.pmap(step, axis_name="i", in_axes=(0, None), out_axes=None, donate_argnums=0)
 value, gradient = train(minijax.pmap(lambda x: x)(data), 2.0)
 keys = minijax.pmap(lambda k: minijax.random.normal(k))(minijax.random.split(minijax.random.key(3), 2)[mine])
-# where something is traced, as in JAX, a pmap is over the devices of its own process
+# as in JAX, a pmap in a traced function runs only on devices of its own process
 own = minijax.jit(minijax.pmap(lambda x: lax.psum(x, "i"), axis_name="i"))(data)
 np.testing.assert_allclose(np.asarray(own), np.broadcast_to(data.sum(0), data.shape), rtol=1e-6)
 report = {name: np.asarray(x).tolist() for name, x in {**out, "again": again, "keys": keys}.items()}
@@ -100,7 +100,7 @@ def launch(code: str, *arguments: str, processes: int, devices: int = 1) -> subp
 
 
 def lines_of(written: str, processes: int) -> list[str]:
-    """The output of each process, taken from the output of the command, which begins each line with a number."""
+    """The output of each process. The command prints the number of the process before each line of its output."""
     found = [""] * processes
     for each in written.splitlines():
         number, _, text = each.removeprefix("[").partition("] ")
@@ -145,9 +145,9 @@ def test_two_processes_give_the_results_of_one(first: str) -> None:
     assert together[0]["jit"] + together[1]["jit"] == alone["jit"]
 
 
-# A training step with shardings, and a shard_map with its gradient, over a mesh of four devices. The code does not
-# mention processes, except for the last test, in which one process ends early. This test passes the number of that
-# process as the first argument, and the arguments of ``initialize`` after it.
+# A training step with shardings, and a shard_map with its gradient, over a mesh of four devices. Only the arguments
+# concern processes. The first is the number of a process that ends early, or "nobody". The arguments of ``initialize``
+# may follow it.
 OVER_A_MESH = """
 import json, os, sys
 import numpy as np
@@ -214,7 +214,7 @@ def test_a_process_that_dies_ends_the_others_in_time() -> None:
     left, dying = (start(OVER_A_MESH, "1", address, "2", str(i), devices=2) for i in range(2))
     try:
         assert dying.wait(timeout=120) == 7
-        # the missing heartbeat is noticed after five seconds, on a busy machine later
+        # the missing heartbeat is noticed after five seconds, or later on a busy machine
         _, said = left.communicate(timeout=60)
     finally:
         left.kill()
@@ -240,7 +240,7 @@ assert "Number of processes must be defined" in message(lambda: initialize("127.
 assert "process id of the current process must be" in message(lambda: initialize("127.0.0.1:1", 2), ValueError)
 assert "process_id < num_processes" in message(lambda: initialize("127.0.0.1:1", 2, 2), ValueError)
 assert "process_id must be an int" in message(lambda: initialize("127.0.0.1:1", 2, "0"), TypeError)
-minijax.distributed.shutdown()  # of nothing
+minijax.distributed.shutdown()  # there is nothing to shut down
 
 import sys
 initialize(sys.argv[1], 1, 0)
@@ -252,7 +252,7 @@ assert "must be called before" in message(lambda: initialize(sys.argv[1], 1, 0),
 """
 
 
-def test_misuse() -> None:
+def test_misuse_of_initialize_raises_an_error() -> None:
     finish(start(MISUSE, f"127.0.0.1:{free_port()}"))
 
 
@@ -272,7 +272,7 @@ except ValueError as error:
 """
 
 
-def test_wrong_sizes_with_two_processes() -> None:
+def test_two_processes_refuse_wrong_sizes() -> None:
     _, second = found = lines_of(finish(launch(WRONG_SIZE, processes=2)), 2)
     for text in found:
         assert "compiling computation that requires 4 logical devices, but only 2 XLA devices are available" in text
@@ -280,7 +280,7 @@ def test_wrong_sizes_with_two_processes() -> None:
         assert ("pmap over 1 devices, 0 of which belong to this process" in text) == (text is second)
 
 
-# Process 1 fails as the argument says. The others wait for it in a collective, or for a signal.
+# Process 1 fails as the argument says; the others wait for it in a collective. With "wait", all wait for a signal.
 FAILING = """
 import os, signal, sys
 import minijax

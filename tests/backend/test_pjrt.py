@@ -61,7 +61,7 @@ def in_fresh_process(code: str, **environment: str) -> str:
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0, 4)], ids=str)
-def test_round_trip(dtype: np.dtype, shape: tuple[int, ...]) -> None:
+def test_a_round_trip_keeps_the_value(dtype: np.dtype, shape: tuple[int, ...]) -> None:
     value = np.arange(int(np.prod(shape))).reshape(shape).astype(dtype)
     buffer = backend.put(value)
     assert buffer.aval is ShapedArray(shape, dtype)
@@ -85,7 +85,7 @@ def test_round_trip(dtype: np.dtype, shape: tuple[int, ...]) -> None:
     ],
     ids=["transposed", "reversed", "broadcast", "scalar", "big-endian", "big-endian transposed"],
 )
-def test_put_any_layout(value: np.ndarray) -> None:
+def test_put_accepts_any_layout(value: np.ndarray) -> None:
     fetched = backend.to_numpy(backend.put(value))
     assert fetched.dtype.isnative
     np.testing.assert_array_equal(fetched, value)
@@ -119,7 +119,7 @@ def test_a_fetched_view_outlives_its_buffer() -> None:
     assert [int(f[500]) for f in halves] == list(range(20))
 
 
-def test_delete() -> None:
+def test_a_deleted_buffer_cannot_be_used() -> None:
     buffer = backend.put(np.arange(3))
     assert not buffer.is_deleted()
     buffer.delete()
@@ -133,12 +133,12 @@ def test_delete() -> None:
 @pytest.mark.parametrize(
     "value", [np.array(["a"]), np.array([object()]), np.zeros(2, "M8[s]")], ids=["string", "object", "time"]
 )
-def test_put_of_unsupported_values(value: np.ndarray) -> None:
+def test_put_refuses_unsupported_values(value: np.ndarray) -> None:
     with pytest.raises(TypeError, match="cannot be put on a device"):
         backend.put(value)
 
 
-def test_put_on_a_foreign_device() -> None:
+def test_put_refuses_a_foreign_device() -> None:
     with pytest.raises(ValueError, match="not a local device"):
         backend.put(np.zeros(3), device="nowhere")
 
@@ -147,7 +147,7 @@ def test_put_on_a_foreign_device() -> None:
 
 
 @pytest.mark.parametrize("kind", [str, str.encode], ids=["str", "bytes"])
-def test_compile_and_execute(kind) -> None:
+def test_a_compiled_program_runs(kind) -> None:
     program = backend.compile(kind(sine()), name="f")
     value = np.arange(8, dtype=np.float32)
     (result,) = program.execute([backend.put(value)])
@@ -168,7 +168,7 @@ def test_out_avals_are_read_back_from_the_program() -> None:
 
 
 @pytest.mark.parametrize("attribute", ["{tf.aliasing_output = 0 : i32}", "{jax.buffer_donor = true}"])
-def test_donation(attribute: str) -> None:
+def test_donation_deletes_the_argument(attribute: str) -> None:
     program = backend.compile(sine(1024, attribute), name="f")
     assert program.memory_analysis().alias_size_in_bytes == 4096
     donated = backend.put(np.ones(1024, np.float32))
@@ -190,7 +190,7 @@ def test_donation_never_changes_a_live_view() -> None:
     np.testing.assert_allclose(backend.to_numpy(result), np.sin(np.ones(1024)), rtol=1e-6)
 
 
-def test_analyses() -> None:
+def test_a_program_has_analyses() -> None:
     program = backend.compile(sine(), name="f")
     assert program.cost_analysis()["transcendentals"] == 8
     memory = program.memory_analysis()
@@ -215,7 +215,7 @@ def test_compile_errors_carry_xlas_message() -> None:
         backend.compile(module(f"{call}\nreturn %0 : {t}", f"%a: {t}", t), name="f")
 
 
-def test_execution_errors() -> None:
+def test_execution_errors_name_the_program() -> None:
     program = backend.compile(sine(), name="f")
     good = backend.put(np.zeros(8, np.float32))
     with pytest.raises(failures.ExecutionError, match="(?s)running f.*2 arguments but compiled program expected 1"):
@@ -266,7 +266,7 @@ program.execute([])):
 """
 
 
-def test_importing_costs_neither_jaxlib_nor_jax() -> None:
+def test_importing_the_backend_imports_neither_jaxlib_nor_jax() -> None:
     assert in_fresh_process("print([m for m in ('jax', 'jaxlib') if m in sys.modules])") == "[]"
 
 
@@ -277,14 +277,14 @@ def test_jax_is_not_imported() -> None:
     assert in_fresh_process(EVERYTHING + "print('jax' in sys.modules)", JAX_PLATFORMS="cpu") == "False"
 
 
-def test_works_with_jaxs_own_client() -> None:
+def test_the_backend_works_with_the_client_of_jax() -> None:
     out = in_fresh_process(
         "import jax\njax.numpy.zeros(3)\n" + EVERYTHING + "print(backend.local_devices() == jax.local_devices())"
     )
     assert out == "True"
 
 
-def test_works_when_jax_is_imported_later() -> None:
+def test_the_backend_works_when_jax_is_imported_later() -> None:
     out = in_fresh_process(
         EVERYTHING
         + "import jax\n"
@@ -294,7 +294,7 @@ def test_works_when_jax_is_imported_later() -> None:
     assert out == "[0. 0.]"
 
 
-def test_unknown_platform_is_jaxs_error() -> None:
+def test_the_error_names_an_unknown_platform() -> None:
     out = in_fresh_process(
         """
         try:
@@ -308,7 +308,7 @@ def test_unknown_platform_is_jaxs_error() -> None:
 
 
 @pytest.mark.parametrize("first", ["", "import jax"], ids=["jaxlib alone", "with jax"])
-def test_two_devices(first: str) -> None:
+def test_buffers_and_programs_lie_on_the_chosen_device(first: str) -> None:
     out = in_fresh_process(
         f"""
         {first}

@@ -9,6 +9,6 @@
 
 import os
 
-# NumPy reads this at import. The run is pinned to one core. There a product with two BLAS threads takes six times as
-# long, because the threads wait for each other.
+# NumPy reads this at import. The run is pinned to one core, on which a product with two BLAS threads takes six times
+# as long, because the threads wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -34,10 +34,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         prog="python -m tests.bench", description="Speed as ratios to JAX, measured side by side."
     )
     parser.add_argument("--rows", help="comma-separated beginnings of row names")
-    parser.add_argument("--list", action="store_true", help="name the rows and stop")
-    parser.add_argument("--rounds", type=int, help="rounds of a row, where its time allows (default 5)")
+    parser.add_argument("--list", action="store_true", help="list the rows and stop")
+    parser.add_argument("--rounds", type=int, help="rounds for a row, if its time allows (default 5)")
     parser.add_argument("--seconds", type=float, help="time for a row (default 3)")
-    parser.add_argument("--quick", action="store_true", help="three rounds, a second a row")
+    parser.add_argument("--quick", action="store_true", help="three rounds and one second for each row")
     parser.add_argument("--subject", default="minijax", help="the library measured (default minijax)")
     parser.add_argument("--strict", action="store_true", help="exit with status 2 when a budget is missed")
     return parser.parse_args(argv)

@@ -162,7 +162,7 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
 
 
 def sampling(settings: Settings) -> Iterator[int]:
-    """Yield the numbers of rounds until the limits of ``Settings`` are reached."""
+    """Yield the number of each round until the limits of ``Settings`` are reached."""
     began = time.monotonic()
     for number in range(settings.max_rounds):
         spent = time.monotonic() - began
@@ -188,7 +188,7 @@ class Row:
     """A workload measured in this process, as the ratio of the subject to the reference.
 
     Args:
-      key: selected by ``--rows``.
+      key: the name by which ``--rows`` selects the row.
       title: shown in the table.
       budget: the largest ratio that meets the budget.
       prepare: creates a new thunk from a library's namespace (not timed).
@@ -196,8 +196,8 @@ class Row:
       ops: the number of operations in one thunk, by which absolute times are divided.
       reuse: whether to prepare once and time the same thunk in every round (for cached calls).
       repeat: whether a sample is as many calls as fill ``FULL_SAMPLE_NS``, for work that caches nothing between calls.
-            A single call of half a millisecond would mostly measure cold caches, since the collector runs before each
-            sample.
+                A single call of half a millisecond would mostly measure cold caches: the collector runs before each
+                sample.
       rtol: relative tolerance of the results.
     """
 

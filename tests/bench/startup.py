@@ -69,8 +69,8 @@ def run_to_prompt(argv: list[str], env: dict[str, str]) -> tuple[float, str]:
     """CPU seconds of a terminal program until its first prompt, where it is killed."""
     terminal, other_end = os.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    # Not pty.fork(), because this process has threads of the libraries that it measures. In a new session, the first
-    # terminal opened becomes the controlling terminal.
+    # Do not use pty.fork(): this process has threads of the libraries that it measures. In a new session, the first
+    # terminal that the process opens becomes its controlling terminal.
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.ttyname(other_end), os.O_RDWR, 0),
         (os.POSIX_SPAWN_DUP2, 0, 1),
@@ -87,7 +87,7 @@ def run_to_prompt(argv: list[str], env: dict[str, str]) -> tuple[float, str]:
                 if error.errno != errno.EIO:
                     raise
                 break
-            if CURSOR_QUERY in seen:  # answer as a terminal does, since some programs wait for it
+            if CURSOR_QUERY in seen:  # answer as a terminal does: some programs wait for the answer
                 seen = seen.replace(CURSOR_QUERY, b"")
                 os.write(terminal, b"\x1b[1;1R")
             prompted = PROMPT.search(ESCAPES.sub(b"", seen)) is not None

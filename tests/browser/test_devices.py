@@ -1,4 +1,4 @@
-"""The devices pane of a page: it shows the same as the terminal's pane and follows the chosen device."""
+"""The devices pane of a page shows what the terminal's pane shows, and follows the chosen device."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.browser.page import Browser
 from tests.browser.programs import names, recorded, recording
 from tests.browser.test_widget import END, HOME, READ, RIGHT, expected, shown
 
-# A model and its views, as anywidget has them. Messages to the kernel are collected in `sent`.
+# A model and its views that work like anywidget's. Messages to the kernel are collected in `sent`.
 MODEL = """
 window.sent = [];
 window.heard = [];

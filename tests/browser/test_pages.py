@@ -92,7 +92,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_an_exported_session(dark, exported, window):
+def test_an_exported_session_is_complete_and_readable_and_loads_nothing(dark, exported, window):
     window.open(exported, dark=dark)
     assert len(window.all(".mjx-entry")) == 11 and len(window.all(".mjw-stage")) == 3
     assert len(window.all(".mjw-yours .mjw-link")) == 1 and window.all(".mj-picture svg rect")
@@ -124,7 +124,7 @@ SHOWN = document(
 STYLE = "const all = getComputedStyle(document.querySelectorAll(arguments[0])[arguments[1]]); return all[arguments[2]];"
 
 
-def test_a_stepper_without_a_script_uses_an_earlier_outputs_script(window):
+def test_a_stepper_without_a_script_uses_the_script_of_an_earlier_output(window):
     window.show()
     window.run(INSERT, widget_html(recording("jit"), highlight))
     borders = window.run(STYLE, ".mjw-stage", 0, "borderTopWidth")

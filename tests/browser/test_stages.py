@@ -102,7 +102,7 @@ def test_every_line_has_the_links_that_python_computes(name, window):
             assert own == [k for k, each in enumerate(yours) if not set(wanted).isdisjoint(each.places)]
             marked += len(there)
     assert marked > 50 and any(held(found, stage) for stage in found.all) and window.console() == []
-    # each stage is marked for the line that was clicked last: it changed the line, only contains it, or does neither
+    # the mark of a stage tells whether the stage changed the line clicked last, only contains it, or does neither
     dots = window.run("return [...document.querySelectorAll('.mjw-stages .mjw-link')].map((e) => e.textContent[0])")
     del dots[[each.kind for each in choices(found)].index("final") + 1]  # the buffer assignment
     for stage, dot in zip(choices(found), dots, strict=True):
@@ -204,7 +204,7 @@ def test_keys_move_between_lines_and_stages(window):
     assert touched == [*found.belonging(final, own[0].places)]
 
 
-def test_hostile_names_are_text(window):
+def test_hostile_names_are_shown_as_text(window):
     found = made("hostile")
     window.show(stages_html(found, highlight, HOSTILE))
     assert len(window.all(".mjw-stage")) == 1 and not window.all("img")

@@ -314,7 +314,7 @@ def test_each_button_moves_like_the_cursor(window):
         assert shown(read)["stack"] == expected(cursor)["stack"], move
 
 
-def test_the_slider_and_a_click_in_the_tree(window):
+def test_the_slider_and_a_click_in_the_tree_choose_a_step(window):
     window.show(widget_html(recording("vmap of grad")))
     window.run(
         "const slider = document.querySelector('.mjw-slider');"
@@ -403,7 +403,7 @@ def test_no_plain_key_in_the_stepper_reaches_the_notebook(window):
     assert {"lab d", "classic d"} <= set(window.run("return window.heard"))
 
 
-def test_searching(window):
+def test_the_search_moves_forwards_and_back(window):
     window.show(widget_html(recording("vmap of grad")))
     cursor = Cursor(recording("vmap of grad"))
     window.one(".mjw-stage").send_keys("/")

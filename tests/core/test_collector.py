@@ -26,7 +26,7 @@ def test_old_objects_are_rarely_collected_while_staging():
     found = []
     staged(lambda: staged(lambda: found.append(gc.get_threshold())))
     staged(lambda: (staged(int), found.append(gc.get_threshold())))
-    assert found == [(800, 1000, 9)] * 2  # inside the inner staging; after it
+    assert found == [(800, 1000, 9)] * 2  # during the inner staging, and after it
     assert gc.get_threshold() == OURS
 
 

@@ -78,7 +78,7 @@ def test_result_type_needs_arguments():
 
 
 @X64
-def test_canonicalize(x64):
+def test_canonicalize_dtype_agrees_with_jax(x64):
     with jax.enable_x64(x64):
         for name in [*ALL, int, float, complex, bool, "f8", ">f4"]:
             assert dtypes.canonicalize_dtype(name, x64) == jax_dtypes.canonicalize_dtype(name), name
@@ -98,7 +98,7 @@ def test_promotion_failure_names_the_types_and_a_remedy():
         dtypes.promote_types("int32", object)
 
 
-def test_truncation_warns_in_jax_words():
+def test_truncation_warns_in_the_words_of_jax():
     with warnings.catch_warnings(record=True) as theirs:
         warnings.simplefilter("always")
         jnp.zeros(3, "float64")
@@ -111,7 +111,7 @@ def test_truncation_warns_in_jax_words():
 
 
 @X64
-def test_user_dtypes(x64):
+def test_user_dtypes_are_checked_as_in_jax(x64):
     with warnings.catch_warnings(), jax.enable_x64(x64):
         warnings.simplefilter("error")
         for spec in [int, float, complex, bool, "bfloat16", np.int8, jnp.float16]:
@@ -128,7 +128,7 @@ def test_user_dtypes(x64):
 
 
 @X64
-def test_dtype_of_values_and_specifiers(x64):
+def test_dtype_of_values_and_specifiers_agrees_with_jax(x64):
     values = [True, 1, 2.0, 3j, np.float64(1), np.int8(1), np.zeros(3), np.zeros(2, np.uint64), int, float, bool]
     values += ["float32", np.dtype("int16"), np.float16, ml_dtypes.bfloat16(1), jnp.zeros(2, "int16")]
     with jax.enable_x64(x64):

@@ -50,7 +50,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_note_of_a_shape_error(name):
+def test_the_note_of_a_shape_error_shows_every_level(name):
     call, words, lines = CASES[name]
     with pytest.raises(TypeError) as raised:
         call()

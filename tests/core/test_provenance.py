@@ -49,7 +49,7 @@ TRANSFORMED = {
 
 
 @pytest.mark.parametrize("name", TRANSFORMED)
-def test_the_path_from_the_arguments(name):
+def test_messages_show_the_path_from_the_arguments(name):
     message = error_of(TRANSFORMED[name])
     assert message.startswith("Attempted boolean conversion of traced array with shape bool[].")
     assert steps(message) == STEPS, message
@@ -108,7 +108,7 @@ def test_the_shortest_path_is_shown():
     assert [text for _, text in steps(error_of(lambda: jit(many)(1, 2)))] == ["g = f + y"]
 
 
-def test_operations_on_constants():
+def test_messages_name_operations_on_constants():
     def f(x):
         n = jnp.ones(2).sum()
         return x if n > 1 else -x
@@ -221,7 +221,7 @@ def test_an_error_says_which_variable_the_value_is():
     assert "The value is" not in nameless
 
 
-def test_the_assigned_variable():
+def test_the_assigned_variable_is_found():
     h = errors.source_info(1)
     a, b = errors.source_info(1), [errors.source_info(1)]
     chained = other = errors.source_info(1)

@@ -100,15 +100,15 @@ def _numpys_errors_are_as_they_were():
 def has_no_signals(frame, event, argument):
     """Whether Python cannot deliver an interrupt at this event.
 
-    Python discards exceptions in finalizers. At the end of ``with lock:`` the lock is released first: Python checks for
-    signals after a C function has returned, not before its call.
+    Python discards exceptions in finalizers. At the end of ``with lock:``, Python releases the lock, then checks for
+    signals: it checks after a C function has returned, not before the call.
     """
     unlocks = event == "c_call" and isinstance(getattr(argument, "__self__", None), LOCKS)
     return unlocks or "weakref" in frame.f_code.co_filename
 
 
 def interrupted_at(run, number, counts):
-    """Interrupt ``run()`` at the event ``number`` among those with ``counts(frame)``; return whether it got there."""
+    """Interrupt ``run()`` at the event ``number`` among those with ``counts(frame)``; return whether it came so far."""
     left, here = itertools.count(-number), sys._getframe()
     reached = False
 
@@ -282,7 +282,7 @@ def test_threads_share_functions_while_they_trace_them():
 # ------------------------------------------------------------------------------------------------ dead tracers
 
 
-def test_ensure_compile_time_eval_while_staging():
+def test_ensure_compile_time_eval_computes_values_while_staging():
     def programs(ns):
         def constants(x):
             with ns.ensure_compile_time_eval():

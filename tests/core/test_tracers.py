@@ -52,7 +52,7 @@ def printed(J, program, as_text):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_prints_as_jax_does(name):
+def test_tracers_print_as_in_jax(name):
     mine = printed(MINE, PROGRAMS[name], repr)
     assert mine == printed(THEIRS, PROGRAMS[name], repr) and mine
 

@@ -45,7 +45,7 @@ def even(line: str) -> str:
 
 
 def pattern(lines: list[str]) -> str:
-    """A regular expression for these lines; a line ``...`` stands for any number of lines."""
+    """A regular expression for these lines; a line ``...`` matches any number of lines."""
     parts = (
         ["(?:.*\n)*?"] if left_out else [re.escape(even(line)) + "\n" for line in group]
         for left_out, group in groupby(lines, lambda line: line.strip() == "...")

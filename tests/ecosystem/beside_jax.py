@@ -29,7 +29,7 @@ def program(name: str) -> Any:
 
 @functools.cache
 def expected(name: str) -> SimpleNamespace:
-    """JAX's ``value``, ``grad`` and ``vmap`` of a program, compiled together. A part without an example is None."""
+    """JAX's ``value``, ``grad`` and ``vmap`` of a program, compiled together. A part that its example omits is None."""
     fun = program(name)
     example = fun.example
     arguments = example.arguments()
@@ -57,7 +57,7 @@ def assert_near(ours: Any, theirs: Any, error: float) -> None:
 
 
 def assert_leaves_near(our_leaves: list[Any], theirs: Any, error: float) -> None:
-    """Compare leaves as ``assert_near`` does, but no trees: minijax's may have classes that JAX does not know."""
+    """Compare leaves as ``assert_near`` does, but not trees: minijax's may have classes that JAX does not know."""
     for our, their in zip(our_leaves, jax.tree_util.tree_leaves(theirs), strict=True):
         if not isinstance(their, (jax.Array, np.ndarray, float, int)):
             assert callable(our) and our.__name__ == their.__name__  # leaves that are not arrays are passed through

@@ -1,4 +1,4 @@
-"""How many of the JAX names used by real libraries minijax has.
+"""How many of the JAX names that real libraries use are in minijax.
 
 ``names.tsv`` lists the public names of jax 0.10.2 that 37 released packages use, with the number of packages and of
 uses. A name is present if minijax defines it or borrows it from JAX. ``REASONS`` says why the others are missing.
@@ -86,7 +86,7 @@ def works(value: Any) -> bool:
     return callable(value) or isinstance(value, (ModuleType, Primitive)) or hasattr(type(value), "__getitem__")
 
 
-def test_the_share_of_names_that_real_libraries_use() -> None:
+def test_minijax_has_most_names_that_real_libraries_use() -> None:
     kinds = {name: whose(name) for name, _, _ in ROWS}
     uses = {name: int(number) for name, _, number in ROWS}
     assert len(ROWS) == len(kinds) == 979

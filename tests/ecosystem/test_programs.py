@@ -85,14 +85,14 @@ def test_a_program_with_replaced_libraries_matches_jax(name: str) -> None:
 
 
 def replaced(file: str) -> ModuleType:
-    """The module of programs, imported on minijax. ``exec`` runs the import outside of any module."""
+    """The module of programs, where imports of JAX import minijax. ``exec`` runs the import outside of any module."""
     names: dict[str, Any] = {}
     with replacing_jax():
         exec(f"from tests.ecosystem.programs import {file}", names)
     return names[file]
 
 
-def test_chex_with_jax_and_with_minijax() -> None:
+def test_chex_works_with_jax_and_with_minijax() -> None:
     """Both copies of chex define their flags; the one on minijax checks minijax's arrays and tracers."""
     real = pytest.importorskip("chex", reason="chex is not installed: pip install -e '.[test-ecosystem]'")
     with replacing_jax():

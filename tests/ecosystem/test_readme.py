@@ -39,7 +39,7 @@ def replayed(program: str, inputs: list[str], folder: Path) -> str:
     return "\n".join(line.rstrip() for line in lines).replace(f"{folder}/", "") + "\n"
 
 
-def test_watch_your_own_program(request: pytest.FixtureRequest) -> None:
+def test_readme_shows_the_answers_of_the_terminal_program(request: pytest.FixtureRequest) -> None:
     pytest.importorskip("flax")
     program, session = blocks()
     with tempfile.TemporaryDirectory() as folder:  # its path is short, so that no line wraps

@@ -1,4 +1,4 @@
-"""For programs of real libraries, the values that views show equal those of the variables when JAX runs them.
+"""For programs of real libraries, views show the values that the variables have when JAX runs the program.
 
 Slices of the recordings are compared with the jaxpr, and the stepper's screens of a Flax model with golden files.
 """

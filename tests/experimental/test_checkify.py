@@ -161,7 +161,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_wrong_use(name):
+def test_wrong_use_raises_the_errors_of_jax(name):
     with pytest.raises(Exception) as mine:  # noqa: B017, PT011  (compared below)
         REFUSED[name](ours, minijax)
     with pytest.raises(Exception) as real:  # noqa: B017, PT011

@@ -57,7 +57,7 @@ def test_every_primitive_that_has_a_jvp_rule_can_be_used(name):
 
 
 @pytest.mark.parametrize("extra", [lambda x: x, jnp.arctan], ids=["by JAX's rules", "by jvp"])
-def test_trees_and_transformations(extra):
+def test_jet_returns_trees_and_can_be_transformed(extra):
     tree = lambda x: {"a": extra(x) * 2, "b": (jnp.ones(2), x > 0)}  # noqa: E731
     _, terms = ours(tree, (X,), (TERMS,))
     assert [np.asarray(t).shape for t in jax.tree.leaves(terms)] == [(2,)] * 9
@@ -69,7 +69,7 @@ def test_trees_and_transformations(extra):
     np.testing.assert_allclose(minijax.grad(lambda x: run(x)[1][1])(0.5), slope, rtol=2e-2)
 
 
-def test_different_numbers_of_terms():
+def test_different_numbers_of_terms_are_refused():
     for mode in (ours, theirs):
         with pytest.raises(ValueError, match="inconsistent lengths"):
             mode(lambda *xs: xs[0], (X, X), ([X], [X, X]))

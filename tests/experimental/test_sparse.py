@@ -39,7 +39,7 @@ def parts(lib, out):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_computations_with_stored_elements(name):
+def test_computations_with_stored_elements_match_jax(name):
     ours = CALLS[name](mj, sparse, sparse.BCOO.fromdense(mj.numpy.asarray(DENSE)))
     theirs = CALLS[name](jax, jax_sparse, jax_sparse.BCOO.fromdense(DENSE))
     found, wanted = parts(mj, ours), parts(jax, theirs)

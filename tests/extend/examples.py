@@ -1,7 +1,7 @@
 """Operands for every primitive of minijax, found by running programs or by trial.
 
-The programs are the rows of the tables in ``tests/ops``, and some in this file. Each program is evaluated. The first
-calls of each primitive that differ in types become its examples. A primitive that occurs in no program gets ordinary
+The programs are the rows of the tables in ``tests/ops``, and some in this file. Each program is evaluated. Its calls
+become examples, up to ``CALLS`` for a primitive, float32 first. A primitive that occurs in no program gets ordinary
 operands that its abstract evaluation accepts.
 """
 
@@ -64,7 +64,7 @@ def calls_of(closed, args):
 
 
 def key(call):
-    """The key by which calls differ: dtypes and ranks. Calls with different keys are all checked."""
+    """The key of a call: dtypes and ranks. Only the first call with a key can become an example."""
     return call.primitive, tuple((plain(x).dtype, np.ndim(x)) for x in call.args)
 
 
@@ -91,7 +91,7 @@ def ordinary(primitive):
                 warnings.simplefilter("ignore", RuntimeWarning)
                 if np.isfinite(np.asarray(primitive.bind(*args))).all():
                     return Call(primitive, args, {})
-        except Exception:  # it rejects these operands
+        except Exception:  # the primitive rejects these operands
             continue
     return None
 

@@ -177,7 +177,7 @@ def test_the_example_is_small():
     assert "smallest example: scaled_product_p.bind(float32[1,2] [[1.0, 1.0]], " in str(report)
 
 
-def test_a_rule_that_leaves_an_interpreter_on_the_stack():
+def test_a_rule_that_leaves_an_interpreter_on_the_stack_is_reported():
     def leaves_an_interpreter(x, y, *, scale):
         push_main(JaxprTrace, "left behind", JaxprBuilder(), dynamic=True)
         return np.asarray(np.asarray(x) * y * scale, np.float32)
@@ -188,7 +188,7 @@ def test_a_rule_that_leaves_an_interpreter_on_the_stack():
     assert float(minijax.jit(jnp.sin)(0.0)) == 0.0
 
 
-def test_missing_rules():
+def test_missing_rules_are_reported():
     p = Primitive("half_made")
     p.def_impl(lambda x: np.asarray(x * 2, x.dtype))
     p.def_abstract_eval(lambda x: ShapedArray(x.shape, x.dtype))
@@ -224,7 +224,7 @@ def test_checks_are_skipped_where_they_cannot_apply():
     assert check_rules(p, np.ones(2, np.float32)).ok
 
 
-def test_integers_and_several_results():
+def test_primitives_with_integers_and_several_results_are_checked():
     def split(good):
         p = Primitive("split_sign")
         p.multiple_results = True
@@ -296,7 +296,7 @@ def table():
 
 
 @pytest.mark.parametrize("name", sorted({p.name for p in ours()}))
-def test_own_primitive(name):
+def test_rules_of_own_primitives_agree(name):
     calls = [call for p, found in table().items() if p.name == name for call in found]
     if not calls:
         assert name in NO_EXAMPLE, f"give {name} an example in tests/extend/examples.py, or a reason here"

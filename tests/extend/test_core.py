@@ -66,7 +66,7 @@ USES = {
 
 @pytest.mark.parametrize("primitive", ["call_p", "closed_call_p"])
 @pytest.mark.parametrize("use", USES)
-def test_calls_of_functions(primitive, use):
+def test_primitives_that_call_functions_match_jax(primitive, use):
     ours, theirs = (USES[use](lib, calling(lib, primitive)) for lib in BOTH)
     if isinstance(theirs, str):
         assert ours == theirs
@@ -74,7 +74,7 @@ def test_calls_of_functions(primitive, use):
         jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6), ours, theirs)
 
 
-def test_user_defined_effects():
+def test_user_defined_effects_appear_in_jaxprs():
     for lib in BOTH:
         core = part(lib, "extend.core")
 
@@ -138,7 +138,7 @@ INTERPRETED = {
 
 
 @pytest.mark.parametrize("use", INTERPRETED)
-def test_a_user_defined_interpreter(use):
+def test_a_user_defined_interpreter_works_as_in_jax(use):
     ours, theirs = (INTERPRETED[use](lib, logging(lib)) for lib in BOTH)
     if isinstance(theirs, tuple):
         assert ours[1] == theirs[1]
@@ -160,7 +160,7 @@ def about(aval):
     return None if aval is None else (aval.shape, str(aval.dtype), aval.weak_type)
 
 
-def test_functions_of_partial_evaluation():
+def test_functions_of_partial_evaluation_match_jax():
     found = []
     for lib in BOTH:
         pe, core = part(lib, "interpreters.partial_eval"), part(lib, "core")
@@ -211,7 +211,7 @@ def test_recorded_equations_have_a_line():
             pass
 
 
-def test_files_that_are_not_user_code():
+def test_files_can_be_excluded_from_user_code():
     program = """
         import importlib, sys, types
         lib = importlib.import_module(sys.argv[1])
@@ -233,7 +233,7 @@ def test_files_that_are_not_user_code():
         assert run.stdout.split() == ["True", "False"], run.stderr
 
 
-def test_user_defined_keys():
+def test_user_defined_keys_match_jax():
     found = []
     for lib in BOTH:
         random, jnp = part(lib, "extend.random"), lib.numpy

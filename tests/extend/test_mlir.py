@@ -40,14 +40,14 @@ RETURNED = {"list of results": lambda op: [op.result], "operation": lambda op: o
 
 
 @pytest.mark.parametrize("name", RETURNED)
-def test_results_of_a_lowering_rule(name):
+def test_a_lowering_rule_may_return_a_list_or_an_operation(name):
     p = new(lambda ctx, x: RETURNED[name](stablehlo.SineOp(x)))
     np.testing.assert_allclose(run(p, X), np.sin(X), rtol=1e-5)
 
 
-def test_several_results_and_parameters():
+def test_a_rule_may_have_several_results_and_parameters():
     def lower(ctx, x, *, axes, label):
-        assert axes == [0] and label == "so"  # a list has no hash: calls share no function
+        assert axes == [0] and label == "so"  # a list has no hash, so calls share no function
         return [stablehlo.sine(x), stablehlo.cosine(x)]
 
     p = new(lower, results=2)
@@ -75,7 +75,7 @@ def test_a_rule_is_called_once_per_signature():
     assert text.count("func.call @authored") == 5 and text.count("func.func private @authored") == 3
 
 
-def test_lower_fun_as_a_rule():
+def test_lower_fun_makes_a_rule():
     inner = new(mlir.lower_fun(lambda x: jnp.sin(x) * 2, multiple_results=False))
     outer = new(mlir.lower_fun(lambda x, *, k: (inner.bind(x) + k, x), multiple_results=True), results=2)
     first, second = run(outer, X, k=3.0)
@@ -83,7 +83,7 @@ def test_lower_fun_as_a_rule():
     np.testing.assert_array_equal(second, X)
 
 
-def test_lower_fun_inside_a_rule():
+def test_lower_fun_can_be_called_inside_a_rule():
     inner = new(lambda ctx, x: [stablehlo.sine(x)])
 
     def lower(ctx, x, y):

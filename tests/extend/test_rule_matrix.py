@@ -29,7 +29,7 @@ def test_reasons_are_words():
             assert (cell.rule is not None) == (cell.status == YES), f"{p}, {name}"
 
 
-def test_the_printed_matrix():
+def test_the_matrix_is_printed_with_reasons():
     text = str(rule_matrix([sin_p, argmax_p]))
     header, sine, arg, _, *legend = text.splitlines()
     columns = header.split("  ")

@@ -125,7 +125,7 @@ def test_the_panels_follow_the_output(program):
 @pytest.mark.parametrize(
     "words", [("--as-jax",), ("-c", "1", "--as-jax", "f.py"), ("f.py", "--as-jax", "g.py"), ("--as-jax", "a\nb")]
 )
-def test_usage_errors(words, capsys):
+def test_wrong_arguments_are_usage_errors(words, capsys):
     with pytest.raises(SystemExit) as left:
         main(words)
     assert left.value.code == 2 and "error: --as-jax" in capsys.readouterr().err

@@ -52,7 +52,7 @@ INSTANCES = [density, between_grid_points, turned]
 
 
 @pytest.mark.parametrize("program", INSTANCES)
-def test_instances_match_jaxs(program):
+def test_instances_match_those_of_jax(program):
     wanted = program(jax, jax.numpy.asarray(X))
     assert_same(program(mj, jnp.asarray(X)), wanted, scale=8)
     numbers = {x for x in jax.tree.leaves(wanted) if type(x) in (bool, int)}
@@ -203,7 +203,7 @@ def test_jaxs_frames_are_shown_on_request():
 
 
 @pytest.mark.parametrize("dtype", ["int32", "uint32"])
-def test_segment_counts_under_vmap_of_the_data(dtype):
+def test_segment_functions_match_jax_under_vmap_of_the_data(dtype):
     def sums(lib):
         ids = lib.numpy.array([2, 0, 2, 1], dtype)
         by_position = lib.vmap(lambda x: lib.ops.segment_sum(x, ids))(lib.numpy.asarray(X[None]))
@@ -212,7 +212,7 @@ def test_segment_counts_under_vmap_of_the_data(dtype):
     assert_same(sums(mj), sums(jax))
 
 
-def test_a_traced_value_where_jax_needs_a_number_is_minijaxs_error():
+def test_a_traced_value_where_jax_needs_a_number_raises_minijaxs_error():
     def logarithm(x, d):
         return mj.scipy.special.multigammaln(x, d)
 
@@ -227,7 +227,7 @@ def test_a_traced_value_where_jax_needs_a_number_is_minijaxs_error():
 @pytest.mark.parametrize("name", ["stats.norm.logpdf", "stats.gaussian_kde"])
 def test_help_and_signatures_are_those_of_jax(name):
     ours, theirs = (functools.reduce(getattr, name.split("."), lib.scipy) for lib in (mj, jax))
-    assert str(inspect.signature(ours)) == str(inspect.signature(theirs))  # compared as text, since one default is NaN
+    assert str(inspect.signature(ours)) == str(inspect.signature(theirs))  # compared as text: one default is NaN
     assert (inspect.getdoc(theirs) or "") in (inspect.getdoc(ours) or "")
     assert ours.__name__ == theirs.__name__ and ours.__module__.startswith("minijax.scipy")
     shown = pydoc.plain(pydoc.render_doc(ours))

@@ -1,4 +1,4 @@
-"""Parts of JAX that packages use for transformations and small networks, compared with JAX's own."""
+"""The modules ``stax``, ``linear_util`` and ``api_util`` of minijax, compared with JAX's."""
 
 import importlib
 

@@ -31,7 +31,7 @@ def test_keys_of_every_kind_survive_a_round_trip(name):
     assert words.dtype is ours.dtype and (words == ours).all()
 
 
-def test_a_user_defined_implementation():
+def test_keys_of_a_user_defined_implementation_are_converted():
     impl = jax.extend.random.define_prng_impl(
         key_shape=(3,),
         seed=lambda s: rnp.full(3, s, "uint32"),
@@ -73,7 +73,7 @@ def test_random_numbers_match_jax(name):
     np.testing.assert_allclose(scanned, rnp.stack([drawn(k, scale) for k in keys]), rtol=1e-5)
 
 
-def test_keys_as_arguments_and_constants():
+def test_keys_may_be_arguments_constants_and_carries():
     key = jax.random.key(1)
     assert str(mj.make_jaxpr(from_jax(lambda k: jax.random.wrap_key_data(jax.random.key_data(k))))(key)) == str(
         jax.make_jaxpr(lambda k: jax.random.wrap_key_data(jax.random.key_data(k)))(key)

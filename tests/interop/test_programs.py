@@ -1,4 +1,4 @@
-"""JAX's programs as minijax programs: the same equations, with the user's lines, or an error with the reason."""
+"""JAX's programs become minijax programs with the same equations and the user's lines, or raise with a reason."""
 
 import functools
 import inspect
@@ -98,7 +98,7 @@ def test_constants_of_bodies_become_operands():
     np.testing.assert_allclose(mine(X), fun(X), rtol=1e-6)
 
 
-def test_lines_are_the_users_and_scopes_are_kept():
+def test_equations_keep_the_lines_of_the_user_and_scopes():
     def fun(x):
         with jax.named_scope("inside"):
             y = rnp.sin(x)
@@ -190,7 +190,7 @@ def test_collectives_find_the_axes_that_minijax_names():
         mine(X)
 
 
-def test_auxiliary_results_of_linear_solves():
+def test_auxiliary_results_of_linear_solves_are_converted():
     def solved(ns, b):
         half = lambda _, b: (b / 2, b.sum())  # noqa: E731
         return ns.lax.custom_linear_solve(lambda x: 2 * x, b, half, has_aux=True, symmetric=True)

@@ -181,7 +181,7 @@ def test_a_block_affects_only_its_thread_and_file(ours):
     asyncio.run(tasks())
     assert found["thread"] is found["task"] is sys.modules["overjax"] is not ours
     assert found["own"] is ours and base is ours._src.base
-    assert code["onit"].State is ours.State  # it imports JAX only through another package
+    assert code["onit"].State is ours.State  # ``onit`` imports JAX only through another package
 
 
 def test_import_errors_name_the_missing_name(folder):
@@ -220,7 +220,7 @@ def test_source_lines_are_those_of_the_file(ours, folder):
     assert str(folder / "overjax/layers.py:7") in minijax.errors.summarize(eqn.source)
 
 
-def test_pickled_by_name_and_loaded_elsewhere(ours, folder, tmp_path):
+def test_objects_are_pickled_by_name_and_loaded_elsewhere(ours, folder, tmp_path):
     state = ours.State(minijax.numpy.arange(3))
     back = pickle.loads(pickle.dumps(state))
     assert type(back) is ours.State and back.count.tolist() == [0, 1, 2]
@@ -237,7 +237,7 @@ def test_pickled_by_name_and_loaded_elsewhere(ours, folder, tmp_path):
 
 
 @pytest.mark.parametrize("on_minijax", [True, False], ids=["minijax", "jax"])
-def test_a_batching_rule_with_the_axis_as_separate_arguments(on_minijax):
+def test_a_batching_rule_may_take_the_axis_as_separate_arguments(on_minijax):
     if on_minijax:
         with replacing_jax():
             import jax
@@ -291,7 +291,7 @@ def test_missing_names_raise_at_use(tmp_path, monkeypatch):
         partly.compiler.backend_compile = None
 
 
-def test_modules_imported_by_name(ours):
+def test_modules_can_be_imported_by_name(ours):
     with replacing_jax():
         assert importlib.import_module("overjax.layers") is ours.layers
         assert __import__("overjax") is ours
@@ -301,7 +301,7 @@ def test_modules_imported_by_name(ours):
     assert importlib.import_module("overjax.layers") is not ours.layers
 
 
-def test_a_submodule_of_importlib_that_is_not_yet_imported(monkeypatch):
+def test_a_submodule_of_importlib_is_imported_when_needed(monkeypatch):
     monkeypatch.delitem(sys.modules, "importlib.simple", raising=False)
     monkeypatch.delattr(importlib, "simple", raising=False)
     names = {}
@@ -311,7 +311,7 @@ def test_a_submodule_of_importlib_that_is_not_yet_imported(monkeypatch):
     assert names["import_module"]("jax.numpy").sin is minijax.numpy.sin
 
 
-def test_other_code_replaces_import_inside_a_block(folder, monkeypatch):
+def test_other_code_may_replace_import_inside_a_block(folder, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", builtins.__import__)
     with replacing_jax():
         inner = builtins.__import__
@@ -322,7 +322,7 @@ def test_other_code_replaces_import_inside_a_block(folder, monkeypatch):
     assert late.engines()[0] is minijax.jit and builtins.__import__ is others
 
 
-def test_the_name_of_a_replaced_module(tmp_path, monkeypatch):
+def test_classes_of_a_replaced_module_keep_the_name_of_the_module(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "named").mkdir()
     (tmp_path / "named/__init__.py").write_text("import jax\n")

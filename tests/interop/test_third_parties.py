@@ -68,7 +68,7 @@ def sgd(rate):
 
 def total(x): return jnp.sum(x)
 
-# as Flax NNX has it, whose models change
+# a check like one in Flax NNX, whose models can change
 def of_this_trace(model, x):
     if isinstance(jnp.zeros(()) + 0, jax.core.Tracer) and not isinstance(model.w, jax.core.Tracer):
         raise ValueError("a model of a different trace level")

@@ -69,7 +69,7 @@ def test_infinities_and_integers_pass():
         assert int(jnp.arange(3).sum()) == 3
 
 
-def test_a_context_affects_one_thread_and_the_setting_all():
+def test_a_context_affects_one_thread_and_the_setting_affects_all():
     seen = []
 
     def work():
@@ -94,7 +94,7 @@ def test_a_context_affects_one_thread_and_the_setting_all():
     assert np.isnan(in_thread())
 
 
-def test_extremes_of_larger_operands():
+def test_the_error_shows_the_extremes_of_larger_operands():
     with debug_nans(True), pytest.raises(FloatingPointError, match=r"operand 0: f32\[3\]: from -1.0 to 1.0"):
         jnp.log(jnp.array([-1.0, 0.5, 1.0]))
 

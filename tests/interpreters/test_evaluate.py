@@ -73,7 +73,7 @@ def test_the_filter_is_installed_once():
         assert list(warnings.filters).count(QUIET) == 1
 
 
-def test_another_thread_removes_the_filter_meanwhile(monkeypatch):
+def test_another_thread_may_remove_the_filter_meanwhile(monkeypatch):
     class Filters(list):
         def remove(self, each):
             super().remove(each)

@@ -50,7 +50,7 @@ TABLE = {name: case for name, case in [*CASES.items(), *PROGRAMS.items()] if cas
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_jvp_of_table_programs(name, both):
+def test_cached_rules_agree_in_jvp_of_table_programs(name, both):
     case = TABLE[name]
 
     def run():
@@ -70,7 +70,7 @@ def test_jvp_of_table_programs(name, both):
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_vmap_of_jvp_of_table_programs(name, both):
+def test_cached_rules_agree_in_vmap_of_jvp_of_table_programs(name, both):
     case = TABLE[name]
 
     def run():
@@ -115,7 +115,7 @@ NESTED = {
 
 
 @pytest.mark.parametrize("name", NESTED)
-def test_under_and_over_other_transformations(name, both):
+def test_cached_rules_agree_under_and_over_other_transformations(name, both):
     assert_equal(*both(NESTED[name]))
 
 
@@ -128,7 +128,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_errors(name, both):
+def test_cached_rules_raise_the_same_errors(name, both):
     def run():
         with pytest.raises(Exception) as caught:
             ERRORS[name]()

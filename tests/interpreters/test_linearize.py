@@ -64,7 +64,7 @@ TABLE = {name: case for name, case in [*CASES.items(), *PROGRAMS.items()] if cas
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_derivatives_of_table_programs(name):
+def test_both_methods_agree_on_derivatives_of_table_programs(name):
     case = TABLE[name]
 
     def derivative(*args):
@@ -82,7 +82,7 @@ def test_derivatives_of_table_programs(name):
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_second_derivatives_of_table_programs(name):
+def test_both_methods_agree_on_second_derivatives_of_table_programs(name):
     case = TABLE[name]
 
     def derivative(*args):
@@ -101,7 +101,7 @@ def test_second_derivatives_of_table_programs(name):
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_vmap_of_derivatives_of_table_programs(name):
+def test_both_methods_agree_on_vmap_of_derivatives_of_table_programs(name):
     case = TABLE[name]
 
     def derivative(*args):
@@ -157,7 +157,7 @@ NESTED = {
 
 
 @pytest.mark.parametrize("name", NESTED)
-def test_under_and_over_other_transformations(name):
+def test_both_methods_agree_under_and_over_other_transformations(name):
     assert_equal(*both(NESTED[name]))
 
 
@@ -174,7 +174,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_errors(name):
+def test_both_methods_raise_the_same_errors(name):
     def run():
         with pytest.raises(Exception) as caught:
             ERRORS[name]()

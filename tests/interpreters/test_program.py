@@ -1,4 +1,4 @@
-"""Jaxprs run on NumPy without the interpreter stack; the values are the same as equation by equation."""
+"""Jaxprs run on NumPy without the interpreter stack, with the same values as evaluation equation by equation."""
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ FUNCTIONS = [chain, through_jit, several_results, without_equations, with_loops,
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_same_values_and_types_as_equation_by_equation(function):
+def test_values_and_types_match_evaluation_equation_by_equation(function):
     closed = minijax.make_jaxpr(function)(X)
     with np.errstate(all="ignore"):
         found = program(closed).function(X)

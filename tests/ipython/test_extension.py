@@ -115,7 +115,7 @@ def test_ipythons_magics_are_not_replaced(bare):
 
 
 def test_run_without_as_jax_is_ipythons_own(bare, tmp_path):
-    """``%run`` is IPython's own while the extension is loaded and after it. IPython loads this magic at first use."""
+    """Without ``--as-jax``, ``%run`` is IPython's own, also after unloading. IPython loads this magic at first use."""
     program = tmp_path / "program.py"
     program.write_text("import jax, sys\nmade_by = (jax.jit.__module__[:3], sys.argv[1:])\n")
     bare.run_line_magic("load_ext", "minijax")
@@ -127,7 +127,7 @@ def test_run_without_as_jax_is_ipythons_own(bare, tmp_path):
     assert bare.user_ns["made_by"] == ("jax", ["4"])
 
 
-def test_one_magic_for_each_row(shell):
+def test_each_command_has_one_magic(shell):
     line, cell = shell.magics_manager.magics["line"], shell.magics_manager.magics["cell"]
     for command in MAGICS:
         name = magic_name(command)
@@ -183,7 +183,7 @@ def test_the_line_of_a_magic_names_no_values(shell):
     assert "Nothing in it has a name: give a value one, as in h = sin(x)" in text and "run_line_magic" not in text
 
 
-def test_local_names_of_a_calling_function(shell):
+def test_a_magic_sees_the_local_names_of_a_calling_function(shell):
     code = (
         "def outer():\n    local = 0.5\n"
         "    return get_ipython().run_line_magic('grad', 'f(local)').value\n"
@@ -244,7 +244,7 @@ def test_a_cell_that_cannot_be_parsed_has_no_traceback(shell):
     assert "SyntaxError" in printed(shell, "eval('1 +')") and "in <module>" not in text
 
 
-def test_a_magics_cell_that_cannot_be_parsed_shows_its_line_alone(shell):
+def test_a_cell_magic_that_cannot_be_parsed_shows_only_the_wrong_line(shell):
     text = printed(shell, "%%jaxpr x=1.0\ny = x\nz = = 2")
     assert "SyntaxError: invalid syntax" in text and "z = = 2" in text
     assert not re.search(r"Traceback|minijax/|run_cell_magic|<minijax-cell", text)
@@ -387,7 +387,7 @@ def test_stepping_gives_a_widget_and_an_error_comes_after_it(shell):
     assert "reshape" in captured.stdout and "hidden" in captured.stdout
 
 
-def test_exporting_a_session(shell, tmp_path):
+def test_an_exported_session_has_the_cells_and_their_outputs(shell, tmp_path):
     shell.run_cell("seven = 3 + 4\nseven", store_history=True)
     run(shell, "%jaxpr f(3.0)")
     printed(shell, "1 / 0")
@@ -444,7 +444,7 @@ def test_why_does_not_report_an_earlier_line_as_the_last(shell):
     assert "not watched" not in repr(run(shell, "%why")) and "f32[4]" in repr(run(shell, "%why"))
 
 
-def test_help_uses_the_magics_names(shell):
+def test_help_uses_the_names_of_the_magics(shell):
     text = repr(run(shell, "%help"))
     listed = {word.lstrip("%") for word in re.findall(r"^  (%\w+) ", text, re.M)}
     assert listed == {magic_name(command) for command in MAGICS}
@@ -453,7 +453,7 @@ def test_help_uses_the_magics_names(shell):
     assert "UsageError: %minijax_config theme takes" in printed(shell, "%minijax_config theme purple")
 
 
-def test_the_history_magic_is_ipythons(shell):
+def test_the_history_magic_is_that_of_ipython(shell):
     run(shell, "first = 1")
     shell.run_cell("second = 2", store_history=True)
     text = repr(shell.run_cell("%minijax_history 2", store_history=True).result)
@@ -496,7 +496,7 @@ def test_bad_configuration_values_are_refused_without_blocking_loading(bare):
         ("%gra", {"%grad"}, 0),
     ],
 )
-def test_completion(shell, typed, offered, start):
+def test_completion_offers_options_and_names(shell, typed, offered, start):
     with provisionalcompleter():
         found = list(shell.Completer.completions(typed, len(typed)))
     texts = {completion.text for completion in found}
@@ -520,7 +520,7 @@ def test_the_extension_loads_without_jax():
 
 
 def test_containers_of_arrays_are_displayed_as_trees(shell):
-    """Nested containers too, in text and HTML. Small containers, and those with their own display, are unchanged."""
+    """Trees are shown in text and HTML. Small containers, and those with their own display, are unchanged."""
     run(shell, "from collections import namedtuple; Pair = namedtuple('Pair', 'p q')")
     run(shell, "class Own(dict):\n    def _repr_mimebundle_(self, include=None, exclude=None): return {'a/b': 'own'}")
     run(shell, "p = {f'<{i}>': {'w': jnp.ones((9, 9)), 'b': v} for i in range(2)}")
@@ -551,7 +551,7 @@ def test_containers_of_arrays_are_displayed_as_trees(shell):
 
 
 def test_a_bare_step_opens_at_the_exception_of_the_last_cell(shell, tmp_path):
-    """%step runs a cell again and records it: several statements, a magic, a loop with a magic, a program of %run."""
+    """%step runs a cell again and records it. A cell has several statements, a magic, a loop with a magic, or %run."""
     hint = "%step runs it again, recorded, and opens at the exception"
     run(shell, "ran = []\ndef clash(x):\n    ran.append(1)\n    y = jnp.sin(x)\n    return y @ jnp.ones(7)")
     program = tmp_path / "program.py"

@@ -135,7 +135,7 @@ def test_rerunning_a_cell_closes_its_stepper_and_old_steppers_are_freed(person):
     assert person.ask(latest, kind="page")["kind"] == "page"
 
 
-def test_static_pages_on_request_or_without_anywidget(person):
+def test_static_pages_are_shown_on_request_or_without_anywidget(person):
     person.run("%config MinijaxMagics.stepper = 'page'", "l")
     (output,) = person.run("%step f(3.0)", "m")
     assert set(output["data"]) == {"text/plain", "text/html"} and "<script" in output["data"]["text/html"]
@@ -188,7 +188,7 @@ def test_only_numbers_and_small_arrays_can_be_moved(recording):
     x, n, w, half = page.controls
     assert (x["low"], x["high"], n["low"], n["high"], n["step"]) == (-10, 10, -10, 10, 1)
     assert w["shape"] == [2, 3] and w["values"] == [1.0] * 6 and (half["low"], half["high"]) == (-1, 1)
-    assert not LivePage(Step(recording, given=tuple(given.items()))).controls  # no ``again``: no sliders
+    assert not LivePage(Step(recording, given=tuple(given.items()))).controls  # without ``again`` there are no sliders
     many = tuple((f"x{i}", 1.0) for i in range(20))
     page = LivePage(Step(recording, given=many, again=step.again))
     assert len(page.controls) == MOST_ARGUMENTS and page.answer({"kind": "page"})["left"] == 20 - MOST_ARGUMENTS

@@ -82,7 +82,7 @@ def test_an_exception_shows_user_frames_and_cell_names(notebook):
     assert "Cell In[9], line 2" in shown and "ipykernel" not in shown and "minijax/" not in shown
 
 
-def test_a_stepper(notebook):
+def test_a_stepper_needs_no_other_files(notebook):
     (output,) = outputs(notebook, "%step grad(f)(3.0)")
     markup = output["data"]["text/html"]
     assert markup.startswith('<div class="minijax mjw ') and not re.search(r"https?://|\bsrc=|\bhref=", markup)

@@ -13,7 +13,7 @@ OURS, JAX = programs(minijax), programs(jax)
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_golden(name, golden):
+def test_jaxprs_match_golden_files(name, golden):
     function, args = OURS[name]
     closed = minijax.make_jaxpr(function)(*args)
     typecheck_jaxpr(closed)
@@ -22,7 +22,7 @@ def test_golden(name, golden):
 
 
 @pytest.mark.parametrize("name", [name for name in OURS if name not in DIFFERENT_IN_JAX])
-def test_same_text_as_jax(name):
+def test_jaxprs_print_as_in_jax(name):
     ours = minijax.make_jaxpr(OURS[name][0])(*OURS[name][1])
     theirs = jax.make_jaxpr(JAX[name][0])(*JAX[name][1])
     for width in (40, 80, 120, 200):

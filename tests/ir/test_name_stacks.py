@@ -91,14 +91,14 @@ def test_name_stacks_print_as_in_jax(name):
     assert str(parse_jaxpr(text)) == str(closed)
 
 
-def test_name_stacks_with_source_notes_and_in_tutorial_style():
+def test_name_stacks_print_with_source_notes_and_in_tutorial_style():
     closed = minijax.make_jaxpr(OURS["f"][0])(1.0)
     both = format_jaxpr(closed, width=40, name_stack=True, source_info=True)
     assert re.search(r"sin a +# \S*test_name_stacks.py:\d+:\d+ \(.*f\); \[foo/bar\]", both)
     assert "sin a   # [foo/bar]\n" in format_jaxpr(closed, style="tutorial", name_stack=True)
 
 
-def test_no_names_outside_scopes():
+def test_equations_outside_scopes_have_no_names():
     closed = minijax.make_jaxpr(minijax.grad(minijax.numpy.sin))(1.0)
     assert errors.open_scopes == 0 and current_names() == ()
     assert not any(names_of(eqn.source) for eqn in closed.eqns)
@@ -117,8 +117,8 @@ def test_an_exception_closes_a_scope_and_scopes_are_per_thread():
     assert seen == [()] and current_names() == () and errors.open_scopes == 0
 
 
-def test_text_of_a_stack():
-    place = (test_text_of_a_stack.__code__, 0)
+def test_a_stack_prints_as_text():
+    place = (test_a_stack_prints_as_text.__code__, 0)
     assert names_of(None) == names_of(place) == ""
     assert names_of((*place, (("jvp", True), ("vmap", True)))) == "jvp(vmap())"
     assert names_of((*place, (("a", False), ("jvp", True), ("b", False), ("c", False)))) == "a/jvp(b)/c"
@@ -126,7 +126,7 @@ def test_text_of_a_stack():
 
 
 @pytest.mark.parametrize("name", [3, None, len])
-def test_a_scope_has_a_name(name):
+def test_a_scope_must_have_a_name(name):
     with pytest.raises(TypeError, match="named_scope name argument must be a string"):
         minijax.named_scope(name)
     with pytest.raises(TypeError, match="named_call expects a function"):

@@ -1,4 +1,4 @@
-"""Parsing printed jaxprs: print -> parse -> print is the identity, and the parsed jaxpr evaluates alike."""
+"""Parsing printed jaxprs: print -> parse -> print is the identity, and the parsed jaxpr gives the same values."""
 
 import copy
 import difflib
@@ -76,7 +76,7 @@ def test_converted_jaxprs_of_jax_are_parsed(name):
         assert_same_text(text, format_jaxpr(read, width=width))
 
 
-def test_text_printed_by_jax_itself():
+def test_text_printed_by_jax_is_parsed():
     """A jaxpr printed by JAX runs in minijax, even if the text omits parameters for sharding."""
     text = str(jax.make_jaxpr(jax.grad(lambda x: (jax.numpy.sin(x) * 2.0).sum()))(np.ones(3, np.float32)))
     assert " out_sharding=None" in text
@@ -89,7 +89,7 @@ def test_text_printed_by_jax_itself():
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_functions_of_the_oracle_table(name):
+def test_jaxprs_of_the_oracle_table_are_parsed(name):
     """For each function of the table and each transformation, the parsed jaxpr has the same text, types and bits."""
     for transformation in [t for n, t in rows() if n == name]:
         function, args = build(subject, CASES[name])[transformation]
@@ -173,7 +173,7 @@ def test_a_parsed_jaxpr_can_be_transformed():
     np.testing.assert_array_equal(mj.vmap(read)(jnp.ones((3, 2)))[0], mj.vmap(outer_helper)(jnp.ones((3, 2))))
 
 
-def test_user_defined_primitives():
+def test_user_defined_primitives_are_found():
     """The parser finds primitives with an abstract evaluation rule: minijax's own first, then the last one defined."""
     text = "{ lambda ; a:f32[2]. let b:f32[2] = users_own[k=3] a; c:f32[2] = sin b in (c,) }"
     with pytest.raises(JaxprSyntaxError, match="no primitive called 'users_own'"):
@@ -189,7 +189,7 @@ def test_user_defined_primitives():
     assert parse_jaxpr(text, primitives={"sin": defined["sin"]}).eqns[1].primitive is defined["sin"]
 
 
-def test_collectives_inside_pmap():
+def test_collectives_inside_pmap_are_parsed():
     """If the text lacks the axis size, the size is inferred from the types, or parsing raises an error."""
 
     def exchange(split, concat):
@@ -206,7 +206,7 @@ def test_collectives_inside_pmap():
 
 
 @pytest.mark.parametrize("kind", ["Auto", "Explicit"])
-def test_types_and_parameters_that_name_meshes(kind):
+def test_types_and_parameters_that_name_meshes_are_parsed(kind):
     """Types and parameters contain varying axes, shardings, meshes and specs; the parser uses the current mesh."""
     of = mj.sharding
     mesh = of.make_mesh((2, 1), ("x", "y"), (of.AxisType[kind],) * 2)
@@ -262,7 +262,7 @@ def test_parsing_takes_linear_time(small_heap):
         assert any(seconds(8_000, width) < 16 * small + 0.5 for _ in range(3))
 
 
-def test_results_called_underscore():
+def test_results_called_underscore_are_parsed():
     """If a call's results are dropped, its jaxpr shows each of them as ``_``."""
     text = (
         "{ lambda ; a:f32[] b:i32[2]. let\n"
@@ -316,7 +316,7 @@ def test_without_constants_a_jaxpr_only_prints_and_typechecks():
         ([np.ones(2), 1.5], TypeError, r"constvar b:i32\[\] cannot have a value of type"),
     ],
 )
-def test_constants_that_do_not_fit(consts, error, words):
+def test_constants_that_do_not_fit_are_refused(consts, error, words):
     with pytest.raises(error, match=words):
         parse_jaxpr(CONSTANTS, consts=consts)
 
@@ -336,7 +336,7 @@ def test_functions_among_the_parameters_are_stand_ins():
     assert copy.copy(stand_in) == stand_in
 
 
-def test_values_of_parameters():
+def test_values_of_parameters_are_parsed():
     x = straight_line(1)
     p = Primitive("row")
     params = {
@@ -404,7 +404,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("text", "line", "column", "words"), BAD)
-def test_syntax_errors_and_their_places(text, line, column, words):
+def test_syntax_errors_name_their_places(text, line, column, words):
     with pytest.raises(JaxprSyntaxError, match=re.escape(words)) as caught:
         parse_jaxpr(text)
     error = caught.value
@@ -434,6 +434,3 @@ def test_damaged_text_raises_an_error_with_a_place(data):
         parse_jaxpr(text[:start] + new + text[end:])
     except JaxprSyntaxError as error:
         assert error.line >= 1 and "\n" in str(error)
-
-
-# ---- random programs

@@ -143,7 +143,7 @@ def same_name_twice(x):
 @program(1.0)
 def long_subjaxpr(x):
     @jax.jit
-    def a(x):  # variables avoid this name
+    def a(x):  # printed variables do not get this name
         for _ in range(11):
             x = jnp.cos(x)
         return x
@@ -152,14 +152,14 @@ def long_subjaxpr(x):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_same_text_as_jax(name):
+def test_converted_jaxprs_print_as_in_jax(name):
     f, args = PROGRAMS[name]
     closed = jax.make_jaxpr(f)(*args)
     assert str(convert(closed)) == str(closed)
 
 
 @pytest.mark.parametrize("width", [1, 20, 40, 60, 120, 400])
-def test_same_line_breaks_as_jax_at_other_widths(width):
+def test_line_breaks_match_jax_at_other_widths(width):
     for name, (f, args) in PROGRAMS.items():
         closed = jax.make_jaxpr(f)(*args)
         expected = closed.pretty_print(width=width, use_color=False)
@@ -179,13 +179,13 @@ def mul_jaxpr(dtype="float64"):
     return Jaxpr([], [a], [b], [JaxprEqn(Primitive("mul"), [Literal(np.float64(2.0), a.aval), a], {}, [b])])
 
 
-def test_tutorial_style():
+def test_a_jaxpr_prints_in_tutorial_style():
     text = format_jaxpr(mul_jaxpr(), style="tutorial")
     assert text == "{ lambda a:float64[] .\n  let b:float64[] = mul 2.0 a\n  in ( b ) }"
     assert " ".join(text.split()) == "{ lambda a:float64[] . let b:float64[] = mul 2.0 a in ( b ) }"
 
 
-def test_tutorial_style_of_nested_jaxprs_params_and_constants():
+def test_nested_jaxprs_params_and_constants_print_in_tutorial_style():
     inner = ClosedJaxpr(mul_jaxpr())
     aval, vector = ShapedArray((), np.dtype("float64")), ShapedArray((3,), np.dtype("float64"))
     k, x, y, z, w = Var(vector), Var(vector), Var(aval), Var(aval), DropVar(aval)
@@ -255,7 +255,7 @@ def test_a_rule_chooses_the_printed_parameters():
     assert "sin[why=because] a" in str(x)
 
 
-def test_parameter_values():
+def test_parameter_values_are_printed():
     x = straight_line(1)
     values = {"a": frozenset({3, 1}), "b": object(), "c": np.dtype("float32"), "d": "s", "e": ("s",), "f": None}
     x.eqns[0].params = values
@@ -277,7 +277,7 @@ def test_a_hundred_thousand_equations_print_in_linear_time(small_heap):
 
 
 def test_jaxprs_shared_over_and_over_print_once():
-    """Forty levels of jaxprs, each of which calls the one before twice: 2^40 calls in total."""
+    """Forty levels of jaxprs: each jaxpr calls the previous one twice, 2^40 calls in total."""
     aval = ShapedArray((), np.dtype("float32"))
     jit, jaxpr = Primitive("jit"), straight_line(1)
     for _ in range(40):
@@ -289,6 +289,6 @@ def test_jaxprs_shared_over_and_over_print_once():
     assert text.count(" = { lambda") == 40 and text.count("sin") == 1
 
 
-def test_align_and_fill():
+def test_align_and_fill_break_lines():
     words = pp.join(pp.group(pp.brk()), [pp.text(w) for w in "one two three four".split()])
     assert pp.to_string(pp.text(">> ") + pp.align(words), 8) == ">> one two\n   three\n   four"

@@ -68,7 +68,7 @@ def test_weak_types_are_not_compared():
     assert same_type(WEAK, F32) and not same_type(F32, I32) and not same_type(F32, VEC)
 
 
-def test_unbound_variable_names_equation_and_source():
+def test_the_error_of_an_unbound_variable_names_equation_and_source():
     a, b, c = variables(3)
     eqn = JaxprEqn(neg, [b], {}, [c], errors.source_info())
     text = refused(Jaxpr([], [a], [c], [eqn]), "Variable 'c' not defined", "in equation:\n\n  b:f32[] = neg c")
@@ -80,7 +80,7 @@ def test_dropped_results_cannot_be_read():
     refused(Jaxpr([], [a], [d], [JaxprEqn(neg, [a], {}, [d])]), "Variable '_' not defined")
 
 
-def test_rebinding():
+def test_a_variable_cannot_be_bound_twice():
     a, b = variables(2)
     refused(Jaxpr([], [a, a], [], []), "Variable 'a' already bound")
     refused(Jaxpr([a], [a], [], []), "Variable 'a' already bound")
@@ -89,24 +89,24 @@ def test_rebinding():
     refused(Jaxpr([], [a], [b], [JaxprEqn(two, [a], {}, [b, b])]), "already bound")
 
 
-def test_wrong_result_type():
+def test_a_wrong_result_type_is_refused():
     message = "Value for variable 'b' inconsistently typed as f32[] for let-binder of type f32[3]"
     refused(negation(F32, VEC), message, "b:f32[3] = neg a")
     refused(negation(F32, I32), "as f32[] for let-binder of type i32[]")
 
 
-def test_wrong_number_of_results():
+def test_a_wrong_number_of_results_is_refused():
     a, b = variables(2)
     refused(Jaxpr([], [a], [b], [JaxprEqn(two, [a], {}, [b])]), "has 2 results, but binds 1 variables")
 
 
-def test_operands_that_the_primitive_refuses():
+def test_the_error_of_the_abstract_evaluation_is_reported():
     a, b, c = Var(F32), Var(VEC), Var(F32)
     jaxpr = Jaxpr([], [a, b], [c], [JaxprEqn(add, [a, b], {}, [c])])
     refused(jaxpr, "add got incompatible shapes: (), (3,).", "c:f32[] = add a b")
 
 
-def test_primitive_without_abstract_evaluation():
+def test_a_primitive_without_abstract_evaluation_is_refused():
     a, b = variables(2)
     eqns = [JaxprEqn(Primitive("mystery"), [a], {}, [b])]
     refused(Jaxpr([], [a], [b], eqns), "Abstract evaluation for 'mystery' not implemented", "b:f32[] = mystery a")
@@ -125,7 +125,7 @@ def test_primitive_without_abstract_evaluation():
         (np.float32(1), VEC, False),
     ],
 )
-def test_literals(value, aval, good):
+def test_literals_must_match_their_types(value, aval, good):
     jaxpr = Jaxpr([], [], [Literal(value, aval)], [])
     if good:
         typecheck_jaxpr(jaxpr)
@@ -133,7 +133,7 @@ def test_literals(value, aval, good):
         refused(jaxpr, "does not match its type annotation " + aval.str_short())
 
 
-def test_constants_have_the_type_of_their_variable():
+def test_constants_must_have_the_type_of_their_variable():
     k = Var(VEC)
     good = ClosedJaxpr(Jaxpr([k], [], [k], []), [np.zeros(3, np.float32)])
     typecheck_jaxpr(good)
@@ -155,7 +155,7 @@ def test_subjaxprs_are_checked():
     refused(Jaxpr([], [x], [y], [JaxprEqn(call, [x], {"jaxpr": no_result}, [y])]), "not defined", "= call[")
 
 
-def test_operands_of_a_call_fit_its_jaxpr():
+def test_operands_of_a_call_must_fit_its_jaxpr():
     inner = {"jaxpr": ClosedJaxpr(negation())}
     x, y, v = Var(F32), Var(F32), Var(VEC)
     refused(Jaxpr([], [x], [y], [JaxprEqn(call, [x, x], inner, [y])]), "2 operands for a jaxpr with 1 inputs")

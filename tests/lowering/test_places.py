@@ -88,7 +88,7 @@ def lowered(fun: Callable[..., Any], shape: tuple[int, ...] = VECTOR) -> Any:
 
 
 def location_names(text: str) -> set[str]:
-    """The names in locations, which are those of operations and functions."""
+    """The names of operations and functions in the locations of a module."""
     return set(re.findall(r'^#loc\d* = loc\("([^"]*)"\(', text, re.MULTILINE))
 
 
@@ -203,7 +203,7 @@ def test_xla_metadata_has_the_lines_of_the_text() -> None:
     assert text_lines("metadata={}") == []
 
 
-def test_lines_of_merged_instructions() -> None:
+def test_merged_instructions_have_several_lines() -> None:
     assert text_lines('metadata={op_name="L4/dot"}') == [4]
     assert text_lines('metadata={op_name="L14/call/L4/dot"}') == [4]
     assert text_lines('metadata={op_name="(L41/end/L32/end:L18/end/L9/end)"}') == [32, 9]
@@ -250,7 +250,7 @@ def test_an_executable_knows_its_jaxpr_while_it_lives() -> None:
     assert executable.origin() is None
 
 
-def test_estimates_before_optimisation() -> None:
+def test_costs_are_estimated_before_optimisation() -> None:
     costs = lowered(OURS["chain"]).cost_analysis()
     assert costs["transcendentals"] == 16.0 and costs["flops"] == 16.0
     with pytest.raises(CompileError, match="broken"):

@@ -1,1 +1,1 @@
-"""``minijax.numpy`` and ``minijax.nn`` against JAX's."""
+"""Tests that compare ``minijax.numpy`` and ``minijax.nn`` with JAX."""

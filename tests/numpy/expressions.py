@@ -1,7 +1,7 @@
 """Inputs for both ``minijax.numpy`` and ``jax.numpy``: the expressions of ``expressions.txt``, and a call of each
 function in ``minijax.numpy.ufuncs``.
 
-``jnp`` is either library's, ``nn`` its neural network functions, ``np`` NumPy. The other names are arrays:
+``jnp`` is the ``numpy`` module of either library, ``nn`` is its ``nn`` module, ``np`` is NumPy. The others are arrays:
 see ``operands``.
 """
 
@@ -69,7 +69,7 @@ def expressions() -> list[str]:
 
 
 def calls() -> list[str]:
-    """Calls of each function of ``minijax.numpy.ufuncs``. Arguments may lie outside its domain; bits need integers."""
+    """A call of each function of ``minijax.numpy.ufuncs``. Bitwise functions get integers."""
     found = []
     for name in ufuncs.__all__:
         bits = "bitwise" in name or "shift" in name or name == "invert"

@@ -193,7 +193,7 @@ def evaluated(entry: str, names: dict[str, Any]) -> str:
 
 
 def differences(answers: dict[tuple[str, str], tuple[str, ...]], known: Deviations, mode: str) -> Iterator[str]:
-    """One line for each entry with unexpected results. Those in ``known`` are expected; by default, JAX's are."""
+    """One line for each entry whose results differ from those in ``known`` or, if it is not there, from JAX's."""
     for (entry, kind), (theirs, *ours) in answers.items():
         wanted = known.get((entry, kind), (theirs, theirs))
         wanted = [text.replace("FLOAT", f"float{mode}").replace("INT", f"int{mode}") for text in wanted]
@@ -210,7 +210,7 @@ def quiet() -> Iterator[None]:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_argument(kind: str, mode: str) -> None:
+def test_every_kind_of_argument_is_treated_as_in_jax(kind: str, mode: str) -> None:
     """Both libraries accept the argument with the same types and values, or raise the same class of error."""
     names = {"a": KINDS[kind]()}
     with x64_mode(mode):
@@ -262,7 +262,7 @@ def differentiated(ns: Any, entry: str, n: int) -> str:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("n", INTEGERS, ids=lambda n: str(n)[:22])
-def test_integers_of_any_size(n: int, mode: str) -> None:
+def test_integers_of_any_size_are_treated_as_in_jax(n: int, mode: str) -> None:
     """If an integer does not fit its type, minijax raises an OverflowError wherever JAX does."""
     names = {"n": n}
     with x64_mode(mode):
@@ -279,7 +279,7 @@ def test_integers_of_any_size(n: int, mode: str) -> None:
         assert not found, "\n".join(found)
 
 
-def test_integers_that_jax_wraps() -> None:
+def test_integers_that_jax_wraps_are_refused() -> None:
     """In 32-bit mode minijax raises an OverflowError for each integer that does not fit."""
     with (
         x64_mode("64"),

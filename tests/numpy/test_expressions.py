@@ -42,21 +42,21 @@ def arguments(mode: str) -> dict[str, Any]:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's warning outside a function's domain
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("expression", expressions())
-def test_value(expression: str, mode: str) -> None:
+def test_values_match_jax(expression: str, mode: str) -> None:
     """The evaluated result has JAX's value, dtype and weak type."""
     with x64_mode(mode):
         assert_same(evaluate(expression, minijax, arguments(mode)), expected(mode)[expression])
 
 
-# JAX's programs for these have unused equations, or equations in another order.
+# JAX's programs for these expressions have unused equations, or equations in another order.
 OTHER_TEXTS = ("x ** i", "x.clip(-1.0, 1.0)", "jnp.isinf(c)", "jnp.power(x, i[0])")
 BRANCH_FOR_TPU = ("jnp.diag(k)",)
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("expression", [e for e in expressions() if e not in BRANCH_FOR_TPU])
-def test_jaxpr(expression: str, mode: str) -> None:
-    """The jaxpr prints as JAX's; in ``OTHER_TEXTS``, it has the same live equations once JAX's jits are inlined."""
+def test_jaxprs_match_jax(expression: str, mode: str) -> None:
+    """The jaxpr prints as JAX's; in ``OTHER_TEXTS``, it has the same live equations if JAX's jits are inlined."""
     arrays = {name: operands()[name] for name in names_in(expression)}
     with x64_mode(mode):
         ours, theirs = (
@@ -71,7 +71,7 @@ def test_jaxpr(expression: str, mode: str) -> None:
 
 @pytest.mark.parametrize("trim", ["fb", "F", "b", ""])
 @pytest.mark.parametrize("axis", [None, 0, -1, (0, 1)])
-def test_trim_zeros(trim: str, axis: Any) -> None:
+def test_trim_zeros_matches_jax(trim: str, axis: Any) -> None:
     """The shape of the result depends on the value of x, so the table, which stages programs, has no row for this."""
 
     def trimmed(library: Any, x: Any) -> Any:

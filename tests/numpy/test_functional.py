@@ -31,11 +31,11 @@ def outcome(text: str, mine: bool) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("text", lines_of(Path(__file__).parent / "functional.txt"))
-def test_same_as_jax(text: str) -> None:
+def test_results_and_errors_match_jax(text: str) -> None:
     assert outcome(text, mine=True) == outcome(text, mine=False)
 
 
-def test_programs_are_jaxs() -> None:
+def test_programs_match_jax() -> None:
     ours = mj.make_jaxpr(lambda a, b: jnp.vectorize(lambda a, b: a @ b, signature="(n),(n)->()")(a, b))(X, X[:1])
     theirs = jax.make_jaxpr(lambda a, b: rnp.vectorize(lambda a, b: a @ b, signature="(n),(n)->()")(a, b))(X, X[:1])
     assert str(ours) == str(theirs)

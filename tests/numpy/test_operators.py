@@ -105,7 +105,7 @@ def test_an_update_leaves_the_array_as_it_was() -> None:
     assert (x.tolist(), y.tolist(), z.tolist()) == ([0, 0, 0], [0, 5, 0], [1, 1, 0])
 
 
-def test_membership() -> None:
+def test_in_finds_elements() -> None:
     assert 2 in jnp.arange(3) and 5 not in jnp.arange(3)
 
 
@@ -145,7 +145,7 @@ PROMOTED: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("case", PROMOTED)
 @pytest.mark.filterwarnings("ignore:scatter inputs have incompatible types:FutureWarning")
-def test_strict_promotion(case: str) -> None:
+def test_strict_promotion_matches_jax(case: str) -> None:
     def outcome(ns: Any) -> Any:
         try:
             found = PROMOTED[case](ns)
@@ -209,5 +209,5 @@ def test_scalar_types_name_dtypes() -> None:
     assert jnp.result_type(jnp.float16, 2.0) == np.float16 and jnp.promote_types("int8", "uint8") == np.int16
 
 
-def test_constants_of_numpy() -> None:
+def test_the_module_has_the_constants_of_numpy() -> None:
     assert jnp.pi == np.pi and jnp.newaxis is None and jnp.inf == np.inf and np.isnan(jnp.nan)

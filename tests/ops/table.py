@@ -98,7 +98,7 @@ def cotangent(x: Any) -> np.ndarray:
 
 
 def array(found: re.Match[str]) -> Any:
-    """The array that a name in an expression stands for."""
+    """The array that this name denotes in an expression."""
     dtype, shape, how = found.groups()
     if dtype is None:
         return ARRAYS[found[0]]
@@ -177,7 +177,7 @@ def mappings(row: Row) -> Iterator[tuple[Any, ...]]:
 
 
 def transformations(ns: Any, row: Row) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
-    """name -> (function, arguments): the row itself, its jvp, its vjp and its vmaps."""
+    """name -> (function, arguments): the row itself, its jvp, vjp and vmaps, and the vmap of its vjp."""
 
     def f(*args: Any) -> Any:
         return row.function(ns, *args)

@@ -99,7 +99,7 @@ def test_q_ends_the_program(typed: Type) -> None:
         minijax.jit(outer)(1.0)
 
 
-def test_the_outermost_frame_and_refused_arguments(typed: Type, capsys: Any) -> None:
+def test_u_stops_at_the_outermost_frame_and_wrong_arguments_are_refused(typed: Type, capsys: Any) -> None:
     typed("u")
     minijax.jit(lambda x: minijax.debug.breakpoint(num_frames=1))(1.0)
     assert "*** this is the outermost function" in capsys.readouterr().out

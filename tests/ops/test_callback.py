@@ -73,7 +73,7 @@ def test_vmap_methods_match_jax(method: str) -> None:
         assert found[1] == expected[1]
 
 
-def test_a_callback_with_a_derivative_of_its_own() -> None:
+def test_a_callback_may_have_its_own_derivative() -> None:
     @minijax.custom_jvp
     def sin(x: Any) -> Any:
         return host_sin(x)

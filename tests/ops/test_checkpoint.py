@@ -157,18 +157,18 @@ REVERSE = ("grad", "vmap_of_grad", "grad_of_vmap", "grad_of_grad", "jvp_of_grad"
 
 @pytest.mark.usefixtures("compiled_quickly")
 @pytest.mark.parametrize("name", CASES)
-def test_same_values(name: str) -> None:
+def test_values_match_jax(name: str) -> None:
     check_values(CASES[name])
 
 
 # "nested_with_policies" is left out: in JAX its inner call returns a residual that the call itself receives
 @pytest.mark.parametrize("name", sorted(CASES.keys() - {"nested_with_policies"}))
-def test_same_programs(name: str) -> None:
+def test_programs_match_jax(name: str) -> None:
     check_programs(CASES[name], other=REVERSE if name in OTHER else ())
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
-def test_same_programs_with_every_policy(policy: Any) -> None:
+def test_programs_match_jax_with_every_policy(policy: Any) -> None:
     check_programs(Case("f", lambda ns, w, x: ns.checkpoint(layers(ns), policy=policy_of(ns, policy))(w, x), (W, X)))
 
 
@@ -281,14 +281,14 @@ def temporaries(ns: Any, wrap: Any, length: int) -> float:
 def test_memory_grows_with_the_residuals_and_remat_reduces_it() -> None:
     plain = {n: temporaries(minijax, lambda f: f, n) for n in (16, 32)}
     saved = {n: temporaries(minijax, minijax.checkpoint, n) for n in (16, 32)}
-    # each step saves five arrays (c, the other factor of w, three cosines or their arguments); with checkpoint only c
+    # each step saves five arrays (c, the other factor of w, three cosines or their arguments), with checkpoint one (c)
     assert round((plain[32] - plain[16]) / 16) == 5
     assert round((saved[32] - saved[16]) / 16) == 1
     assert saved[32] < plain[32] / 3
     assert saved[32] == pytest.approx(temporaries(jax, jax.checkpoint, 32), abs=0.1)
 
 
-def test_staged_once_per_signature() -> None:
+def test_a_function_is_staged_once_per_signature() -> None:
     calls = []
 
     def f(x: Any) -> Any:
@@ -333,7 +333,7 @@ def residuals(ns: Any, fun: Any, *args: Any, capsys: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
-def test_saved_residuals_are_jaxs(policy: Any, capsys: Any) -> None:
+def test_saved_residuals_match_jax(policy: Any, capsys: Any) -> None:
     found, expected = (
         residuals(ns, ns.checkpoint(layers(ns), policy=policy_of(ns, policy)), W, X, capsys=capsys)
         for ns in (minijax, jax)
@@ -341,7 +341,7 @@ def test_saved_residuals_are_jaxs(policy: Any, capsys: Any) -> None:
     assert found == expected and expected
 
 
-def test_saved_residuals_without_checkpoint(capsys: Any) -> None:
+def test_residuals_saved_without_checkpoint_match_jax(capsys: Any) -> None:
     def program(ns: Any) -> Any:
         return lambda p, n: 3.0 * p["x"] * n + ns.numpy.sin(p["x"]) * ns.numpy.arange(3.0)
 
@@ -394,7 +394,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_errors_are_jaxs(name: str) -> None:
+def test_errors_match_jax(name: str) -> None:
     call, words = ERRORS[name]
     with pytest.raises(Exception, match=words) as expected:
         call(jax)
@@ -403,7 +403,7 @@ def test_errors_are_jaxs(name: str) -> None:
     assert type(found.value).__name__ == type(expected.value).__name__
 
 
-def test_errors_of_our_own() -> None:
+def test_minijax_refuses_offloading_and_policies_that_are_not_callable() -> None:
     with pytest.raises(TypeError, match="Expected a callable value, got 3"):
         minijax.checkpoint(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="the policy of jax.checkpoint must be callable, got 3"):
@@ -417,14 +417,14 @@ def test_errors_of_our_own() -> None:
         minijax.grad(minijax.checkpoint(sines, policy=lambda *a, **k: offload))(1.0)
 
 
-def test_save_from_both_policies() -> None:
+def test_save_from_both_policies_saves_what_either_policy_saves() -> None:
     policies = minijax.checkpoint_policies
     both = policies.save_from_both_policies(policies.dots_saveable, policies.save_only_these_names("first"))
     (backward,) = remat_eqns(minijax.checkpoint(layers(minijax), policy=both), W, X)
     assert len(backward.invars) == 3 + 3
 
 
-def test_the_names_are_jaxs() -> None:
+def test_the_names_match_jax() -> None:
     assert vars(minijax.checkpoint_policies).keys() == vars(jax.checkpoint_policies).keys()
     assert minijax.remat is minijax.checkpoint
 

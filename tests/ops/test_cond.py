@@ -22,7 +22,7 @@ from tests.oracle.subject import SUBJECT_NAME, assert_same, oracle, subject
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
-only_minijax = pytest.mark.skipif(SUBJECT_NAME == "jax", reason="JAX stands in for minijax: no such module")
+only_minijax = pytest.mark.skipif(SUBJECT_NAME == "jax", reason="JAX is tested in place of minijax; it lacks this")
 
 VECTOR = np.array([0.5, -1.5, 2.5], np.float32)
 INTEGERS = np.array([[1, 2], [3, 4], [5, 6]], np.int32)
@@ -135,7 +135,7 @@ FORMS: dict[str, tuple[Callable[[Any], Callable[..., Any]], tuple[Any, ...]]] = 
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_printed_as_by_jax(name: str) -> None:
+def test_programs_print_as_in_jax(name: str) -> None:
     make, args = FORMS[name]
     ours, theirs = subject.make_jaxpr(make(subject))(*args), oracle.make_jaxpr(make(oracle))(*args)
     assert printed(ours) == printed(theirs)
@@ -200,18 +200,18 @@ OTHER["constant_branches"] = ("grad", "vmap_of_grad")
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_same_programs(name: str) -> None:
+def test_programs_match_jax(name: str) -> None:
     check_programs(CASES[name], other=OTHER.get(name, ()))
 
 
-def test_no_nan_from_branches_not_taken() -> None:
+def test_branches_not_taken_give_no_nan() -> None:
     xs = np.array([4.0, 0.0, -1.0], np.float32)
     slopes = subject.vmap(subject.grad(lambda x: guarded_root(subject, x)))(xs)
     assert np.asarray(slopes).tolist() == [0.25, 0.0, 0.0]
 
 
-def test_one_branch_is_run() -> None:
-    """Both branches are traced, once each; only the chosen branch runs its callback."""
+def test_only_the_chosen_branch_runs() -> None:
+    """Both branches are traced, but only the chosen branch runs its callback."""
     traced: list[str] = []
     happened: list[float] = []
 
@@ -370,7 +370,7 @@ def test_ill_typed_conds_are_found() -> None:
 
 
 @only_minijax
-def test_lowered_to_case() -> None:
+def test_switch_is_lowered_to_case() -> None:
     def function(i: Any, x: Any) -> Any:
         return subject.lax.switch(i, [subject.numpy.sin, subject.numpy.cos, lambda x: x], x)
 

@@ -141,7 +141,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_in_jax_words(name: str) -> None:
+def test_refusals_use_the_words_of_jax(name: str) -> None:
     attempt, words = REFUSED[name]
     kinds = []
     for ns in (jax, minijax):

@@ -253,12 +253,12 @@ OTHER = {"custom_gradient": ("value", "vmap"), "closure_convert": ("grad_of_vmap
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_same_values(case: Case) -> None:
+def test_values_match_jax(case: Case) -> None:
     check_values(case)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_same_programs(case: Case) -> None:
+def test_programs_match_jax(case: Case) -> None:
     check_programs(case, other=OTHER.get(case.name, ()))
 
 
@@ -292,7 +292,7 @@ def scan_of_one_call(ns: Any) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_printed_as_jax_prints(name: str) -> None:
+def test_programs_print_as_in_jax(name: str) -> None:
     program, args = PRINTED[name]
     closed = minijax.make_jaxpr(program(minijax))(*args)
     typecheck_jaxpr(closed)
@@ -334,7 +334,7 @@ def test_the_function_is_not_called_if_its_rule_is() -> None:
     assert (float(value), float(tangent), calls) == (2.0, 3.0, ["rule"])
 
 
-def test_staged_once_and_its_rule_once() -> None:
+def test_a_function_and_its_rule_are_staged_once() -> None:
     calls: list[str] = []
 
     @minijax.custom_jvp
@@ -354,7 +354,7 @@ def test_staged_once_and_its_rule_once() -> None:
     assert calls == ["f", "rule"]
 
 
-def test_second_derivatives_through_scan() -> None:
+def test_second_derivatives_through_scan_match_jax() -> None:
     """As in JAX, a partially evaluated scan keeps rules of custom_vjp functions, but not of custom_jvp functions."""
 
     def second(ns: Any, f: Callable[..., Any], scan: bool) -> Any:
@@ -409,7 +409,7 @@ def two_results(reverse: bool) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("make", [sine_jvp, sine_vjp])
 @pytest.mark.parametrize("used", [(True, False), (False, True), (True, True)])
-def test_dead_code_elimination(make: Callable[..., Any], used: tuple[bool, ...]) -> None:
+def test_dead_code_elimination_keeps_values_and_derivatives(make: Callable[..., Any], used: tuple[bool, ...]) -> None:
     """The pruned equation is well typed, and has the same values and derivatives as before."""
     from minijax.interpreters.partial_eval import dce_jaxpr
     from minijax.ir.evaluate import eval_closed
@@ -450,7 +450,7 @@ def test_a_rule_in_a_loop_may_close_over_mapped_values() -> None:
     np.testing.assert_allclose(minijax.vmap(fun)(VECTOR), (3 * VECTOR) ** 3, rtol=1e-5)
 
 
-def test_an_unmapped_result_with_a_mapped_tangent() -> None:
+def test_an_unmapped_result_may_have_a_mapped_tangent() -> None:
     g = minijax.custom_jvp(lambda x: 2.0)
     g.defjvp(lambda primals, tangents: (2.0, tangents[0]))
     np.testing.assert_array_equal(minijax.grad(lambda x: minijax.vmap(g)(x).sum())(VECTOR), np.ones(3))
@@ -459,7 +459,7 @@ def test_an_unmapped_result_with_a_mapped_tangent() -> None:
         minijax.grad(lambda x: minijax.jit(minijax.vmap(g))(x).sum())(VECTOR)
 
 
-def test_collectives_inside() -> None:
+def test_collectives_inside_match_jax() -> None:
     def of_axis(ns: Any) -> Any:
         f = sine_vjp(ns)
         return ns.vmap(ns.grad(lambda x: f(x, ns.lax.psum(x, "i"))), axis_name="i")

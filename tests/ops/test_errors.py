@@ -83,7 +83,7 @@ def test_shapes_must_be_known() -> None:
         minijax.jit(lambda n: minijax.lax.broadcast(1.0, (n,)))(3)
 
 
-def test_reduce_by_a_function_that_does_not_fit() -> None:
+def test_reduce_refuses_a_function_that_does_not_fit() -> None:
     reduce = minijax.lax.reduce
     with pytest.raises(ValueError, match="reduce: the computation's output must have the same tree structure"):
         reduce(VECTOR, 0.0, lambda a, b: (a, b), (0,))

@@ -124,14 +124,14 @@ def newton(ns: Any, f: Any, x: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_same_values(name: str) -> None:
+def test_values_match_jax(name: str) -> None:
     check_values(CASES[name])
 
 
 # JAX orders array constants differently among the operands, so this case is left out
 @pytest.mark.parametrize("name", sorted(CASES.keys() - {"a_constant_matrix"}))
-def test_same_programs(name: str) -> None:
-    """For a mapped gradient only the meanings agree, since JAX shares the common code of both solves."""
+def test_programs_match_jax(name: str) -> None:
+    """For a mapped gradient only the meanings agree, because JAX shares the common code of both solves."""
     check_programs(CASES[name], other=("vmap_of_grad",))
 
 
@@ -143,7 +143,7 @@ def diagonal_solve(ns: Any) -> Any:
     return f
 
 
-def test_printed_as_jax_prints_it() -> None:
+def test_programs_print_as_in_jax() -> None:
     batch = np.ones((3, 2), np.float32)
     for wrap, b in ((lambda ns, f: f, B), (lambda ns, f: ns.vmap(f, in_axes=(None, 0)), batch)):
         found, expected = (str(ns.make_jaxpr(wrap(ns, diagonal_solve(ns)))(B, b)) for ns in (minijax, jax))
@@ -161,7 +161,7 @@ def test_complex_equations_are_transposed_not_conjugated() -> None:
     np.testing.assert_allclose(program(minijax), program(jax), rtol=1e-6)
 
 
-def test_scalars_and_integers() -> None:
+def test_scalars_and_integers_are_solved() -> None:
     def halved(ns: Any, b: Any) -> Any:
         return ns.lax.custom_linear_solve(lambda x: 2.0 * x, b, lambda f, y: y / 2.0)
 
@@ -196,7 +196,7 @@ def test_typecheck_refuses_operands_that_do_not_fit() -> None:
         typecheck_jaxpr(ClosedJaxpr(closed.jaxpr.replace(eqns=[fewer])))
 
 
-def test_trees_and_auxiliary_output_of_a_root() -> None:
+def test_a_root_may_have_trees_and_auxiliary_output() -> None:
     def root(a: Any) -> Any:
         def f(x: Any) -> Any:
             return {"p": x["p"] - a, "q": x["q"] * 2.0 - x["p"] * a}

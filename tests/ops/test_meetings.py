@@ -128,7 +128,7 @@ def effects(ns: Any, loop: Program, way: str, kind: str) -> tuple[list[Any], Any
 @pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
 def test_effects_of_loops_happen_as_often_as_in_jax(loop: Program, way: str, kind: str) -> None:
     """An effect may also happen as often as in JAX's plain call: JAX hoists effects of constants out of a
-    differentiated scan, drops effects of io_callback there, and drops unordered effects in the condition of a jitted
+    differentiated scan, drops effects of io_callback in it, and drops unordered effects in the condition of a jitted
     loop.
     """
     (ours, out), (theirs, expected) = (effects(ns, loop, way, kind) for ns in (subject, oracle))
@@ -233,7 +233,7 @@ def test_cotangents_belong_to_their_operands(f: Program, staged: bool, argnums: 
 
 
 @pytest.mark.parametrize("f", LINEAR, ids=lambda f: f.__name__)
-def test_gradients_of_every_operand_under_vmap(f: Program) -> None:
+def test_gradients_of_every_operand_under_vmap_match_jax(f: Program) -> None:
     def run(ns: Any) -> Any:
         def loss(*args: Any) -> Any:
             return sum((leaf**2).sum() for leaf in ns.tree_util.tree_leaves(f(ns, *args)))
@@ -360,7 +360,7 @@ REFS = [
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "jacfwd"])
 @pytest.mark.parametrize("f", REFS, ids=lambda f: f.__name__)
-def test_references_in_control_flow(f: Program, way: str) -> None:
+def test_references_in_control_flow_match_jax(f: Program, way: str) -> None:
     assert_outcomes_are_jaxs(lambda ns: WAYS[way](ns, lambda x: f(ns, x)))
 
 
@@ -430,7 +430,7 @@ SHARDED_WAYS: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("axes", [("d",), (None, "d"), ()], ids=str)
 @pytest.mark.parametrize("way", SHARDED_WAYS)
 @pytest.mark.parametrize("make", CUSTOM, ids=lambda f: f.__name__)
-def test_custom_rules_of_sharded_operands(
+def test_custom_rules_of_sharded_operands_match_jax(
     make: Callable[[Any], Program], way: str, axes: tuple[str | None, ...]
 ) -> None:
     """Values and their shardings match JAX's."""
@@ -445,7 +445,7 @@ def test_custom_rules_of_sharded_operands(
 
 @pytest.mark.parametrize("make", CUSTOM, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("transform", ["plain", "grad"])
-def test_custom_rules_in_shard_map(make: Callable[[Any], Program], transform: str) -> None:
+def test_custom_rules_in_shard_map_match_jax(make: Callable[[Any], Program], transform: str) -> None:
     def run(ns: Any) -> Any:
         mesh, x, y = placed(ns, "d")
         spec = ns.sharding.PartitionSpec

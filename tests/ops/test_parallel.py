@@ -119,7 +119,7 @@ ROWS = {
 
 # JAX 0.10.2 gets these wrong; the reference is another gradient of minijax. JAX's transpose of all_to_all forgets that
 # the dimensions are already arranged. (JAX's untiled psum_scatter adds 1 to a batch axis behind the scattered axis, but
-# should subtract 1: see ``test_psum_scatter_with_the_batch_axis_behind``.)
+# should subtract 1: see ``test_psum_scatter_works_with_the_batch_axis_behind``.)
 BROKEN_IN_JAX = {("all_to_all 0 1", "vmap of grad"), ("all_to_all 1 0", "vmap of grad")}
 
 
@@ -203,7 +203,7 @@ def same(ours: Any, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize(("name", "context"), PAIRS)
-def test_as_jax(name: str, context: str) -> None:
+def test_collectives_match_jax(name: str, context: str) -> None:
     row = ROWS[name]
     ours, x = CONTEXTS[context](minijax, row)
     closed = minijax.make_jaxpr(ours)(x)
@@ -222,7 +222,7 @@ def test_as_jax(name: str, context: str) -> None:
     assert stack_depth() == 0
 
 
-def test_psum_scatter_with_the_batch_axis_behind() -> None:
+def test_psum_scatter_works_with_the_batch_axis_behind() -> None:
     """A batch of examples gives the same results as the examples one by one."""
     x = np.random.default_rng(0).uniform(size=(N, N, 2, 5)).astype(np.float32)
 
@@ -234,7 +234,7 @@ def test_psum_scatter_with_the_batch_axis_behind() -> None:
     assert_close(together, np.stack(apart, 2))
 
 
-def test_pbroadcast() -> None:
+def test_pbroadcast_matches_its_definition() -> None:
     """JAX's vmap of pbroadcast fails, so the reference is the equivalent program in JAX's documentation."""
     x = argument(Row(nested))
 
@@ -311,7 +311,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_unbound_axis_names(name: str) -> None:
+def test_unbound_axis_names_are_refused(name: str) -> None:
     x = np.ones(2, np.float32)
     for run in (
         lambda: CALLS[name](minijax.lax, x),
@@ -360,7 +360,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_in_jax_words(name: str) -> None:
+def test_refusals_use_the_words_of_jax(name: str) -> None:
     function, kind, words = REFUSED[name]
     x = np.ones((N, 3), np.float32)
     for ns in (minijax, jax):

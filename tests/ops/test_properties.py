@@ -104,7 +104,7 @@ def test_missing_derivative_rules_raise() -> None:
         minijax.grad(lambda m: lax.polygamma(m, 2.0))(1.0)
 
 
-def test_cumlogsumexp_of_complex_numbers_and_integers() -> None:
+def test_cumlogsumexp_takes_complex_numbers_and_refuses_integers() -> None:
     """Complex numbers give JAX's results, evaluated and compiled. Integers raise an OverflowError at run time only."""
     x = np.array([1 + 2j, 0.5 - 1j, -3 + 0.1j, 2j, 1 + 3j], np.complex64)
     for reverse in (False, True):
@@ -119,7 +119,7 @@ def test_cumlogsumexp_of_complex_numbers_and_integers() -> None:
 
 
 @pytest.mark.parametrize("name", ["reduce_max", "reduce_min", "cummax", "cummin"])
-def test_extrema_of_zeros_and_of_complex_numbers(name: str) -> None:
+def test_extrema_of_zeros_and_of_complex_numbers_match_jax(name: str) -> None:
     """0 is greater than -0 in any position. Complex numbers are compared by real part, then by imaginary part."""
     x = np.array([[0.0, -0.0], [-0.0, 0.0], [-0.0, -0.0], [-3, -0.0], [3, -0.0]], np.float32)
     z = np.array([[1 + 2j, 1 + 3j], [-3 + 0.1j, 2j], [1 - 1j, 1 - 2j]], np.complex64)
@@ -135,7 +135,7 @@ def test_extrema_of_zeros_and_of_complex_numbers(name: str) -> None:
         np.testing.assert_array_equal(np.signbit(found[0]), np.signbit(wanted[0]))
 
 
-def test_vmap_of_a_reduction_by_a_function() -> None:
+def test_vmap_of_a_reduction_by_a_function_matches_jax() -> None:
     x = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
 
     def mapped(ns: Any, axis: int | None, start: Any) -> Any:
@@ -239,7 +239,7 @@ def test_long_reductions_are_as_exact_as_in_jax(dtype: Any) -> None:
 @pytest.mark.parametrize("dtype", [np.float16, bfloat16])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_small_floats_are_added_in_float32(axis: int, dtype: Any) -> None:
-    """Sums, running sums and products along either axis are rounded once."""
+    """Sums, running sums and means along either axis are rounded once."""
     x = (values(700, 700) % 1 / 16).astype(dtype)
     exact = x.astype(np.float64)
     sums = {
@@ -276,7 +276,7 @@ def test_tangents_of_integers_are_float0() -> None:
         assert tangent.dtype == float0 and tangent.shape == out.shape
 
 
-def test_stop_gradient_of_nested_differentiation() -> None:
+def test_stop_gradient_stops_nested_differentiation() -> None:
     """``stop_gradient`` stops all enclosing differentiations, not only the innermost."""
     f = minijax.grad(minijax.grad(lambda x: lax.stop_gradient(x) * x * x))
     assert float(f(3.0)) == 6.0

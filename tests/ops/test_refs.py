@@ -107,7 +107,7 @@ def total(fun):
 
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS, ids=NAMES)
-def test_values_and_programs_are_jaxs(ours, theirs):
+def test_values_and_programs_match_jax(ours, theirs):
     wanted = theirs(X)
     check(ours(X), wanted)
     check(minijax.jit(ours)(X), wanted)
@@ -120,7 +120,7 @@ def test_values_and_programs_are_jaxs(ours, theirs):
 
 
 @pytest.mark.parametrize("ours", [ours for ours in OURS if ours.__name__ != "matrix"], ids=lambda f: f.__name__)
-def test_derivatives(ours):
+def test_derivatives_match_finite_differences(ours):
     """Derivatives equal those of the jitted function, and nearly equal finite differences."""
     gradient = minijax.grad(total(ours))(X)
     v = np.array([1.0, -0.5, 2.0], np.float32)
@@ -132,7 +132,7 @@ def test_derivatives(ours):
     np.testing.assert_allclose((up - down) / (2 * eps), tangent, rtol=1e-2)
 
 
-def test_derivatives_are_jaxs():
+def test_derivatives_match_jax():
     def of(lib, np_):
         def fun(x):
             r = lib.new_ref(np_.zeros(3))
@@ -163,7 +163,7 @@ INDICES = {
 
 
 @pytest.mark.parametrize("name", INDICES)
-def test_parts_are_jaxs(name):
+def test_indexed_parts_match_jax(name):
     found = []
     for lib in (minijax, jax):
         index = INDICES[name](lib)
@@ -222,7 +222,7 @@ def test_pullbacks_add_to_references(lib):
             pull_back.with_refs(held)
 
 
-def test_vmap_is_a_loop():
+def test_vmap_gives_the_results_of_a_loop():
     xs, indices = np.stack([X, X + 1, X - 1]), np.array([0, 2, 1])
     each = [scattered(x, i) for x, i in zip(xs, indices, strict=True)]
     check(minijax.vmap(scattered)(xs, indices), [np.stack(found) for found in zip(*each, strict=True)])
@@ -259,7 +259,7 @@ def test_programs_are_lowered_ahead_of_their_call():
         minijax.jit(lambda r: r[0]).lower(minijax.new_ref(X))
 
 
-def test_effects():
+def test_jaxprs_have_the_effects_of_references():
     def fun(r, s, t, x):
         minijax.ref.addupdate(r, ..., x)
         minijax.lax.cond(x[0] > 0, lambda: s.__setitem__(0, t[1]), lambda: None)
@@ -306,7 +306,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_errors_are_jaxs(name):
+def test_errors_have_the_types_of_jax(name):
     import jax.ref
 
     with pytest.raises(Exception) as ours:  # noqa: B017, PT011  (compared below)
@@ -353,7 +353,7 @@ def test_reverse_mode_with_respect_to_a_reference_is_refused():
         minijax.grad(lambda r: r[0])(minijax.new_ref(X))
 
 
-def test_programs_that_do_not_accept_references():
+def test_pmap_refuses_references():
     with pytest.raises(NotImplementedError, match="pmap of a function that takes or closes over a mutable array"):
         minijax.pmap(lambda r: r[0])(minijax.new_ref(jnp.ones((1, 3))))
 

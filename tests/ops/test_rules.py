@@ -29,7 +29,7 @@ def complex_numbers_may_lose_their_imaginary_parts() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_same_jaxprs(name: str) -> None:
+def test_jaxprs_match_jax(name: str) -> None:
     """Each transformation has JAX's equations in JAX's order, and its program is well typed."""
     ours, theirs = transformations(minijax, ROWS[name]), transformations(jax, ROWS[name])
     assert list(ours) == list(theirs)
@@ -43,7 +43,7 @@ def test_same_jaxprs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_same_values(name: str) -> None:
+def test_values_match_jax(name: str) -> None:
     """Evaluated by NumPy and compiled by XLA, each row has JAX's values, dtypes and weak types.
 
     Only the first vmap runs: the test above compares the equations of all vmaps, and compiling takes most of the time.
@@ -56,7 +56,7 @@ def test_same_values(name: str) -> None:
 
 
 def some(made: dict[str, Any]) -> dict[str, Any]:
-    """The transformations in ``made`` without all vmaps but the first."""
+    """The transformations in ``made``, with only the first of its vmaps."""
     later = [kind for kind in made if kind.startswith("vmap")][1:]
     return {kind: each for kind, each in made.items() if kind not in later}
 

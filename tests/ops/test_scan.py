@@ -74,12 +74,12 @@ def clean_stack() -> Any:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_same_programs(name: str) -> None:
+def test_programs_match_jax(name: str) -> None:
     check_programs(CASES[name], other=("grad_of_grad",) if name == "invariant" else ())
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_same_values(name: str) -> None:
+def test_values_match_jax(name: str) -> None:
     check_values(CASES[name])
 
 
@@ -193,7 +193,7 @@ def test_unused_results_and_carried_values_are_pruned() -> None:
     np.testing.assert_allclose(eval_jaxpr(pruned, closed.consts, jnp.asarray(X))[0], f(X)[0][1], rtol=1e-5)
 
 
-def test_transposing_a_loop_that_is_linear_in_part() -> None:
+def test_a_loop_that_is_linear_in_part_is_transposed() -> None:
     """The transposed program first runs the counter forwards, then the linear part backwards."""
 
     def f(x: Any) -> Any:
@@ -219,7 +219,7 @@ def test_loop_invariant_values_are_forwarded() -> None:
     typecheck_jaxpr(closed)
 
 
-def test_interpreted_once_then_compiled() -> None:
+def test_a_long_scan_is_interpreted_once_then_compiled() -> None:
     compiled: list[str] = []
 
     def listen(name: str, executable: Any) -> None:
@@ -283,7 +283,7 @@ def test_without_jit_the_body_runs_in_python() -> None:
             minijax.lax.scan(cell, 0.0, jnp.zeros(0))
 
 
-def test_extended_dtypes_and_overflow() -> None:
+def test_extended_dtypes_work_and_overflow_does_not_warn() -> None:
     """Where NumPy would warn, minijax silently returns inf or wraps around, as on a device."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -305,7 +305,7 @@ def test_values_do_not_alias_writable_numpy_arrays() -> None:
 # ---------------------------------------------------------------------------------------------- errors
 
 
-def test_the_typechecker_knows_scan() -> None:
+def test_the_typechecker_refuses_broken_scans() -> None:
     closed = minijax.make_jaxpr(lambda c, xs: minijax.lax.scan(lambda c, x: (c * x, c), c, xs))(np.float32(1), X)
     typecheck_jaxpr(closed)
     (eqn,) = closed.eqns

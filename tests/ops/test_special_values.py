@@ -1,4 +1,4 @@
-"""Every elementwise primitive at zeros of both signs, infinities, nan, halves and extremes, against JAX.
+"""Every elementwise primitive matches JAX at zeros of both signs, infinities, nan, halves and extremes.
 
 Subnormal numbers are left out: XLA flushes them to zero on CPUs; NumPy and accelerators do not.
 """
@@ -155,7 +155,7 @@ def moderate(name: str, args: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(np.dtype(dtype)))
-def test_special_values(dtype: Any) -> None:
+def test_special_values_match_jax(dtype: Any) -> None:
     """Both NumPy's evaluation and XLA's compilation of minijax's lowering match JAX."""
     table = rows(dtype)
     is_complex = np.dtype(dtype).kind == "c"

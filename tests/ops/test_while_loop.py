@@ -31,7 +31,7 @@ def counted_by_an_argument(ns, x, n):
 
 @row(floats(2), floats(2), floats(2))
 def rotation(ns, x, y, z):
-    """Tangents and batch axes spread from carry to carry: the rules need three iterations to the fixpoint."""
+    """Tangents and batch axes spread from carry to carry: the rules need three iterations to reach the fixpoint."""
 
     def body(c):
         i, a, b, d = c
@@ -87,13 +87,13 @@ def while_in_scan(ns, x):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_same_programs(name: str) -> None:
+def test_programs_match_jax(name: str) -> None:
     # JAX stages a function that is called twice only once, and prints it first
     check_programs(CASES[name], other=names(CASES[name]) if name == "jit_in_the_body" else ())
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_same_values(name: str) -> None:
+def test_values_match_jax(name: str) -> None:
     check_values(CASES[name])
 
 
@@ -125,11 +125,11 @@ def bounds(ns: Any) -> list[Any]:
     ]
 
 
-def test_bounds() -> None:
+def test_loops_with_every_kind_of_bound_match_jax() -> None:
     assert_same(bounds(subject), bounds(oracle))
 
 
-def test_without_jit() -> None:
+def test_loops_without_jit_match_jax() -> None:
     """Under ``disable_jit`` the body runs as Python code on values; if the condition is traced, the loop is staged."""
 
     def run(ns: Any) -> list[Any]:
@@ -148,8 +148,8 @@ def test_without_jit() -> None:
     assert_same(run(subject), run(oracle))
 
 
-@pytest.mark.skipif(not OURS, reason="about how minijax evaluates")
-def test_interpreted_then_compiled() -> None:
+@pytest.mark.skipif(not OURS, reason="tests how minijax evaluates")
+def test_a_long_loop_is_interpreted_then_compiled() -> None:
     """A long loop switches to a compiled program; its next run starts compiled. Types and numbers stay the same."""
     from minijax.interpreters.program import WHILE_WORTH_COMPILING
     from minijax.ops.while_loop import Loop, while_p
@@ -177,8 +177,8 @@ def _one_more(c: Any) -> Any:
     return c[0] + 1, c[1] + 0.5
 
 
-@pytest.mark.skipif(not OURS, reason="about how minijax evaluates")
-def test_batched_loop_is_the_same_interpreted_and_compiled() -> None:
+@pytest.mark.skipif(not OURS, reason="tests how minijax evaluates")
+def test_each_element_of_a_batched_loop_runs_its_own_iterations() -> None:
     rounds = np.array([3, 40_000, 0])
 
     def run(n: Any, x: Any) -> Any:
@@ -189,8 +189,8 @@ def test_batched_loop_is_the_same_interpreted_and_compiled() -> None:
     np.testing.assert_array_equal(np.asarray(v), np.stack([rounds, rounds], 1))
 
 
-@pytest.mark.skipif(not OURS, reason="about how minijax evaluates")
-def test_a_long_loop_in_an_interpreted_one() -> None:
+@pytest.mark.skipif(not OURS, reason="tests how minijax evaluates")
+def test_a_long_loop_runs_in_an_interpreted_loop() -> None:
     def body(c):
         i, total = c
         _, steps = subject.lax.while_loop(lambda d: d[0] < 30_000, lambda d: (d[0] + 1, d[1] + 1), (0, 0))
@@ -199,7 +199,7 @@ def test_a_long_loop_in_an_interpreted_one() -> None:
     assert int(subject.lax.while_loop(lambda c: c[0] < 3, body, (0, 0))[1]) == 90_000
 
 
-@pytest.mark.skipif(not OURS, reason="about minijax's caches")
+@pytest.mark.skipif(not OURS, reason="tests minijax's caches")
 def test_a_body_is_not_kept_alive() -> None:
     def run() -> Any:
         big = subject.numpy.ones(3)
@@ -237,7 +237,7 @@ def test_ill_typed_loops_are_refused() -> None:
             typecheck_jaxpr(bad)
 
 
-def test_io_callbacks_of_finished_elements() -> None:
+def test_io_callbacks_under_a_batched_condition_are_refused() -> None:
     def run(ns: Any) -> Any:
         io_callback = importlib.import_module(f"{ns.__name__}.experimental").io_callback
 
@@ -252,7 +252,7 @@ def test_io_callbacks_of_finished_elements() -> None:
             run(ns)
 
 
-def test_ordered_prints(capfd: pytest.CaptureFixture[str]) -> None:
+def test_ordered_prints_keep_their_order(capfd: pytest.CaptureFixture[str]) -> None:
     """Under ``jit``, prints keep the order of the program: before the loop, in each iteration, after the loop."""
 
     def run(ns: Any) -> str:

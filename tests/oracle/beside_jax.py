@@ -101,7 +101,7 @@ def inner_jaxprs(jaxpr: Any, of: Sequence[str] | None = None) -> Iterator[Any]:
 
 
 def operations(module: Any) -> Counter[str]:
-    """How often each operation occurs in a StableHLO module (MLIR bindings), with the callee for each call."""
+    """How often each operation occurs in a StableHLO module (MLIR bindings). A call counts its callee's operations."""
     functions = {_symbol(each.operation): each for each in module.body.operations if _name(each) == "func.func"}
     known: dict[str, Counter[str]] = {}
 
@@ -218,9 +218,9 @@ def compare(programs: Sequence[Program], compiler: Compiler | None) -> list[Diff
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.oracle.beside_jax", description=__doc__.split("\n")[0])
-    parser.add_argument("name", nargs="?", default="", help="only the programs whose name holds this")
-    parser.add_argument("--lowered", action="store_true", help="without compiling: no HLO, no flops")
-    parser.add_argument("--each", action="store_true", help="compile modules that are the same, too")
+    parser.add_argument("name", nargs="?", default="", help="only the programs with this text in their names")
+    parser.add_argument("--lowered", action="store_true", help="do not compile: compare neither HLO nor flops")
+    parser.add_argument("--each", action="store_true", help="also compile modules that are equal")
     options = parser.parse_args(argv)
     programs = [program for program in all_programs() if options.name in program.name]
     compiler = None if options.lowered else Compiler(bindings.make_context(), options.each)

@@ -24,7 +24,7 @@ def floats(*shape: int, low: float = -2.0, high: float = 2.0, dtype: Any = np.fl
 
 
 def ints(*shape: int, low: int = -5, high: int = 9, dtype: Any = np.int64) -> np.ndarray:
-    """Irregular integers from ``low`` up to, not including, ``high``."""
+    """Irregular integers from ``low`` to ``high - 1``."""
     return np.asarray((low + (np.arange(1, 1 + int(np.prod(shape))) * 7) % (high - low)).reshape(shape), dtype)
 
 
@@ -37,8 +37,8 @@ def bools(*shape: int) -> np.ndarray:
 class Case:
     """One row: ``function(ns, *args)``, and which transformations it supports.
 
-    ``grads=False``: never differentiated. ``reverse=False``: only forward mode, since no result is floating point.
-    ``forward=False``: only reverse mode, since its only rule is a vjp. ``second=False``: JAX has no second derivative.
+    ``grads=False``: it has no derivatives. ``reverse=False``: only forward mode, because no result is floating point.
+    ``forward=False``: only reverse mode, because its only rule is a vjp. ``second=False``: JAX cannot derive it twice.
     ``vmap=False``: JAX cannot batch it. ``scale`` multiplies the tolerance, for functions that the libraries
     approximate differently. ``coarse``: the dtype that sets the tolerance, for rows in half precision.
     """

@@ -1,8 +1,8 @@
 """The meaning of a jaxpr: one digest per result. Programs that differ only in order and dead code have equal digests.
 
 Second derivatives of control flow are compared by meaning: there the libraries agree in every equation, but not
-always in the order of residuals of a loop or branch. A result is a term over the arguments: primitive,
-parameters, operands, types. Terms go through calls and into branches and loop bodies, so a permutation of carried or
+always in the order of residuals of a loop or branch. The term of a result has its primitive, parameters, types, and the
+terms of its operands. Terms go through calls and into branches and loop bodies, so a permutation of carried or
 stacked values has no effect, and a different equation anywhere changes the digest.
 """
 
@@ -71,7 +71,7 @@ def equation(eqn: Any, operands: list[Term]) -> list[Term]:
 
 
 def carried(label: str, initial: list[Term]) -> list[Term]:
-    """Terms for the carried values inside a loop's body: the term of the initial value identifies each."""
+    """Terms for the carried values inside a loop's body, made from the terms of their initial values."""
     return [(digest(label, term),) for term in initial]
 
 
@@ -81,7 +81,7 @@ _chosen: dict[Term, tuple[Term, tuple[Term, ...]]] = {}
 
 def cond(branches: Any, index: Term, *operands: Term) -> list[Term]:
     """The terms of a cond's results. If a branch reads a result of an earlier cond with the same index, it reads the
-    term of the earlier cond's same branch. So terms do not depend on which residuals of the branches share a variable.
+    term from the same branch of the earlier cond. So the residuals of several branches may share a variable.
     """
     outs = []
     for k, branch in enumerate(branches):
