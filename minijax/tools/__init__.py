@@ -1,12 +1,12 @@
 """The microscope: it records what the engine does and shows the recordings. It does not depend on a front end.
 
-``recording`` turns the engine's hooks into immutable records and shows them as documents (``documents``). ``commands``
+``recording`` makes immutable records from the engine's hooks and shows them as documents (``documents``). ``commands``
 has the table of commands for IPython and the REPL. ``session`` is the state of one user. Nothing here prints or
 imports a front-end library.
 
 From Python: ``record(f, *args)`` runs a call and returns its result and the recording.
 ``no_recompile()`` raises an error with the explanation if code traces or compiles. ``explain_cache_miss(f,
-*args)`` predicts a cache hit or miss of a call. ``explain_misses()`` explains the latest misses, recorded or not.
+*args)`` predicts a cache hit or miss of a call. ``explain_misses()`` explains the latest misses of all calls.
 """
 
 import importlib

@@ -63,7 +63,7 @@ HELD = {
     "vmap": (
         ("def f(x):\n    kept.append(x)\n    return x", "vmap(f)(jnp.ones(3));"),
         "global kept → [0]",
-        "not known: vmap notes no lines; %step of the call shows them",
+        "not known: vmap records no lines; %step of the call shows them",
     ),
     "grad": (
         ("def f(x):\n    kept.append(x * x)\n    return x", "grad(f)(1.0);"),
@@ -97,9 +97,9 @@ def test_tracers_held_only_by_the_prompt_are_listed_separately(session):
     at = shown.index("held by global kept → [0]")
     assert shown[at + 1] == "also kept by _, Out[8]"
     shown = leaks(session, "kept.clear()", command="%leaks --all")
-    assert "held by only the prompt: _, Out[8]. It goes when that does." in shown
+    assert "held by only the prompt: _, Out[8]. The tracer is freed with it." in shown
     shown = leaks(session, "1", "2", "3", command="%leaks --all")
-    assert "held by only the prompt: Out[8]. It goes when that does." in shown
+    assert "held by only the prompt: Out[8]. The tracer is freed with it." in shown
     assert leaks(session) == [
         "your program keeps no tracer whose transformation has ended",
         "1 kept only by the prompt (Out[8]); %leaks --all lists them too",
@@ -113,7 +113,7 @@ def test_the_last_exception_holds_tracers_until_the_next_one(session):
     assert isinstance(outcome.error, ValueError)
     shown = leaks(session, command="%leaks --all")
     assert {line for line in shown if line.startswith("held by")} == {
-        "held by only the prompt: the last exception. It goes when that does."
+        "held by only the prompt: the last exception. The tracer is freed with it."
     }
     del outcome
     session.run_line("1 / 0")  # a new exception replaces the one that %debug keeps

@@ -120,7 +120,7 @@ def test_the_config_command_shows_and_saves_settings(tmp_path):
     assert "cannot write" in plain(session.run_line("%config save").shown)
     (tmp_path / "config.toml").write_text("[[[")
     session.settings.file = str(tmp_path / "config.toml")
-    assert "stays as it is" in plain(session.run_line("%config save").shown)
+    assert "is unchanged" in plain(session.run_line("%config save").shown)
 
 
 def test_a_folder_with_the_name_of_the_file_only_warns(tmp_path):

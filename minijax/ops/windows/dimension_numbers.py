@@ -45,7 +45,7 @@ def conv_dimension_numbers(lhs_shape: Ints, rhs_shape: Ints, dimension_numbers: 
 
     Args:
       lhs_shape, rhs_shape: the operands' shapes, of equal length.
-      dimension_numbers: None if batch and feature come first (in the kernel: output, input feature); or three strings
+      dimension_numbers: None if batch and feature come first (in the kernel: output, input feature), or three strings
         such as ``("NHWC", "HWIO", "NHWC")`` with a letter for each dimension.
 
     Raises TypeError if ``dimension_numbers`` do not fit the shapes.

@@ -1,6 +1,6 @@
-"""The commands of all front ends: a table with a row for each, and the parsing and completion of their arguments.
+"""The commands of all front ends: a table with a row for each command, and functions that parse and complete arguments.
 
-``find`` looks a command up; its first call imports the table and its modules.
+``find`` looks up a command. Its first call imports the table and the modules of the commands.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class OpenCall(NamedTuple):
 
 
 def open_call(before: str) -> OpenCall | None:
-    """The unfinished call at the end of ``before``. None inside strings and comments, and if no name is called."""
+    """The unfinished call at the end of ``before``. None in strings and comments, and if the function is no name."""
     stack, inside = _open(before)
     if inside is not None or not stack or before[stack[-1]] != "(":
         return None
@@ -143,7 +143,7 @@ def _package(kind: type) -> str:
 
 
 def signature_parts(call: OpenCall, found: list[inspect.Parameter]) -> list[tuple[str, bool]]:
-    """``(part, whether it is the parameter at the cursor)`` for ``f(``, ``x``, ``, ``, ``axis=None``, ``)``."""
+    """``(part, whether it is the parameter at the cursor)`` for each of ``f(``, ``x``, ``, ``, ``axis=None``, ``)``."""
     current = _current(call, found)
     parts: list[tuple[str, bool]] = [(f"{call.function.rpartition('.')[2]}(", False)]
     kinds = inspect.Parameter
@@ -218,7 +218,7 @@ def keywords(call: OpenCall, found: list[inspect.Parameter]) -> list[str]:
 
 
 class OpenKey(NamedTuple):
-    """For ``params['l1']['w``: ``name`` 'params', ``path`` ('l1',), ``quote`` "'" and ``typed`` 'w'."""
+    """In ``params['l1']['w``, ``name`` is 'params', ``path`` is ('l1',), ``quote`` is "'" and ``typed`` is 'w'."""
 
     name: str
     path: tuple[str | int, ...]
@@ -238,7 +238,7 @@ def open_key(before: str) -> OpenKey | None:
 
 
 def keys(value: Any, path: tuple[str | int, ...]) -> list[str]:
-    """The string keys of ``value[path[0]][path[1]]...`` if that is a plain dictionary, else []."""
+    """The string keys of ``value[path[0]][path[1]]...`` if this value is a plain dictionary, else []."""
     for each in path:
         if type(value) is dict:
             # ``value[each]`` could call ``__eq__`` of a user's key

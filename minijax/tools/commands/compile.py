@@ -87,7 +87,7 @@ def run_hlo(session: Session, args: Arguments) -> Result:
         raise UsageError("%hlo takes --line or --eqn, not both")
     other = next((name for name in ("links", "line", "eqn", "metadata") if args[name] not in (None, False)), "")
     if args["partitioned"] and other:
-        raise UsageError(f"%hlo --partitioned lists what is sent, by line: --{other} is for the program's text")
+        raise UsageError(f"%hlo --partitioned lists what devices send, by line: --{other} is for the program's text")
     target = targets.typed(session, "hlo", args["expr"], args.cell)
     recorder = Recorder("summary", args["expr"])
     optimized = args["stage"] == "optimized" or args["partitioned"]
@@ -174,7 +174,7 @@ def _linked(args: Arguments, lowered: Any, compiled: Any) -> tuple[list[Block], 
     drawn = link_views.annotated(programs, pane, shown)
     blocks: list[Block] = [Interactive(markup, drawn), *link_views.missing_rows(programs)]
     if compiled is None:
-        blocks.append(text("--stage optimized adds what XLA made of it", role="muted"))
+        blocks.append(text("--stage optimized also shows the program that XLA made of it", role="muted"))
     return blocks, programs
 
 

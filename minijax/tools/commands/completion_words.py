@@ -21,7 +21,7 @@ _SHAPES = ("[]", "[3]", "[2,3]")
 
 
 def config_words(before: list[str]) -> Iterable[str]:
-    """The names of settings. After the name of a setting, its values."""
+    """The names of settings, or after the name of a setting the values that it takes."""
     if not before:
         return (*CHOICES, *config.values, "save")
     if before[0] in CHOICES:
@@ -38,7 +38,7 @@ def primitive_words(before: list[str]) -> Iterable[str]:
 
 
 def _numbers(parts: Sequence[object]) -> tuple[str, ...]:
-    """``1``, ``2``, ... for the parts."""
+    """The numbers ``1``, ``2``, ... of the parts."""
     return tuple(str(number) for number in range(1, len(parts) + 1))
 
 
@@ -71,7 +71,7 @@ FILES = ("cd", "export", "run", "--file")
 
 
 def spec_words(word: str) -> Iterable[str]:
-    """Types such as ``z=f32[3]``, once the user has typed the name of an input and ``=``."""
+    """Types such as ``z=f32[3]``, after the user has typed the name of an input and ``=``."""
     name, equals, _ = word.partition("=")
     return [f"{name}={kind}{shape}" for kind in DTYPES for shape in _SHAPES] if equals and name.isidentifier() else ()
 

@@ -116,7 +116,7 @@ def _of_call(session: Session, expression: str, everything: bool) -> Result:
     title = shortened(expression.strip())
     target = targets.Target(fun, values, named, (), title)
     if target.abstract:
-        problem = f"{called} is not jitted, so its call has to be made, and an argument is only a type"
+        problem = f"{called} is not jitted, so %why has to call it, and an argument is only a type"
         raise UsageError(f"%why: {problem}: give it values, or write jit({called})(...)")
     return _made(session, target, called, everything)
 
@@ -233,7 +233,7 @@ def _leak_rows(leak: Leak) -> Iterator[Block]:
     if leak.function:
         yield Row("of", (line(f"{leak.level.partition(':')[0]} of {leak.function}"),))
     kind, _, number = leak.level.partition(":")
-    notes = f"{kind} notes no lines; %step of the call shows them" if number else "JAX has noted no line"
+    notes = f"{kind} records no lines; %step of the call shows them" if number else "JAX recorded no line"
     unknown = f"not known: {notes}"
     yield Row("made at", (line(("place", leak.born)) if leak.born else line(("muted", unknown)),))
     if leak.chain:
@@ -246,7 +246,7 @@ def _leak_rows(leak: Leak) -> Iterator[Block]:
             "held by",
             (
                 line(
-                    ("muted", f"only the prompt: {', '.join(leak.host)}. It goes when that does."),
+                    ("muted", f"only the prompt: {', '.join(leak.host)}. The tracer is freed with it."),
                 ),
             ),
         )

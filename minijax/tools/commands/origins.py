@@ -97,8 +97,8 @@ def origin_of(session: Session, command: str, expression: str, of: str | None) -
         if not wanted and any(map(is_jax_array, tree_leaves(value))):
             raise UsageError(f"%{command}: {target.title} was computed by the real JAX, which is not recorded")
         if not wanted:
-            problem = f"{shortened(target.title)} gives no array, so there is nothing that led to it"
-            raise UsageError(f"%{command}: {problem}: give it a call such as f(3.0), whose result is one")
+            problem = f"{shortened(target.title)} gives no array, so no operations led to it"
+            raise UsageError(f"%{command}: {problem}: give it a call such as f(3.0), whose result is an array")
     lane = OriginLane(origins, origins.slice(wanted), arguments, wanted)
     return AskedOrigin(value, recording, lane, tuple(name for n, name in names if not n))
 

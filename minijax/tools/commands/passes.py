@@ -30,13 +30,13 @@ def run_passes(session: Session, args: Arguments) -> Result:
     if len(asked) > 1:
         raise UsageError(f"%passes shows one thing at a time: --{asked[0]} or --{asked[1]}, not both")
     if args["llvm"] and args["kernel"] is None:
-        raise UsageError("%passes --llvm shows the LLVM IR of a kernel: say which with --kernel NAME")
+        raise UsageError("%passes --llvm shows the LLVM IR of a kernel: name the kernel with --kernel NAME")
     target = targets.typed(session, "passes", args["expr"], args.cell)
     _, lowered = _lowered(target)
     try:
         found = pipeline.descent(lowered, targets.input_names(target))
     except FileNotFoundError as error:
-        raise UsageError(f"%passes: {error}; %hlo shows it before XLA and after") from None
+        raise UsageError(f"%passes: {error}; %hlo shows the program before and after XLA") from None
     if args["pass"] is not None:
         blocks = views.one_pass(found, _pass(found, args["pass"]), args["most"])
     elif args["memory"]:
@@ -123,8 +123,8 @@ COMMANDS = (
         "the program are shown, with the number of instructions before and after, their kinds, and the source lines "
         "that they belong to. --pass shows the program before and after a pass, side by side. --memory draws when each "
         "value lives, and which values are live at the peak. --kernel lists the machine code that the processor runs. "
-        "In a terminal, --open browses Python, jaxpr, StableHLO, every pass, LLVM IR and machine code, each with the "
-        "source line of every line. A notebook, and a page written by %export, shows all of these beside your lines.",
+        "In a terminal, --open browses Python, jaxpr, StableHLO, passes, LLVM IR and machine code, and shows the "
+        "source line of each of their lines. A notebook, and a page from %export, show these beside your lines.",
         "%passes f(3.0)",
         run_passes,
         cell=True,

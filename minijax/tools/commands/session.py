@@ -100,7 +100,7 @@ def _keys(session: Session) -> Document:
     if not keys:
         return Document()
     rows = [
-        (key, f"{name} of the last line in full; again: fold that panel away, or back") for name, key in keys.items()
+        (key, f"{name} of the last line in full; again: fold this panel, or unfold it") for name, key in keys.items()
     ]
     table = sorted([*rows, *KEYS], key=lambda row: (not row[0].startswith("F"), row[0] if row[0][0] == "F" else ""))
     lines = [line(("param-name", f"  {key:<12}"), meaning) for key, meaning in table]
@@ -175,11 +175,11 @@ def _all_settings(session: Session, known: Mapping[str, Any]) -> Document:
 def _save(session: Session) -> Document:
     path = session.settings.file
     if not path:
-        raise UsageError("%config save: this front end has no settings file (it was started with --no-config, perhaps)")
+        raise UsageError("%config save: this front end has no settings file (perhaps it was started with --no-config)")
     try:
         save(session.settings, Path(path))
     except ValueError as error:
-        raise UsageError(f"%config save: {path} stays as it is, for {error}. Repair it, or move it away") from None
+        raise UsageError(f"%config save: {path} is unchanged: {error}. Repair the file, or move it away") from None
     except OSError as error:
         raise UsageError(f"%config save: cannot write {path}: {error.strerror or error}") from None
     return document(text(line("saved in ", ("place", path))))

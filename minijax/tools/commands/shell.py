@@ -185,7 +185,7 @@ def run_edit(session: Session, args: Arguments) -> Result:
     try:
         words = shlex.split(editor or "") or ["vi"]
     except ValueError as error:
-        raise UsageError(f"%edit cannot read EDITOR, {editor!r}: {error}. Set it to an editor that is there") from None
+        raise UsageError(f"%edit cannot read EDITOR, {editor!r}: {error}. Set it to an installed editor") from None
     code = _edited(before, words)
     if not code.strip():
         return Result(document(text("nothing to run: the file was left empty", role="muted")))
@@ -224,7 +224,7 @@ def _edited(before: str, editor: list[str]) -> str:
             status = subprocess.run([*editor, path], check=False).returncode
         except OSError as error:
             why = error.strerror or error
-            raise UsageError(f"%edit cannot start {editor[0]}: {why}. Set EDITOR to an editor that is there") from None
+            raise UsageError(f"%edit cannot start {editor[0]}: {why}. Set EDITOR to an installed editor") from None
         if status:
             raise UsageError(f"%edit: {editor[0]} ended with exit code {status}; nothing was run")
         try:

@@ -63,7 +63,7 @@ def look_up(name: str, cell: bool = False) -> Command:
     """The command called ``name``. UsageError if it does not exist or, with ``cell``, has no form ``%%name``."""
     command = COMMANDS.get(name)
     if command is None:
-        hint = did_you_mean(name, COMMANDS, "%") or (f" !{name} is the shell's." if shutil.which(name) else "")
+        hint = did_you_mean(name, COMMANDS, "%") or (f" !{name} runs the shell's {name}." if shutil.which(name) else "")
         raise UsageError(f"there is no command %{name}.{hint} %help lists them all")
     if cell and not command.cell:
         raise UsageError(f"%{name} has no cell form: write %{name} on one line")

@@ -95,7 +95,7 @@ def _tour(session: Session, word: str) -> Result:
         first, _, rest = word.partition(" ")
         if rest and first in (*_MOVES, *_WORKING):
             answer = " Write your answer at the prompt first." if first == "check" else ""
-            raise UsageError(f"%tour {first} stands alone, without {rest!r}.{answer}")
+            raise UsageError(f"%tour {first} takes no argument {rest!r}.{answer}")
         hint = did_you_mean(word, (*_MOVES, *_WORKING, "exercises"))
         raise UsageError(
             f"%tour takes a part such as 3, a stop such as 3.2, {', '.join(_MOVES)}, or exercises, not {word!r}.{hint}"
@@ -109,7 +109,7 @@ def _tour(session: Session, word: str) -> Result:
             raise UsageError(f"part {part + 1} of %tour has stops {part + 1}.1 to {part + 1}.{len(PARTS[part].stops)}")
     elif tour is None:
         if word in ("back", "again", "stop"):
-            raise UsageError("the tour is not under way: %tour begins it, %tour 3 at part 3")
+            raise UsageError("the tour is not under way: %tour begins it, %tour 3 begins at part 3")
         part, stop = 0, 0
     elif word == "back":
         return tour.back()

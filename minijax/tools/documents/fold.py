@@ -65,7 +65,7 @@ def _spans(text: str, width: int, indent: int) -> Iterator[tuple[int, int]]:
 
 
 def _reach(text: str, start: int, room: int) -> int:
-    """``start`` plus as many characters of ``text`` as fit into ``room`` columns, but at least one."""
+    """The index up to which ``text``, from ``start`` on, fits into ``room`` columns. It is at least ``start + 1``."""
     taken, i = 0, start
     while i < len(text):
         taken += _column(text[i])

@@ -45,7 +45,7 @@ MOST_FOLDED = 4000
 _WIDTH = 100
 
 
-# Colours of things without a role: text, background, edges, raised and faint parts, the current line, the focus.
+# Colours of parts without a role: text, background, edges, raised and faint parts, the current line, the focus.
 _LIGHT = {
     "ink": "#1f2328", "page": "#ffffff", "edge": "#c9ced6", "raised": "#f1f3f6", "faint": "#57606a",
     "now": "#fff0c2", "focus": "#0a49b0",

@@ -128,8 +128,8 @@ def _evaluated(session: Session, inner: str) -> tuple[tuple[Any, ...], dict[str,
 def _check_taken(primitive: Primitive, values: Sequence[np.ndarray], params: dict[str, Any]) -> None:
     """Raise UsageError if the primitive refuses these operands but accepts others.
 
-    It must refuse them as types and as values. If a primitive of the user accepts no known operands, its rules may be
-    wrong: then the report is shown instead.
+    The primitive must refuse them as types and as values. If a primitive of the user accepts no known operands, its
+    rules may be wrong: then raise nothing, so that the report is shown.
     """
     refused = _refusal(primitive, values, params)
     if refused is None:
@@ -146,7 +146,7 @@ def _check_taken(primitive: Primitive, values: Sequence[np.ndarray], params: dic
             return
         such = ""
     else:
-        such = f". It takes such as %check {_call_text(primitive, *found)}"
+        such = f". It takes, for example, %check {_call_text(primitive, *found)}"
         others = tuple(itertools.islice(itertools.cycle(found[0]), len(values)))
         if len(values) != len(found[0]) and _refusal(primitive, others, found[1]) is not None:
             raise UsageError(f"{primitive.name} takes {plural(len(found[0]), 'operand')}, not {len(values)}{such}")

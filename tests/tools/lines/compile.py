@@ -9,7 +9,7 @@ GOOD = (
     ("%hlo minijax.lax.fori_loop(0, 9, lambda i, c: c * c, v)", ("flops", "one iteration of each loop counted")),
     (
         "%hlo f(f32[8]) --links",
-        ("stablehlo.sine", "// eqn 1 · ", "1 · sin", "// eqn 3", "--stage optimized adds what XLA made of it"),
+        ("stablehlo.sine", "// eqn 1 · ", "1 · sin", "// eqn 3", "--stage optimized also shows the program"),
     ),
     ("%hlo f(f32[8]) --links --stage optimized", ("sine(", "// eqns 1–3 · ", "sin, mul, sub", "memory")),
     ("%hlo f(x) --partitioned", ("runs on one device",)),
@@ -52,7 +52,7 @@ BAD = (
     ("%passes f(v) --pass fuson", "Did you mean fusion?"),
     ("%passes f(v) --pass 99", "the passes that changed it are 1 to"),
     ("%passes f(v) --kernel nope", "the kernels are "),
-    ("%passes f(v) --llvm", "say which with --kernel NAME"),
+    ("%passes f(v) --llvm", "name the kernel with --kernel NAME"),
     ("%passes f(v) --memory --kernel x", "one thing at a time"),
     ("%passes f(v) --open --pass 1", "one thing at a time"),
     ("%roofline minijax.debug.print('{}', v)", "has effects"),

@@ -22,7 +22,7 @@ GOOD = (
 
 BAD = (
     ("%why 3(2.0)", "which cannot be called: %why takes a call of a jitted function"),
-    ("%why f(f32[3])", "f is not jitted, so its call has to be made, and an argument is only a type"),
+    ("%why f(f32[3])", "f is not jitted, so %why has to call it, and an argument is only a type"),
     ("%why 3(2.0)", "3 is of type int, which cannot be called"),
     ("%why x", "needs a call of a function, such as f(3.0), not 'x'"),
     ("%leaks all", "does not understand 'all'"),

@@ -27,6 +27,6 @@ BAD = (
     ("%edit x", "takes the number of an input or the name of a function, not 'x'"),
     ("%edit len", "takes the number of an input or the name of a function"),
     ("%%timeit y = (\nx\n", "%timeit needs a statement"),
-    ("%ls", "there is no command %ls. !ls is the shell's."),
+    ("%ls", "there is no command %ls. !ls runs the shell's ls."),
     ("%cd no_such_folder", "No such file"),
 )

@@ -30,7 +30,7 @@ BAD = (
     ("%tour ex 12", "exercises 1 to 11, and no exercise 12"),
     ("%tour ex jvp-rul", "Did you mean jvp-rule?"),
     ("%tour chek", "Did you mean check?"),
-    ("%tour check answer = 3", "%tour check stands alone, without 'answer = 3'. Write your answer at the prompt first"),
+    ("%tour check answer = 3", "%tour check takes no argument 'answer = 3'. Write your answer at the prompt first"),
     ("%tour check", "no exercise is open"),
     ("%tour 2 --use", "%tour --use goes with solution"),
 )
