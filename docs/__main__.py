@@ -11,8 +11,8 @@ from docs.site.layout import PageError
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m docs", description="Write the documentation as HTML pages.")
-    parser.add_argument("folder", nargs="?", type=Path, default=HERE / "_site", help="where (default: docs/_site)")
-    parser.add_argument("--gallery", default=None, metavar="NAMES", help="only these recordings, with commas between")
+    parser.add_argument("folder", nargs="?", type=Path, default=HERE / "_site", help="default: docs/_site")
+    parser.add_argument("--gallery", default=None, metavar="NAMES", help="recordings that get a page, as A,B")
     asked = parser.parse_args()
     try:
         sizes = []

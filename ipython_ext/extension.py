@@ -49,8 +49,8 @@ class Extension:
     """minijax in one IPython shell.
 
     It registers the magics with their configurable, a completion matcher, formatters for minijax's objects, and an
-    exception handler that hides minijax's frames. One event starts to record a cell if ``watch`` is set; another shows
-    the recording and cleans up after errors. It also observes when outputs are cleared.
+    exception handler that hides minijax's frames. Before a cell it starts to record if ``watch`` is set. After the cell
+    it shows the recording and cleans up after errors. It also observes when outputs are cleared.
     """
 
     def __init__(self, shell: Any) -> None:
@@ -162,7 +162,7 @@ class Extension:
             self.recorder.__enter__()
 
     def after_cell(self, result: Any) -> None:
-        """Show the recording; restore the interpreter stack to the pushed levels, or to evaluation."""
+        """Show the recording; restore the interpreter stack: evaluation, and the levels of ``%push`` on it."""
         self.magics.session.restore()
         recorder = self._stop()
         self._note_failure(result, recorder)
@@ -196,7 +196,7 @@ class Extension:
         """The text below an exception: how to step to it."""
         session = self.magics.session
         if error is session.recorded_error:
-            return "" if session.unfinished is None else RECORDED  # None: the magic has shown its recording
+            return "" if session.unfinished is None else RECORDED  # if None, the magic has shown the recording
         if not passed_engine(error):
             return ""
         return replay_text(isinstance(error, KeyboardInterrupt))

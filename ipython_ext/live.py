@@ -1,7 +1,7 @@
 """The stepper with a kernel: an anywidget that exchanges messages with a ``LivePage``.
 
-A notebook may save the widget's state with each output, so the state only says where the page has the script. Script
-and style come by message, once per page. Parts of a recording come when the reader reaches them.
+A notebook may save the widget's state with each output, so the state contains only code that finds the script in the
+page. Script and style come by message, once per page. Parts of a recording come when the reader reaches them.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class LiveStepper(anywidget.AnyWidget):  # type: ignore[misc]
 
     @property
     def bundle(self) -> dict[str, Any]:
-        """The output with the widget; a page without a kernel shows nothing for it. The static version is a separate
-        output, since JupyterLab shows an error for a view without a model, even if the bundle has other formats.
+        """The output that shows the widget. Without a kernel it is empty. The static version is a separate output,
+        since JupyterLab shows an error for a view without a model, even if the bundle has other formats.
         """
         view = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
         return {"text/plain": "", "text/html": '<div class="minijax"></div>', MIME: view}

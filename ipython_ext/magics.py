@@ -33,7 +33,7 @@ from minijax.tools.usage import UsageError
 
 # The prefix of commands whose names are taken.
 PREFIX = "minijax_"
-# These are also names of IPython's own magics.
+# Commands whose names belong to IPython's own magics.
 TAKEN = ("config", "debug", "history", "time")
 # The commands that become magics.
 MAGICS = [command for command in COMMANDS.values() if not command.prompt]
@@ -113,8 +113,8 @@ class _Traits(Magics):
     stepper = Enum(
         ("auto", "live", "page"),
         "auto",
-        help="How a notebook steps: 'live' asks the kernel (with anywidget), 'page' has all in the output; 'auto' is "
-        "'live' where a person has JupyterLab or Notebook open, and anywidget is installed.",
+        help="How a notebook steps: 'live' asks the kernel for data (with anywidget), 'page' puts all data into the "
+        "output; 'auto' is 'live' where a person has JupyterLab or Notebook open, and anywidget is installed.",
     ).tag(config=True)
     share = Bool(True, help="One output of a notebook holds style and script, and the others refer to it.").tag(
         config=True

@@ -103,7 +103,7 @@ def shows_itself(shell: Any) -> bool:
 
 
 def _timed(cell: FrameType) -> bool:
-    """Whether ``%%time`` executes this code: the cell's lines before the last one, whose value ``%%time`` returns."""
+    """Whether ``%%time`` runs this code separately from the cell's last line, whose value ``%%time`` returns."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame is not cell:
         if frame.f_code.co_filename == "<timed exec>":
@@ -113,7 +113,7 @@ def _timed(cell: FrameType) -> bool:
 
 
 def _cell_frame(shell: Any) -> FrameType | None:
-    """The innermost frame of a cell's code."""
+    """The innermost frame of a cell's code. None if no cell is running."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and shell.compile.format_code_name(frame.f_code.co_filename) is None:
         frame = frame.f_back

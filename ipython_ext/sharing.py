@@ -83,7 +83,7 @@ def has_anywidget() -> bool:
     """Whether anywidget can be imported."""
     try:
         return importlib.util.find_spec("anywidget") is not None
-    except ValueError:  # something that is no module stands in sys.modules under this name
+    except ValueError:  # the object that sys.modules has under this name is no module
         return False
 
 

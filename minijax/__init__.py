@@ -2,7 +2,8 @@
 
 import sys
 
-# After ``-m``, the original arguments end with the module's name and the program's arguments.
+# While ``python -m MODULE`` imports this package, ``sys.argv`` starts with "-m". The original arguments end with MODULE
+# and the program's arguments.
 if (
     _as_module := sys.argv[:1] == ["-m"]
     and "".join(sys.orig_argv[-len(sys.argv) :][:1]).removeprefix("-m") in ("minijax", "minijax.repl")
@@ -286,7 +287,7 @@ if "MINIJAX_LAUNCHER" in os.environ:
 
 
 def __getattr__(name: str) -> Any:
-    """Import names at first use that ``import minijax`` leaves out; ``Device`` is jaxlib's class of devices."""
+    """Import at first use a name that ``import minijax`` leaves out; ``Device`` is jaxlib's class of devices."""
     if name in _LATE:
         return importlib.import_module(f"minijax.{name}")
     if name in _LATE_FUNCTIONS:

@@ -73,7 +73,7 @@ class Blocks:
         self._left = contextlib.ExitStack()
 
     def __enter__(self) -> Blocks:
-        # a short path, so that no line wraps because of it
+        # a short path, so that paths in the output do not make lines wrap
         self._folder = Path(self._left.enter_context(tempfile.TemporaryDirectory()))
         self._left.enter_context(_in_folder(self._folder))
         # tracebacks leave out the code that runs the blocks

@@ -63,7 +63,9 @@ def recording_page(name: str, section: str) -> tuple[str, int]:
 
 
 def overview(before: str, sizes: dict[str, tuple[int, int]], blocks: Blocks) -> Iterator[str]:
-    """The body of the page that lists the recordings; ``sizes``: number of events, and bytes of the page."""
+    """The body of the page that lists the recordings. ``sizes`` has each recording's number of events and the size of
+    its page in bytes.
+    """
     yield to_html(before, blocks)
     yield '<div class="cards">'
     for name, (events, size) in sizes.items():

@@ -36,7 +36,7 @@ def style() -> str:
 
 
 def page(place: Place, body: str, places: list[Place], title: str = "") -> str:
-    """A whole page; ``places`` are the entries of the navigation, in order. The page need not be one of them."""
+    """A whole page; ``places`` are the entries of the navigation, in order. ``place`` need not be one of them."""
     script = f"<script>{widget.script()[0]}</script>" if STEPPER in body else ""
     scripts = sorted(set(_SCRIPT.findall(body + script)))
     allowed = "".join(f" 'sha256-{_digest(each)}'" for each in scripts) or " 'none'"

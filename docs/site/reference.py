@@ -15,7 +15,7 @@ from minijax.tools.commands.session import GROUPS
 from minijax.tools.commands.table import COMMANDS
 from minijax.tools.session import source
 
-# The lines that run before every example: the first defines f, and commands show the second.
+# The two lines that run before every example: the first defines ``f``, the second is a call for commands to show.
 SETUP = ("def f(x): return sin(x) * 2. - x", "grad(f)(3.0)")
 # Extra lines that run before these commands' examples.
 BEFORE = {

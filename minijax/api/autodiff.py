@@ -115,7 +115,7 @@ def lower_aux(aux: Any) -> Any:
 
 
 def check_tangent(primal: Any, tangent: Any) -> Any:
-    """Return ``tangent`` as jvp needs it: a symbolic zero for an integer primal. TypeError or ValueError if wrong."""
+    """Return ``tangent`` as jvp needs it: a symbolic zero for an integer primal. Raise if shape or dtype is wrong."""
     aval = get_aval(primal)
     expected = aval.to_tangent_aval()
     if isinstance(tangent, np.ndarray) and tangent.dtype == dtypes.float0:
@@ -148,7 +148,9 @@ def as_weak_as(aval: ShapedArray, tangent: Any) -> Any:
 def linearize_flat(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str = "", lines: bool = True
 ) -> tuple[list[Any], LinearProgram | Tape]:
-    """The outputs of flat ``fun``, and its linear program in the inputs that ``wrt`` marks. ``lines``: record lines."""
+    """The outputs of flat ``fun``, and its linear program in the inputs that ``wrt`` marks. With ``lines``, equations
+    keep their source lines.
+    """
 
     def linearized(pe_main: Any) -> tuple[list[Any], LinearProgram]:
         pe = pe_main.trace
@@ -200,8 +202,9 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     """Return ``fun``'s value at ``primals`` and its linear approximation there, a function of tangents.
 
     ``fun`` runs once; each call of the linear function computes only the derivative. Tangents must have the
-    structure, shapes and dtypes of ``primals``; others raise TypeError or ValueError. Returns ``(value, linear)``, or
-    ``(value, linear, aux)`` with ``has_aux``. ``linear`` returns a tangent of the tree, shapes and dtypes of ``value``.
+    structure, shapes and dtypes of ``primals``; other tangents raise TypeError or ValueError. Returns ``(value,
+    linear)``, or ``(value, linear, aux)`` with ``has_aux``. The output of ``linear`` has the tree, shapes and dtypes of
+    ``value``.
     """
     check_callable(fun)
     leaves, in_tree = flatten_call(primals, {})
@@ -352,7 +355,7 @@ def _one(dtype: Any) -> Any:
 
 
 class VJP:
-    """The pullback that ``vjp`` returns, a pytree of residuals: call it with a cotangent like the output."""
+    """The pullback that ``vjp`` returns, a pytree of residuals. It takes a cotangent with the output's structure."""
 
     def __init__(
         self,
@@ -476,7 +479,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Return the value of ``fun`` at ``primals`` and its pullback, from output to input cotangents (reverse mode).
 
     Returns ``(value, pullback)``. With ``has_aux``, the auxiliary data is the third result. ``pullback(ct)`` takes one
-    cotangent of the tree, shapes and dtypes of ``value``, and raises ValueError for another. It returns a tuple with
+    cotangent of the tree, shapes and dtypes of ``value``, and raises ValueError for any other. It returns a tuple with
     one cotangent per primal, of that primal's structure, shapes and dtypes. It can be called several times.
 
     >>> vjp(lambda x: x**2, 3.)[1](1.)
@@ -537,7 +540,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
 
 
 def check_scalar(out: Any) -> ShapedArray:
-    """Return the type of ``out``, which must be one scalar: TypeError, in JAX's words, otherwise."""
+    """Return the type of ``out``. Raise TypeError, with JAX's message, if ``out`` is not one scalar."""
     leaves, tree = tree_flatten(out)
     if len(leaves) != 1 or tree.num_nodes != 1:
         raise TypeError(
@@ -646,8 +649,8 @@ def value_and_grad(
     Returns ``(value, gradient)``; ``((value, aux), gradient)`` with ``has_aux``. The gradient has the tree, shapes and
     dtypes of the argument (a tuple of gradients if ``argnums`` is a sequence). ``fun`` runs once per call.
 
-    When called, raises TypeError for a non-scalar or non-real output, and for integer inputs unless ``allow_int``. With
-    ``has_aux``, also if ``fun`` does not return a pair.
+    When called, it raises TypeError if the output is not a real scalar, if an input is an integer (without
+    ``allow_int``), and if ``fun`` does not return a pair (with ``has_aux``).
 
     >>> value_and_grad(lambda x: x**2)(3.)
     (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
@@ -702,14 +705,14 @@ def grad(
 ) -> Callable[..., Any]:
     """Return a function that computes the gradient of the scalar-valued ``fun`` in its arguments ``argnums``.
 
-    ``argnums`` is a position or a sequence of positions. Each one names a pytree of inexact arrays.
+    ``argnums`` is a position or a sequence of positions. The argument at each position is a pytree of inexact arrays.
     The gradient has the tree, shapes and dtypes of that argument; a sequence gives a tuple of gradients.
     ``fun`` returns a real scalar of shape (). With ``has_aux``, ``fun`` returns ``(scalar, aux)`` and the result is
-    ``(gradient, aux)``. ``holomorphic`` asks for complex inputs and a complex output. With ``allow_int``, integer
+    ``(gradient, aux)``. ``holomorphic`` requires complex inputs and a complex output. With ``allow_int``, integer
     arguments are accepted; their gradient has dtype float0.
 
-    Raises TypeError, when called, if the output is not a real scalar, for integer inputs, and if an ``argnums`` is
-    beyond the positional arguments.
+    When called, it raises TypeError if the output is not a real scalar, if an input is an integer (without
+    ``allow_int``), and if no positional argument has a position in ``argnums``.
 
     >>> grad(lambda x, y: x**2 * y, argnums=(0, 1))(3., 2.)
     (Array(12., dtype=float32, weak_type=True), Array(9., dtype=float32, weak_type=True))

@@ -29,8 +29,9 @@ def vmap(
     name that collectives use. ``axis_size``: needed if no argument is mapped. ``spmd_axis_name``: the mesh axes over
     which shardings inside ``fun`` shard the mapped axis.
 
-    ``fun`` runs once per call and sees each mapped argument without its mapped axis. Mapped axes have one size n. Each
-    output of shape s becomes an array with an axis of size n inserted into s at its ``out_axes``; dtypes stay.
+    ``fun`` runs once per call and sees each mapped argument without its mapped axis. All mapped axes have the same size
+    n. Each output of shape s becomes an array with an axis of size n inserted into s at its ``out_axes``. Its dtype
+    does not change.
 
     ValueError for axes that do not fit, for sizes that differ, and if an output is mapped but its ``out_axes`` is None.
     TypeError for ``in_axes`` of a wrong type.
@@ -160,7 +161,7 @@ def _axis_size(
 def _division(leaves: Sequence[Any], dims: Sequence[int | None]) -> Any:
     """Return the mesh axes that shard the mapped axis, or None if it is not sharded.
 
-    Raise ValueError if two leaves differ in this.
+    Raise ValueError if two leaves have different mesh axes there.
     """
     found = None
     mapped = [(get_aval(x), d) for x, d in zip(leaves, dims, strict=True) if d is not None]
@@ -210,7 +211,9 @@ def _output_axes(out_axes: Any, out_tree: PyTreeDef) -> list[Any]:
 
 
 def place_axis(value: Any, dim: int | None, wanted: int | None, axis: AxisData, fun: Callable[..., Any]) -> Any:
-    """Move the mapped axis ``dim`` of output ``value`` to ``wanted``; ValueError if impossible."""
+    """Move the mapped axis ``dim`` of output ``value`` to ``wanted``. ValueError if ``wanted`` is out of range, or is
+    None for a mapped output.
+    """
     if wanted is None:
         if dim is not None:
             raise ValueError(

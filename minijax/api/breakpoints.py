@@ -97,7 +97,7 @@ def _frames(frame: FrameType | None, only_users: bool) -> list[StoppedFrame]:
 
 _HELP = """\
 p EXPRESSION   print a value                  pp EXPRESSION  print it over several lines
-u, d           to the caller; back            w, bt          the calls down to here
+u, d           go to the caller; go back      w, bt          the calls that led here
 l              the lines around               a              the names of this frame
 c, Ctrl-D      continue the program           q              end the program
 Anything else is evaluated in the frame."""
@@ -151,7 +151,9 @@ class Prompt:
 
     @contextlib.contextmanager
     def visible(self) -> Iterator[dict[str, Any]]:
-        """Yield the frame's globals and variables in one dict: prompt code has no closures. Then save assignments."""
+        """Yield the frame's globals and variables in one dict, since code at the prompt has no closures. Then save
+        assignments.
+        """
         names = {**self.frame.globals, **self.frame.names}
         before = dict(names)
         try:
@@ -166,7 +168,7 @@ class Prompt:
     def help(self) -> None:
         self.say(_HELP)
         if callbacks.front_end is not None:
-            self.say("Commands are run there too: %step f(x) opens the stepper, %help lists them.")
+            self.say("Commands of minijax run here too: %step f(x) opens the stepper, %help lists them.")
 
     def value(self, expression: str) -> Any:
         """Evaluate an expression in the frame."""

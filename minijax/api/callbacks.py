@@ -47,7 +47,7 @@ def pure_callback(
     axis is 1 with "expand_dims", the batch size with "broadcast_all". ``sharding`` must be None.
 
     ValueError if the call is differentiated, or for an unknown ``vmap_method``. NotImplementedError under ``vmap``
-    without a ``vmap_method``. JaxRuntimeError if the callback raised, or returned another type.
+    without a ``vmap_method``. JaxRuntimeError if the callback raised, or returned a value of another type.
 
     >>> jit(lambda x: pure_callback(np.sin, ShapeDtypeStruct((), jnp.float32), x))(0.5)
     Array(0.47942555, dtype=float32)
@@ -72,7 +72,7 @@ def io_callback(
     per element.
 
     ValueError if the call is differentiated, or ordered under ``vmap``. NotImplementedError for a ``sharding``.
-    JaxRuntimeError if the callback raised, or returned another type.
+    JaxRuntimeError if the callback raised, or returned a value of another type.
     """
     return _call(io_callback_p, callback, result_shape_dtypes, args, kwargs, sharding, ordered=bool(ordered))
 

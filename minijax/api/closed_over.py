@@ -32,7 +32,7 @@ class _Noted(NamedTuple):
     """A name that a function reads, and its value.
 
     ``holder``: weak reference to the function, or for ``SELF`` to the instance. ``reader``: the code object that reads
-    the name. ``cell``: closure index, ``GLOBAL`` or ``SELF``. ``attribute``: the attribute read, or ''.
+    the name. ``cell``: closure index, ``GLOBAL`` or ``SELF``. ``attribute``: the attribute that it reads, or ''.
     """
 
     holder: Any
@@ -107,7 +107,7 @@ def _is_users(fun: FunctionType) -> bool:
 
 
 def _note_names(out: list[Entry], todo: list[Any], function: FunctionType) -> None:
-    """Record closure variables, and globals that its code and nested code name; append callables to ``todo``."""
+    """Record closure variables, and the globals that its code and nested code use; append callables to ``todo``."""
     holder, code = weakref.ref(function), function.__code__
     for i, name in enumerate(code.co_freevars):
         try:
@@ -135,7 +135,7 @@ def _codes(code: CodeType) -> list[CodeType]:
 def _note_name(
     out: list[Entry], todo: list[Any], holder: Any, reader: CodeType, cell: int, name: str, value: Any
 ) -> None:
-    """Record a name, and the attributes of its value that the reader names."""
+    """Record a name, and those attributes of its value that the reader's code uses."""
     if type(value) in _VALUES:
         out.append((holder, reader, cell, name, "", value))
     elif not issubclass(type(value), (ModuleType, type, BuiltinFunctionType)):
@@ -257,7 +257,7 @@ def _is_read(entry: _Noted) -> bool:
 
 
 class _Instructions(NamedTuple):
-    """The names that a code object and its nested ones read (outer and local, with attributes) and assign."""
+    """The outer and local names that a code object and its nested ones read, as (name, attribute or ''), and assign."""
 
     reads: set[tuple[str, str]]
     reads_locals: set[tuple[str, str]]

@@ -68,7 +68,7 @@ def custom_gradient(fun: Callable[..., Any]) -> custom_vjp:
 
 @register_pytree_node_class
 class _Pullback:
-    """The residuals of ``custom_gradient``: a pytree with the staged pullback, whose leaves are its constants."""
+    """The residuals of ``custom_gradient``: a pytree that holds the staged pullback. Its leaves are the constants."""
 
     def __init__(self, jaxpr: Any, out_tree: PyTreeDef, consts: Sequence[Any]) -> None:
         self.jaxpr = jaxpr

@@ -95,7 +95,7 @@ class JitFunction:
     # slots for the two attributes that each call reads: lookup in a large ``__dict__`` is slower
     __slots__ = ("known", "takes_static", "__dict__", "__weakref__")
 
-    # ``transform``: the name in messages. ``runs_as_written``: ``disable_jit`` calls the plain function.
+    # ``transform``: its name in messages. ``runs_as_written``: whether ``disable_jit`` makes a call run ``fun`` itself.
     transform = "jit"
     runs_as_written = True
 
@@ -488,14 +488,14 @@ class JitFunction:
     def explain_cache_hit(self, *args: Any, **kwargs: Any) -> tuple[str, tuple[str, ...]]:
         """Compare the values that a cached call closed over with the present ones.
 
-        Return those that have changed, as text, and the names of those that may have changed.
+        Return the changed values, as text, and the names of values that may have changed.
         """
         args, kwargs, static = self._split(args, kwargs)
         staged = self._get(self.cache, self._key(args, kwargs, static)[0])
         return ("", ()) if staged is None else _misses().explain_hit(staged.closed)
 
     def explain_compilation(self, *args: Any, **kwargs: Any) -> str:
-        """Say how a cached call places its arguments otherwise than its program expects; '' if it does not."""
+        """Explain why the placement of its arguments makes a cached call compile again; '' if it does not."""
         args, kwargs, static = self._split(args, kwargs)
         key, leaves, _ = self._key(args, kwargs, static)
         staged = self._get(self.cache, key)
@@ -639,9 +639,9 @@ def jit(
 
     A signature is the trees, shapes, dtypes and weak types of the arguments, and the values of static arguments. The
     compiled function returns what ``fun`` returns, as arrays. While ``fun`` is traced, its arguments are tracers.
-    Python side effects happen only then.
+    Python side effects happen only during tracing.
 
-    ``static_argnums``, ``static_argnames``: hashable arguments that pass unchanged; give either of the two.
+    ``static_argnums``, ``static_argnames``: hashable arguments that pass unchanged; one of the two options is enough.
     ``donate_argnums``, ``donate_argnames``: arguments whose memory XLA may reuse. ``keep_unused``: also pass arguments
     that ``fun`` does not use. ``inline``: inside a staged function, record the equations instead of a call.
     ``in_shardings``, ``out_shardings``: a ``Sharding``, a ``PartitionSpec`` for the current mesh, None (the compiler

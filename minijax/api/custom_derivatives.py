@@ -131,7 +131,9 @@ class CustomFunction:
         return bound.args
 
     def _evaluate(self, args: tuple[Any, ...], static: Sequence[int]) -> Any:
-        """Call the function without ``bind`` if nothing is transformed, staged or observed: three times faster."""
+        """Call the function directly, three times faster than with ``bind``; only while nothing is transformed or
+        observed.
+        """
         try:
             args = tuple(
                 a if isinstance(a, Array) or i in static else tree_map(as_value, a) for i, a in enumerate(args)
@@ -145,7 +147,7 @@ class CustomFunction:
         return out
 
     def refuse(self, args: tuple[Any, ...], static: Sequence[int]) -> None:
-        """TypeError, naming the parameter, if a leaf of a differentiable argument is not an array."""
+        """Raise a TypeError that names the parameter if a leaf of a differentiable argument is not an array."""
         leaves, in_tree = tree_flatten((tuple(a for i, a in enumerate(args) if i not in static), {}))
 
         def of_dynamic(*args: Any) -> None: ...

@@ -46,7 +46,7 @@ class custom_jvp(CustomFunction):
     symbolic_zeros = False
 
     def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
-        """Set the rule ``jvp(*nondiff_args, primals, tangents) -> (primals_out, tangents_out)``; returns it.
+        """Set the rule ``jvp(*nondiff_args, primals, tangents) -> (primals_out, tangents_out)``, and return the rule.
 
         ``primals`` and ``tangents`` are tuples with equal trees, shapes and dtypes (float0 for integers). Zero tangents
         are arrays of zeros, or ``SymbolicZero``s with ``symbolic_zeros``.
@@ -57,7 +57,10 @@ class custom_jvp(CustomFunction):
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
-        """Set a ``rule(tangent, primals_out, *primals)``, or None, per argument. TypeError with ``nondiff_argnums``."""
+        """Set one rule per argument: ``rule(tangent, primals_out, *primals)``, or None if the derivative is zero.
+
+        TypeError with ``nondiff_argnums``.
+        """
         if self.nondiff_argnums:
             raise TypeError("Can't use ``defjvps`` with ``nondiff_argnums``.")
 

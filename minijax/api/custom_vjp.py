@@ -53,11 +53,11 @@ def custom_vjp_primal_tree_values(tree: Any) -> Any:
 
 
 class custom_vjp(CustomFunction):
-    """A function of pytrees of arrays whose reverse-mode derivative is two passes, set by ``defvjp``. A decorator.
+    """A function of pytrees of arrays whose reverse-mode derivative consists of two passes. A decorator.
 
-    ``defvjp(fwd, bwd)``: ``fwd(*args)`` returns ``(output, residuals)``; the residuals are any pytree of arrays.
-    ``bwd(residuals, ct)`` gets a cotangent with the tree, shapes and dtypes of the output. It returns a tuple with one
-    cotangent per argument; None stands for zeros.
+    ``defvjp(fwd, bwd)`` sets them: ``fwd(*args)`` returns ``(output, residuals)``; the residuals are any pytree of
+    arrays. ``bwd(residuals, ct)`` gets a cotangent with the tree, shapes and dtypes of the output. It returns a tuple
+    with one cotangent per argument; None means zeros.
     ``nondiff_argnums``, ``nondiff_argnames``: arguments that are no arrays; the backward pass gets them first. Raises,
     when called: AttributeError without the passes; TypeError for arguments or results that do not fit, and in forward
     mode; UnexpectedTracerError if a nondifferentiable argument is traced, or ``fun`` closes over a differentiated value

@@ -157,7 +157,9 @@ def _type_distance(was: ShapedArray, now: ShapedArray) -> int:
 def differences(
     fun: Any, with_static: Any, old: CallSignature, new: CallSignature, reprs: bool = True
 ) -> tuple[list[Difference], str]:
-    """All differences from ``old`` to ``new``, and advice on the first. ``reprs``: call repr on static arguments."""
+    """All differences from ``old`` to ``new``, and advice on the first. ``reprs``: whether to call repr on static
+    values.
+    """
     out: list[Difference] = []
     advice = ""
     if old.tree != new.tree:
@@ -190,7 +192,7 @@ def type_text(aval: ShapedArray) -> str:
 
 
 def _type_texts(was: ShapedArray, now: ShapedArray) -> list[str]:
-    """Print two types. If the texts are equal, the meshes differ, and their axes are added."""
+    """The texts of two types. If the texts are equal, only the meshes differ, and the texts get the mesh axes."""
     texts = [type_text(was), type_text(now)]
     if texts[0] != texts[1]:
         return texts

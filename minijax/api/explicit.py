@@ -78,8 +78,8 @@ def explicit_axes(
     """``f`` with ``axes`` of type Explicit: types name the sharding of arrays over them. Without ``f``, a decorator.
 
     ``axes``: names of mesh axes, all by default. ``in_sharding``: the shardings of arguments inside ``f``: a
-    ``PartitionSpec``, a ``NamedSharding``, or a tree of these that is a prefix; if None, each call takes it as a
-    keyword. TypeError, when called, if it is missing; ValueError without a current mesh.
+    ``PartitionSpec``, a ``NamedSharding``, or a tree of these that is a prefix of the arguments; if None, each call
+    takes it as a keyword. TypeError, when called, if it is missing; ValueError without a current mesh.
     """
     if f is None:
         return functools.partial(explicit_axes, axes=axes, in_sharding=in_sharding)
@@ -110,7 +110,7 @@ def _given(given: Any, kwargs: dict[str, Any], name: str) -> Any:
 
 
 def _mesh(shardings: Any, name: str) -> Any:
-    """The current mesh; without one, the mesh in ``shardings``; else None. ValueError if two meshes differ."""
+    """The current mesh, or else the mesh in ``shardings``, or None without both. ValueError if two meshes differ."""
     found: Any = context.mesh
     for each in tree_leaves(shardings):
         if isinstance(each, NamedSharding):
@@ -141,7 +141,7 @@ def _retyped(mesh: AbstractMesh, names: Sequence[str], kind: AxisType) -> Abstra
 
 
 def _left(x: Any, mesh: AbstractMesh, before: AbstractMesh) -> Any:
-    """Convert ``x`` from its type over ``before`` to one over ``mesh`` with explicit axes only. No data moves."""
+    """Move ``x`` from mesh ``before`` to ``mesh``: its type names only the explicit axes of ``mesh``. No data moves."""
     if type(x) is MeshArray and not x.aval.unreduced and type(x.device) is NamedSharding and isinstance(mesh, Mesh):
         return device_put(x, NamedSharding(mesh, PartitionSpec(*x.device.spec)))
     aval, explicit = get_aval(x), frozenset(mesh.explicit_axes)

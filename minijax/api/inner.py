@@ -25,7 +25,8 @@ def inner_jit(
 ) -> Any:
     """Stage a library function as a call of a jaxpr called ``name``; without ``fun``, a decorator.
 
-    Arguments outside ``static_argnames`` are operands. Untraced calls run ``fun``, jitted if ``compiled``.
+    Arguments outside ``static_argnames`` are operands. A call outside of a trace runs ``fun``, with jit if
+    ``compiled``.
     """
     if fun is None:
         return functools.partial(inner_jit, static_argnames=static_argnames, name=name, compiled=compiled)
@@ -55,7 +56,7 @@ def inner_jit(
 
 
 def _forget_lines(closed: ClosedJaxpr) -> None:
-    """Remove the equations' source lines: calls from many user lines share them, and each call has its own line."""
+    """Remove the source lines of equations that calls from many user lines share. Each call has a line of its own."""
     closed.memo["of_library"] = True
     for eqn in all_eqns(closed.jaxpr):
         eqn.source = None

@@ -52,7 +52,7 @@ def _forget(at: int, _: Any) -> None:
 
 
 def _positions(name: str, params: dict[str, Any], count: int) -> list[int]:
-    """Return the positions of consumed operands (of ``count``). KeyReuseError if a called program reuses keys."""
+    """Return the positions of the operands that are consumed. KeyReuseError if a called program reuses keys."""
     if name in _USING:
         return [0]
     if name == "cond":
@@ -82,7 +82,7 @@ def _in_loop(name: str, body: ClosedJaxpr, num_consts: int, num_carry: int, leng
 
 
 def used_inputs(closed: ClosedJaxpr) -> list[int]:
-    """The positions of inputs with keys that a program consumes. KeyReuseError if it consumes keys twice."""
+    """The positions of the inputs whose keys a program consumes. KeyReuseError if it consumes keys twice."""
     if "keys used" not in closed.memo:
         same_as: dict[Any, Any] = {}
         used: set[Var] = set()

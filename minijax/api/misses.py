@@ -23,7 +23,7 @@ from minijax.ir.jaxpr import ClosedJaxpr
 
 # Maximum number of remembered definition sites. If there are more, all are dropped.
 MOST_PLACES = 1024
-# A miss compares its signature with at most this many others, the latest.
+# A miss is compared with at most this many earlier signatures: the latest ones.
 MOST_COMPARED = 128
 # Maximum number of remembered reasons why signatures left one cache. If there are more, all are dropped.
 MOST_LOST = 4096
@@ -114,7 +114,8 @@ def _last_defined(fun: Any) -> tuple[str, int] | None:
         return None
     file, line = _named[key]
     space = fun.__globals__
-    # a dead dict's id may be reused, but the globals of a module or of a prompt (which holds its inputs) stay alive
+    # the id of a dead dict may be reused, but the globals of a module stay alive, and so do the globals of a prompt,
+    # which can be recognized by its list of inputs
     module = sys.modules.get(getattr(fun, "__module__", None) or "")
     inputs = space.get("In")
     typed = isinstance(inputs, list) and any(
@@ -124,7 +125,7 @@ def _last_defined(fun: Any) -> tuple[str, int] | None:
 
 
 def _remember(fun: Any, cache: str) -> None:
-    """Record that ``fun`` was staged, and its ``cache`` ('jit', 'scan', ...) was empty."""
+    """Record that ``fun`` was staged when its ``cache`` ('jit', 'scan', ...) was empty."""
     _lost_of(fun).pop(None, None)
     try:
         last: Callable[[], Any] = weakref.ref(fun)
@@ -156,7 +157,7 @@ Begun = tuple[miss_log.Missed | None, closed_over.Noted]
 
 
 def announce(cache: str, fun: Any, key: Any, found: ClosedJaxpr | None, explain: Explain) -> Begun | None:
-    """Tell observers whether ``key`` was ``found`` in the ``cache`` of ``fun``, and guards if it was not.
+    """Tell observers whether ``key`` was ``found`` in the ``cache`` of ``fun``. Tell guards only of a miss.
 
     Returns the argument ``begun`` of ``store``; None for a hit. The log omits engine bodies and requested retraces.
     """
@@ -209,7 +210,8 @@ def store(
     most: int,
     begun: Begun | None,
 ) -> None:
-    """Cache ``staged``, with jaxpr ``closed``, unless it closes over tracers ``outer``; ``begun`` is from ``announce``.
+    """Cache ``staged``, with jaxpr ``closed``, unless it closes over tracers (``outer``). ``begun`` is from
+    ``announce``.
 
     Beyond ``most`` signatures the earliest is removed; ``kind`` names the cache.
     """
@@ -253,7 +255,7 @@ def explain(
 
     ``earlier``: the latest cached signatures. ``known``: how many are cached. ``cache``: 'jit', 'scan', ...
     ``with_static``: ``fun`` with its static arguments bound. ``other_options``: ``fun`` was transformed with other
-    options before. ``reprs``: call repr on static arguments.
+    options before. ``reprs``: whether to call repr on static arguments.
     """
     others = list(earlier)[-MOST_COMPARED:][::-1]
     lost = _lost_of(fun)
