@@ -68,7 +68,7 @@ def _type(x: Any) -> tuple[np.dtype, bool]:
 
 
 def scalar_type_of(x: Any) -> type:
-    """The Python class of an element of ``x``: bool, int, float, complex. Else TypeError, for None ValueError."""
+    """The Python class of elements of ``x``: bool, int, float or complex. TypeError for others, ValueError for None."""
     dtype = _type(x)[0]
     for holds, scalar in (
         (dtypes.is_bool, bool),
@@ -78,4 +78,4 @@ def scalar_type_of(x: Any) -> type:
     ):
         if holds(dtype):
             return scalar
-    raise TypeError(f"{x} of type {dtype} is no number: scalar_type_of knows bool, int, float and complex")
+    raise TypeError(f"{x} of type {dtype} is not a number: scalar_type_of knows bool, int, float and complex")

@@ -141,7 +141,7 @@ def is_user_file(filename: str) -> bool:
 
 
 def source_info(skip: int = 1, known: dict[int, SourceInfo] | None = None) -> SourceInfo | None:
-    """The place in the user's program of the current call: the innermost frame outside minijax.
+    """The place of the current call in the user's program: the innermost frame outside minijax.
 
     ``skip``: the number of innermost frames that are known to be minijax's; examining one takes 50 ns. ``known``:
     earlier results by offset, so that equations of one line share one result. Returns ``(code, instruction offset)``
@@ -179,7 +179,7 @@ def user_frame(skip: int = 1) -> FrameType | None:
 
 
 def user_frames(most: int) -> list[FrameType]:
-    """At most ``most`` innermost user frames, outermost first. IPython or a kernel ends the list. Do not store them."""
+    """At most ``most`` innermost user frames, outermost first, up to IPython or a kernel. Do not store the frames."""
     frames: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and len(frames) < most:

@@ -29,7 +29,7 @@ class Unravel(NamedTuple):
         return all(dtype == self.dtype for dtype in self.dtypes)
 
     def __call__(self, vector: Any) -> Any:
-        """The tree. TypeError if ``vector`` has another dtype than the raveled one, ValueError for another length."""
+        """The tree. ValueError if ``vector`` has a wrong length; TypeError for a wrong dtype if leaf dtypes differ."""
         vector = jnp.asarray(vector)
         if not self.shapes:
             return tree_unflatten(self.treedef, [])
@@ -51,7 +51,7 @@ class Unravel(NamedTuple):
 def ravel_pytree(pytree: Any) -> tuple[Any, Unravel]:
     """The leaves of ``pytree`` as one vector, of the dtype to which they promote, and the inverse function.
 
-    Trees of the same structure and types give equal functions, so this function can be a static argument.
+    Trees of the same structure and types give equal inverse functions, so the inverse can be a static argument.
     """
     leaves, treedef = tree_flatten(pytree)
     arrays = [jnp.asarray(leaf) for leaf in leaves]

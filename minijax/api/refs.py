@@ -40,7 +40,7 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Any
         asked = f"memory_space={memory_space!r}" if memory_space is not None else f"kind={kind!r}"
         raise NotImplementedError(f"new_ref: minijax has one memory and one kind of references, got {asked}.")
     if is_ref(init_val):
-        raise TypeError(f"new_ref takes an array, got a reference of type {get_aval(init_val)}: read it, r[...].")
+        raise TypeError(f"new_ref takes an array, got a reference of type {get_aval(init_val)}: pass r[...].")
     if not is_array_like(init_val):
         raise TypeError(
             "Error interpreting argument to new_ref as a JAX value. The problematic value is of type "

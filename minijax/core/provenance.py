@@ -23,9 +23,9 @@ from minijax import errors
 # The largest number of lines in a story. A longer one is cut in the middle.
 MOST_LINES = 5
 _LONGEST_LINE = 70
-# Only the latest equations are searched, at most this many.
+# The number of equations, the latest ones, that are searched.
 _MOST_EQUATIONS = 20_000
-# Longer files are not parsed for an error message.
+# Source files with more characters are not parsed for an error message.
 _LONGEST_SOURCE = 1_000_000
 # Variables are searched in this many frames, innermost first.
 _MOST_FRAMES = 64
@@ -57,13 +57,13 @@ def story(tracer: Any) -> str:
             arguments = f"argument{'s' * (len(names) > 1)} {' and '.join(names)}"
             lines.append(f"This value depends on the value{'s' * (len(names) > 1)} of the {arguments}.")
     if steps:
-        lines.append("This is how it came about:")
+        lines.append("It was computed as follows:")
         lines += [f"  {each}" for each in _shown(steps)]
     return "\n".join(lines)
 
 
 def variable_of(x: Any) -> str:
-    """The user's variable with ``x``: "`w` of loss"; "`params['w']` of loss" in a container; '' if there is none."""
+    """A user's variable that holds ``x``: "`w` of loss", or in a container "`params['w']` of loss"; '' if none does."""
     frame = errors.user_frame()
     for _ in range(_MOST_FRAMES):
         if frame is None:
@@ -132,7 +132,7 @@ def shortened(steps: list[Step]) -> list[Step]:
 
 
 def _steps(eqns: Sequence[Any], var: Any) -> Iterator[Step]:
-    """The lines of the equations that ``var`` depends on; if too many, the lines on a shortest path to an input."""
+    """The lines of the equations that ``var`` depends on. If there are too many, only those of a shortest path."""
     behind = slice_of(eqns, var)
     lines = list(_by_line(behind))
     return iter(lines if len(lines) <= MOST_LINES else _by_line(_shortest(behind, var)))
@@ -256,7 +256,7 @@ _BOOL = {
     "assert": "Use debug.callback to look at the value while the program runs, or leave this `assert` out",
     "and": "Use & and | (jnp.logical_and, jnp.logical_or) in place of `and` and `or`",
     "not": "Use ~ (jnp.logical_not) in place of `not`",
-    "chain": "Use (a < x) & (x < b) in place of a comparison of three",
+    "chain": "Use (a < x) & (x < b) in place of a chained comparison",
     "max": "Use jnp.maximum or jnp.max in place of Python's max",
     "min": "Use jnp.minimum or jnp.min in place of Python's min",
     "sorted": "Use jnp.sort in place of Python's sorted",
@@ -377,7 +377,7 @@ _MOST_LOOKED_AT = 5000
 
 
 def held_as(x: Any) -> str:
-    """Where the user keeps ``x``: ``acc[0]`` for a container of the innermost function; a global variable; or ''."""
+    """How the user's innermost function or module reaches ``x``: ``acc[0]``, ``the global cache['y']``; '' if not."""
     frame = errors.user_frame()
     if frame is None:
         return ""

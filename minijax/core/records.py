@@ -78,7 +78,7 @@ def _completed(cls: Any, fields: tuple[str, ...], defaults: dict[str, Any], valu
 class Frozen:
     """Base of records: subclasses annotate their fields, optionally with defaults, and get a constructor.
 
-    A record holds one tuple, its row. A tuple takes a fifth of the time of a dictionary, and recordings make millions.
+    A record holds one tuple, its row: a tuple takes a fifth of a dictionary's time, and recordings make millions.
     """
 
     __slots__ = ("_row",)

@@ -106,7 +106,7 @@ class Ref(HasAval):
 
     __slots__ = ("aval", "_held", "frozen", "__weakref__")
     # the end of the error message of a primitive that got a reference
-    refusal_advice = "It is a reference: read it, r[...] is the array in it."
+    refusal_advice = "It is a reference: use r[...], the array that it holds."
 
     aval: AbstractRef
     frozen: bool

@@ -1,7 +1,7 @@
 """Tables of rules: how each interpreter processes each primitive.
 
 A rule is a function that an interpreter calls for one primitive. A ``RuleTable`` holds the rules of one interpreter.
-The tables know each other, so the matrix primitive x interpreter can be displayed.
+``RuleTable.tables`` lists all tables, so that the matrix primitive x interpreter can be displayed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-# Types in the signatures of rules. ``Dims`` are batch axes. ``Axes`` has numbers of dimensions, or a number for each.
+# Types in the signatures of rules. ``Axes`` has numbers of dimensions, or one number for each dimension.
 Rule = Callable[..., Any]
 Values = Sequence[Any]
 Dims = Sequence[int | None]
@@ -87,7 +87,7 @@ def _is_ours(function: Any) -> bool:
 
 
 def rename(function: Any, name: str) -> None:
-    """Rename a function that a factory made, in tracebacks too, and the functions of minijax that it wraps."""
+    """Rename a function that a factory made, and minijax's functions that it wraps. Tracebacks show the new name."""
     while _is_ours(function):
         function.__name__ = function.__qualname__ = name
         function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
@@ -95,7 +95,7 @@ def rename(function: Any, name: str) -> None:
 
 
 def depends_on_types(rule: Rule) -> Rule:
-    """Mark a jvp rule as run once per signature, so that its derivative programs are cached. Returns ``rule``.
+    """Mark a jvp rule: it runs once per signature, and the derivative programs are cached. Returns ``rule``.
 
     Its computation must depend only on its operands' types and its parameters, and so must the transpose rules of the
     operations that it applies to tangents. It must not print, read values, or read Python state that changes.

@@ -110,7 +110,7 @@ class PartitionSpec:
         return self.update([*self._parts, *[None] * (ndim - len(self._parts))])
 
     def permuted(self, order: Sequence[int]) -> PartitionSpec:
-        """The spec of an array with these dimensions in ``order``."""
+        """The spec of the array after its dimensions are permuted by ``order``."""
         return self.update([self._parts[d] for d in order])
 
     def of_cotangent(self) -> PartitionSpec:
@@ -248,7 +248,7 @@ class Sharding:
         """ValueError if the sharding is not for arrays of ``ndim`` dimensions."""
 
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape of each device's part. IndivisibleError if the mesh axes do not divide their dimension."""
+        """The shape of each device's part. IndivisibleError if a dimension is not divisible by its mesh axes."""
         shape = tuple(global_shape)
         self.check_ndim(len(shape))
         counts = self.tiles(len(shape)).shape[:-1]
@@ -531,7 +531,7 @@ def mesh_of(shardings: Sequence[Any]) -> AbstractMesh | None:
 
 
 class Placement(NamedTuple):
-    """The devices of a program, and the shardings of its arguments and results. For None, XLA chooses over ``mesh``."""
+    """A program's devices, and the shardings of its arguments and results. For None, XLA chooses one over ``mesh``."""
 
     devices: tuple[Any, ...]
     mesh: AbstractMesh | None
@@ -597,7 +597,7 @@ def concrete(place: Any) -> Any:
 
 
 def canonical_sharding(sharding: Any, function: str) -> NamedSharding | None:
-    """``sharding``, the ``out_sharding`` of ``function``, over its abstract mesh. None for None or an empty mesh.
+    """``sharding``, the ``out_sharding`` of ``function``, over its abstract mesh. None if there is no sharding or mesh.
 
     TypeError for other objects. ValueError if no mesh is set, if ``sharding`` has another mesh, or if it names
     axes that are not explicit.

@@ -36,11 +36,11 @@ class Trace:
 
     # Whether a tracer that outlives this trace is an error under ``checking_leaks``.
     checks_leaks = False
-    # Whether this trace affects calls without its tracers, because it records them or names an axis.
+    # Whether this trace affects calls without its tracers, because it records operations or has a named axis.
     reaches_all = True
     # Whether this trace records equations. If so, the interpreters above it on the stack note the user's line.
     records = False
-    # Whether this trace may return to the stack after its end. A vmap does, for functions that were called inside it.
+    # Whether this trace may return to the stack after its end. A vmap does if a call in it is differentiated later.
     resumes = True
     # Whether a ``counting.Tally`` counted the last operation. If so, ``bind`` does not announce its end.
     counted = False

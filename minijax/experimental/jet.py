@@ -1,4 +1,4 @@
-"""Derivatives of high order: ``jet``, borrowed from JAX, uses Taylor rules. If one is missing, ours uses ``jvp``."""
+"""Derivatives of high order: ``jet`` is borrowed from JAX and uses Taylor rules; if one is missing, it uses ``jvp``."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def smallest(
     return best
 
 
-# With more combinations of in_axes, try only the first and last axis of each operand; if still too many, some of these.
+# With more combinations of in_axes, only the first and last axis of each operand are tried, or only some of those.
 MAX_COMBINATIONS = 48
 # Primitives that read one triangle of a Hermitian matrix: perturb them only along Hermitian matrices.
 _HERMITIAN = ("cholesky", "eigh")
@@ -262,7 +262,7 @@ class Subject:
         case, error = failed[0]
         if isinstance(error, NotImplementedError):  # report a missing rule once
             if str(error) in self.missing:
-                return RuleOutcome(check, interpreter, SKIPPED, f"it needs the rule {self.missing[str(error)]} lacks")
+                return RuleOutcome(check, interpreter, SKIPPED, f"see the missing rule in {self.missing[str(error)]}")
             self.missing[str(error)] = check
             return RuleOutcome(check, interpreter, FAILED, str(error), also=len(failed) - 1)
 
@@ -441,7 +441,7 @@ class Subject:
         return not isinstance(value, np.ndarray) and not hasattr(value, "aval")
 
     def inexact_part(self, args: Sequence[Any]) -> tuple[Function, Values]:
-        """The function of inexact operands to inexact results, and these operands. Skipped if either are missing."""
+        """The function of inexact operands to inexact results, and these operands. Raises Skipped if there are none."""
         results = [i for i, aval in enumerate(self.abstract(args)) if dtypes.is_inexact(aval.dtype)]
         fun, point, _ = self.of(args, [i for i, x in enumerate(args) if inexact(x)])
         if not point or not results:
@@ -508,7 +508,7 @@ class Subject:
             pruned, used_in = dce_jaxpr(closed.jaxpr, used)
             typecheck_jaxpr(pruned)
             (found,) = eval_jaxpr(pruned, closed.consts, *[x for x, u in zip(args, used_in, strict=True) if u])
-            compare(f"result {i}, the others being unused,", found, whole[i], "the whole")
+            compare(f"result {i}, with the others unused,", found, whole[i], "the whole program")
 
     def check_lowering(self, args: Values) -> None:
         """Compile all programs as one, to save time. If that fails, try the primitive alone, for a clearer error."""

@@ -151,7 +151,7 @@ def _check_one(
     if (error <= limit * scale + 20 * noise).all():
         return
     if not np.isfinite(tangent).all():
-        raise Wrong(f"{what} is not finite, finite differences are")
+        raise Wrong(f"{what} is not finite, but finite differences are")
     # at a kink or a jump the slopes on the two sides differ at every step size
     bend = np.abs((ahead - value) - (value - behind)) / h
     if bend.max() > 0.25 * error.max():

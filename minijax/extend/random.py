@@ -37,7 +37,7 @@ def seed_with_impl(impl: PRNGImpl, seed: Any) -> Any:
 
 
 def threefry_2x32(keypair: tuple[Any, Any], count: Any) -> Any:
-    """Hash the uint32 words ``count`` with a key's two words; its two halves are paired. Else TypeError."""
+    """Hash ``count`` with a key's two words, in pairs: a word of each half of ``count``. TypeError unless uint32."""
     count = jnp.asarray(count)
     if count.dtype != np.uint32 or any(jnp.asarray(k).dtype != np.uint32 for k in keypair):
         raise TypeError(f"threefry_2x32 requires uint32 arguments, got {[x.dtype for x in (*keypair, count)]}.")

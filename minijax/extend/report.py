@@ -117,7 +117,7 @@ def call_text(primitive: Primitive, args: Sequence[Any], params: dict[str, Any])
 
 
 def value_text(x: Any) -> str:
-    """``float32 2.0`` or ``float32[3] [1.0, 2.0, 3.0]``, truncated if long."""
+    """``float32 2.0``, ``float32[3] [1.0, 2.0, 3.0]`` or, for more than 12 elements, ``float32[13] ...``."""
     array = np.asarray(x)
     name = dtype_name(array.dtype)
     if array.ndim == 0:

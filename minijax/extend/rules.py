@@ -1,7 +1,7 @@
 """The matrix primitive x interpreter: which rules exist, and why others are not needed.
 
-``print(rule_matrix())`` shows all of it, ``rule_matrix([p])`` one primitive's row. It reads the rule tables, so it
-includes every registered primitive and interpreter.
+``print(rule_matrix())`` shows the matrix, and ``print(rule_matrix([p]))`` the row of ``p``. Both read the rule tables,
+so they include every registered primitive and interpreter.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ YES, DEFAULT, NONE, MISSING = "yes", "default", "none", "missing"
 class Cell(NamedTuple):
     """One rule, or its absence.
 
-    ``status``: 'yes' (``rule`` is the rule), 'default' (most primitives need no rule here), 'none' (for the stated
-    ``reason``), or 'missing' (without a reason: using it raises NotImplementedError).
+    ``status``: 'yes' (see ``rule``), 'default' (most primitives need no rule here), 'none' (``reason`` says why), or
+    'missing' (no reason is known: a use of the rule raises NotImplementedError).
     """
 
     status: str
@@ -65,7 +65,7 @@ def cell(primitive: Primitive, tables: Sequence[RuleTable]) -> Cell:
 
 
 class RuleMatrix:
-    """``rows[primitive][interpreter]`` is a ``Cell``. ``str`` gives a table with the reasons and sources."""
+    """``rows[primitive][interpreter]`` is a ``Cell``. ``str`` gives a table, with a reason for each number in it."""
 
     def __init__(self, primitives: Iterable[Primitive]) -> None:
         tables = columns()

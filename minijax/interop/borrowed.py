@@ -70,7 +70,7 @@ def abstract_rule(primitive: Any) -> Any:
 
 
 def lowering_rule(primitive: Any) -> Any:
-    """JAX's lowering rule for the CPU; without one, the rule for all platforms; without that, any rule."""
+    """JAX's lowering rule: the rule for the CPU if there is one, else the rule for all platforms, else any rule."""
     mlir = sys.modules.get("jax._src.interpreters.mlir")
     platforms = getattr(mlir, "_platform_specific_lowerings", {})
     tables = [platforms.get("cpu", {}), getattr(mlir, "_lowerings", {}), *platforms.values()]
@@ -279,7 +279,7 @@ def borrowed(theirs: Any) -> BorrowedPrimitive:
 
 @functools.cache
 def make_readable() -> None:
-    """Let the parser read params of JAX's classes; minijax's class comes first where both have one."""
+    """Let the parser read params of JAX's classes. A class of minijax with the same name takes precedence."""
     for module in ("lax", "lax.linalg"):
         for name, kind in vars(jax_module(module)).items():
             if isinstance(kind, type) and (issubclass(kind, enum.Enum) or is_record(kind)):
@@ -463,14 +463,14 @@ def borrowed_lower(
 
 
 def inside(call: JaxCall) -> ClosedJaxpr:
-    """The primitive's evaluation, as a program traced by JAX. Used for lowering if JAX's lowering rule calls Python."""
+    """The primitive's evaluation as a program that JAX traces. It replaces a JAX lowering rule that calls Python."""
 
     def trace() -> ClosedJaxpr:
         try:
             traced = call.traced(call.evaluated, call.specs)
         except Exception as error:
             raise NotImplementedError(
-                f"{call.name} calls Python when it runs: JAX's lowering holds a callback, which cannot be taken over. "
+                f"{call.name} calls Python when it runs: minijax cannot use JAX's lowering, which contains a callback. "
                 "Use minijax.pure_callback."
             ) from error
         return without_sources(import_closed(traced, call.name))
@@ -498,7 +498,7 @@ _INTO_PYTHON = re.compile(r"xla\w*_python\w*_callback")
 
 
 def _lowered(call: JaxCall, platform: str) -> list[tuple[str, str, str]] | None:
-    """Lower by JAX to (mark, name, text) for each function, the entry first. Return None if a function calls Python."""
+    """JAX's lowering as (mark, name, text) of each function, the entry first. None if a function calls Python."""
 
     def lower() -> list[tuple[str, str, str]] | None:
         # without keep_unused, unused operands vanish from the signature

@@ -345,8 +345,8 @@ class Carrier:
             return self.whole_function(x)
         if made is None:
             raise Unmapped(
-                f"{part.name}({getattr(part.fun, '__name__', part.fun)}): a function of {self.source.package}'s own "
-                f"that {self.target.package} has none like"
+                f"{part.name}({getattr(part.fun, '__name__', part.fun)}): a function of {self.source.package} without "
+                f"a counterpart in {self.target.package}"
             )
         options = {name: self(value) for name, value in part.options.items()}
         return made(self.function(part.fun), **options)
@@ -465,7 +465,7 @@ class Carrier:
             if self.imports and callable(x):
                 return self.whole_function(x)
             raise Unmapped(
-                f"{getattr(x, '__name__', '') or cls.__qualname__}: {self.target.package} has nothing to make it of"
+                f"{getattr(x, '__name__', '') or cls.__qualname__}: {self.target.package} has no counterpart"
             )
         if self.imports and is_third_partys(cls):
             if hasattr(x, "__wrapped__") and callable(x):
@@ -512,7 +512,7 @@ class Carrier:
         home = fun.__globals__.get("__name__")
         if self.source.owns(home) and not self.imports:
             ours, theirs = self.source.package, self.target.package
-            raise Unmapped(f"{fun.__qualname__}: a function of {ours}'s own that {theirs} has none like")
+            raise Unmapped(f"{fun.__qualname__}: a function of {ours} without a counterpart in {theirs}")
         if self.imports and (self.whole or computes_with_jax(home)):
             return self.whole_function(fun)
         if not _is_users(code.co_filename) or (self.home and not _is_carried_scope(fun.__globals__)):
@@ -597,7 +597,7 @@ class Carrier:
             if self.imports and hasattr(cls, "_fields"):
                 return cls  # a named tuple of results
             raise Unmapped(
-                f"{cls.__qualname__}: a class of {self.source.package}'s own that {self.target.package} has none like"
+                f"{cls.__qualname__}: a class of {self.source.package} without a counterpart in {self.target.package}"
             )
         if not self.imports and (self.home or self.target.node(cls) is not None):
             return cls  # the target's own class
@@ -743,7 +743,7 @@ def _at(place: Any, name: str) -> Any:
 
 
 def _names(code: types.CodeType, *does: str) -> list[str]:
-    """The global names that instructions of the kinds ``does`` (by default, reads) use, also in nested functions."""
+    """The global names used by instructions of the kinds ``does`` (by default, loads), also in nested functions."""
     kinds_of = does or ("LOAD_GLOBAL", "LOAD_NAME")
     out = [i.argval for i in dis.get_instructions(code) if i.opname in kinds_of]
     for const in code.co_consts:

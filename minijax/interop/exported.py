@@ -2,7 +2,7 @@
 
 It also turns a ``ClosedJaxpr`` of minijax into one of JAX. Minijax stages the function, and JAX evaluates its program
 equation by equation. A primitive is evaluated by JAX's primitive with that name, or by the primitive from which it was
-borrowed. A user's primitive becomes a new JAX primitive with the rules registered here. Control flow, calls and custom
+borrowed. A user's primitive becomes a new JAX primitive with its minijax rules. Control flow, calls and custom
 rules are written by JAX's functions (``export_rules``). This module is the inverse of ``interop.programs``.
 """
 
@@ -259,7 +259,7 @@ def _counterpart(primitive: Primitive) -> Any:
     if not errors.is_user_file(primitive.defined_at.rpartition(":")[0]):
         found = jax_primitive(primitive)
         if found is None:
-            raise NotImplementedError(f"{primitive.name}: a primitive of minijax's own, which JAX lacks.")
+            raise NotImplementedError(f"{primitive.name}: a primitive of minijax that JAX lacks.")
         return found
     return Carrier(MINIJAX, JAX)(primitive)
 

@@ -51,14 +51,14 @@ def spec_of(name: str) -> ModuleSpec | None:
 
 
 def written_on_jax(name: str) -> bool:
-    """Whether the module or package ``name`` is JAX, or pure Python that imports JAX, directly or through others."""
+    """Whether the module or package ``name`` is JAX, or pure Python that imports JAX, perhaps through other modules."""
     if name not in _known:
         _known[name] = name in (*JAX, *_REGISTRIES) or _found(name, frozenset())
     return _known[name]
 
 
 def also(names: tuple[str, ...]) -> None:
-    """Treat these packages as written on JAX."""
+    """Treat these packages as if they imported JAX."""
     _known.update(dict.fromkeys(names, True))
 
 
@@ -252,7 +252,7 @@ def no_module(name: str) -> str:
     """The error message for a missing module."""
     if name.partition(".")[0] != "jax":
         return f"No module named {name!r}"
-    return f"No module named {name!r}: JAX or minijax has none"
+    return f"No module named {name!r}: JAX or minijax has no such module"
 
 
 @functools.cache

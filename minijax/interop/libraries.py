@@ -253,7 +253,7 @@ def check_authors(p: Primitive) -> None:
     if p.borrowed_from:
         raise Unmapped(f"{p.name}: a primitive that is borrowed from {p.borrowed_from}")
     if not errors.is_user_file(p.defined_at.rpartition(":")[0]):
-        raise Unmapped(f"{p.name}: a primitive of minijax's own")
+        raise Unmapped(f"{p.name}: a primitive of minijax itself")
 
 
 # Classes that both libraries treat as pytrees without registration.
@@ -307,7 +307,7 @@ class Jax(Library):
     def _jitted(self, x: Any) -> LibraryPart:
         info = x._jit_info
         if info.user_specified_in_shardings or info.device is not None or info.backend is not None:
-            raise Unmapped(f"{x.__name__}: its jit says where it runs")
+            raise Unmapped(f"{x.__name__}: its jit sets shardings, a device or a backend")
         options = {name: getattr(info, name) for name in _JIT_OPTIONS if getattr(info, name)}
         return CallPart("jit", x.__wrapped__, options)
 
@@ -320,7 +320,7 @@ class Jax(Library):
         if getattr(inspect.unwrap(public), "__globals__", None) is not fun.__globals__:
             return None
         held = inspect.getclosurevars(fun).nonlocals
-        if name == "grad":  # it closes over the function that also returns the value
+        if name == "grad":  # it closes over the function of ``value_and_grad``
             held = inspect.getclosurevars(_within(held["value_and_grad_f"])).nonlocals
         inner, options = _remembered(public, held)
         if inner is None:

@@ -79,7 +79,7 @@ def _holds_arrays(theirs: type) -> bool:
 
 
 def _members(theirs: type) -> dict[str, Any]:
-    """The methods, properties and operators that compute, of JAX's class and of its base classes."""
+    """The methods, properties and operators of JAX's class and its bases, except those that compute nothing."""
     found: dict[str, Any] = {}
     for cls in reversed(theirs.__mro__):
         if cls.__module__.partition(".")[0] == "jax":

@@ -88,7 +88,7 @@ def packed_instance(x: Any, pack: Callable[[Any], Any]) -> Packed:
 
 
 def packed_node(x: Any, pack: Callable[[Any], Any]) -> Packed | None:
-    """Pack ``x`` if its node is registered with minijax but not with JAX; else None."""
+    """Pack ``x`` if its class is a pytree node for minijax but not for JAX; else None."""
     if isinstance(x, tuple) or not is_tree_node(type(x)) or jax_module("tree_util").is_tree_node(type(x)):
         return None
     children, home = tree_flatten(x, is_leaf=lambda y: y is not x)

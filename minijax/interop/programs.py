@@ -130,9 +130,7 @@ def import_eqn(eqn: Any, site: Site) -> list[JaxprEqn]:
     # in JAX the use of a named axis is an effect; in minijax the params show it
     effects = [str(effect) for effect in eqn.effects if type(effect).__name__ != "NamedAxisEffect"]
     if effects:
-        raise site.refusal(
-            f"{name} acts on the world ({', '.join(effects)}): minijax cannot import such a call of JAX."
-        )
+        raise site.refusal(f"{name} has side effects ({', '.join(effects)}): minijax cannot import such a call of JAX.")
     ours = our_primitives().get(name)
     if name in _PARTITIONABLE and not jax_module().config.jax_threefry_partitionable:
         ours = None  # minijax generates only the bits of JAX's default setting
@@ -155,7 +153,7 @@ def _opened(theirs: Any) -> ClosedJaxpr | Jaxpr:
 
 @functools.cache
 def our_primitives() -> dict[str, Primitive]:
-    """Minijax's own primitives with an evaluation or lowering rule, by name, without user-defined and borrowed ones."""
+    """name -> primitive, for minijax's own primitives that have an evaluation or lowering rule."""
     load_all()
     known = [p for p in abstract_rules if p in lowering_rules or p in impl_rules]
     ours = [p for p in known if not p.borrowed_from and errors.is_own_file(p.defined_at.rpartition(":")[0])]
@@ -172,7 +170,7 @@ def _fits(ours: Primitive, params: dict[str, Any], site: Site) -> bool:
 
 
 def jax_primitive(ours: Primitive) -> Any:
-    """The JAX primitive that ``ours`` was imported from, or its namesake; None if JAX has none."""
+    """The JAX primitive that ``ours`` was imported from, or else has the same name; None if JAX has none."""
     return getattr(ours, "theirs", None) or jax_primitive_named(ours.name)
 
 

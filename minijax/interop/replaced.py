@@ -2,7 +2,7 @@
 
 Python's own import system loads packages written on JAX from their installed files, and ``jax`` from ``jax_modules``,
 as submodules of this module. So Python handles reloading, pickling by module name and circular imports, and
-``sys.modules["optax"]`` does not change. Each module gets its own builtins, in which ``__import__`` maps ``jax`` and
+``sys.modules["optax"]`` does not change. These modules get builtins whose ``__import__`` maps ``jax`` and
 ``optax`` to submodules of this module, in every import statement, whenever it runs. The code is compiled from the
 original file, so tracebacks and ``inspect`` work.
 """
@@ -240,7 +240,7 @@ class replacing_jax:
 
     The block replaces JAX and every pure-Python package or module that imports it, directly or not. The result is
     another copy of the package: ``sys.modules["optax"]`` and code that imported the real one do not change. The copy's
-    module name is ``minijax.interop.replaced.optax``, by which its classes are pickled. The block affects import
+    module name is ``minijax.interop.replaced.optax``, under which its classes are pickled. The block affects import
     statements (and calls of ``importlib.import_module``) in the file or prompt that opens it, or in code that belongs
     to no module, on the same thread.
 

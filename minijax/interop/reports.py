@@ -71,7 +71,7 @@ def _change_filters(change: int) -> None:
 
 
 def _catch(show: Any) -> Any:
-    """A ``warnings.showwarning`` that collects. In threads that catch no warnings it calls ``show``, Python's own."""
+    """A ``warnings.showwarning`` that collects warnings. In threads that catch none it calls ``show``, Python's own."""
 
     def showwarning(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **others: Any) -> None:
         if _catching.found is None:
@@ -148,7 +148,7 @@ def _unknown_value(error: Exception, name: str) -> Exception:
     where = errors.source_line()
     parts = [
         sentence.strip(),
-        f"{name} is borrowed from JAX, which traces it without values; it needs {why[1]}." if why else "",
+        f"{name} is borrowed from JAX, which traces it without values, but it needs {why[1]}." if why else "",
         "" if where == "<unknown>" else f"It happened at {where}.",
         "Pass the value as a static argument (static_argnums of jit), or call the function outside of transformations.",
     ]

@@ -61,7 +61,7 @@ def _refusals() -> tuple[type[Exception], ...]:
 
 
 def _constants(primitive: Primitive, avals: Sequence[ShapedArray]) -> Sequence[int]:
-    """The operands of ``sort`` and ``select_n`` that may be constants, whose types name no mesh in JAX."""
+    """The operands of ``sort`` and ``select_n`` that may be constants. In JAX the types of constants name no mesh."""
     if primitive is sort_p or primitive is select_n_p and not any(any(spec_of(aval)) for aval in avals):
         return range(len(avals))
     return (0,) if primitive is select_n_p else ()

@@ -27,7 +27,7 @@ class JaxCall:
       specs: the operand types, as JAX's ``ShapeDtypeStruct``.
       axes: the mapped axes that the call may name.
       x64: whether JAX computes with 64 bits here.
-      evaluated: like ``fun``, but by the primitive's evaluation rule, which JAX can trace if it computes with JAX.
+      evaluated: like ``fun``, but it calls the primitive's evaluation rule. JAX can trace a rule that uses only JAX.
       memo: cache of the lowering, and of the rules' programs by (rule, transformation of the operands).
     """
 
@@ -73,7 +73,7 @@ class JaxCall:
             effects = [effect for effect in traced.effects if type(effect).__name__ != "NamedAxisEffect"]
             if effects:
                 named = ", ".join(sorted({type(effect).__name__ for effect in effects}))
-                raise NotImplementedError(f"{self.name} acts on the world ({named}): minijax cannot import it.")
+                raise NotImplementedError(f"{self.name} has side effects ({named}): minijax cannot import it.")
             return list(map(aval_of, traced.out_avals))
 
         return self.derived("types", types)

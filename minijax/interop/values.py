@@ -1,7 +1,7 @@
 """Convert types and values between JAX and minijax.
 
-In: an aval, array, number or random key of one library. Out: the same in the other, without a copy if the memory
-allows it.
+In: an aval, array, number or random key of one library. Out: its counterpart in the other library, which shares its
+memory if possible.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from minijax.ops.sharded import over_mesh
 
 @functools.cache
 def jax_module(name: str = "") -> Any:
-    """``jax``, or its module ``name``, imported on first use: it costs half a second."""
+    """``jax``, or its module ``name``, imported on first use: importing jax takes half a second."""
     return importlib.import_module(f"jax.{name}" if name else "jax")
 
 
@@ -111,7 +111,7 @@ def mesh_of_jax(theirs: Any) -> AbstractMesh:
 
 @contextmanager
 def mesh_now() -> Iterator[None]:
-    """A context in which JAX traces for minijax's current mesh; inside ``shard_map`` with its axes and checks."""
+    """A context in which JAX traces for minijax's current mesh and, inside ``shard_map``, for its axes and checks."""
     mesh = current_mesh()
     if mesh is None:
         of = jax_module("sharding")
@@ -304,7 +304,7 @@ def settings() -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def circumstances() -> Iterator[None]:
-    """A context in which JAX computes with minijax's number of bits, and its precision if set."""
+    """A context in which JAX computes with minijax's setting of 64-bit types and, if set, its matmul precision."""
     jax = jax_module()
     with contextlib.ExitStack() as stack:
         stack.enter_context(jax.enable_x64(x64_enabled()))

@@ -206,7 +206,7 @@ _evaluate = EvalTrace.process_primitive
 
 
 def _checked(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """``EvalTrace.process_primitive`` while a thread has a mesh set, or checks results or uses of keys."""
+    """``EvalTrace.process_primitive`` while a thread has a current mesh, or checks results or the use of keys."""
     if key_checks and not _within.checked:
         out = _checking_keys(self, primitive, args, params)
     else:

@@ -154,7 +154,7 @@ class JVPTrace(Trace):
 
 
 class NumPyJVPTrace(JVPTrace):
-    """Calls cached functions of jvp rules. Used if nothing is staged and all input tracers belong to vmaps."""
+    """Calls cached functions of jvp rules. It is used if nothing is staged and all input tracers belong to vmaps."""
 
     __slots__ = ("bottom", "tally", "counted")
     tally: Any  # made if an observer counts

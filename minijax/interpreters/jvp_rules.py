@@ -113,7 +113,7 @@ def staged_rule(
             closed = stage(rule, [*avals, *given_avals], primitive.name, "rule")
     finally:
         state.source = outer_source
-    # the types of integers that a rule makes itself depend on whether 64-bit types are enabled
+    # a rule may create integers, whose types depend on whether 64-bit types are enabled
     makes_integers = any(v.aval.dtype.kind in "iu" for eqn in closed.eqns for v in eqn.outvars)
     if not has_tangent or makes_integers or any(map(is_effectful, closed.eqns)):
         return None

@@ -142,7 +142,7 @@ class LinearizeTrace(Trace):
             for below in reversed(state.stack):
                 if type(below.trace) is LinearizeTrace:
                     self.notes_lines = self.notes_lines or below.trace.notes_lines
-                    if self.notes_lines or below.trace.bottom is None:  # this flag covers the traces below
+                    if self.notes_lines or below.trace.bottom is None:  # the flag includes those below
                         break
 
     @property
@@ -189,7 +189,7 @@ class LinearizeTrace(Trace):
                         if _observers:
                             if kind == 3:
                                 self.tally.runs[derived] += 1
-                            elif type(x) is LiteralArray:  # the key includes the bit of the inline operand
+                            elif type(x) is LiteralArray:  # the key also has the bit of this operand
                                 self.tally.runs[derived, 3 - kind] += 1
                             else:
                                 self.tally.add(derived, args)
@@ -287,8 +287,8 @@ class LinearizeTrace(Trace):
     def operands(self, args: Sequence[Any]) -> tuple[list[Any], list[Type], list[int], int] | None:
         """Values for programs, their types, the places of tangents, and ``kind`` with a bit for each active operand.
 
-        None if an operand is not an array, or is not a NumPy value below the vmaps. While staging, a NumPy array gives
-        None: a jaxpr has one name for each array.
+        None if an operand is not an array, or is not a NumPy value below the vmaps. While a function is staged,
+        also None for a NumPy array, because a jaxpr must have one variable for each array.
         """
         values: list[Any] = []
         types: list[Type] = []
@@ -471,7 +471,7 @@ def _is_staged(x: Any) -> bool:
 def linearize(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str = "", lines: bool = True
 ) -> tuple[list[Any], Tape]:
-    """Outputs of flat ``fun``, and the tape of its derivative in the inexact inputs ``wrt``; ``lines``: note lines."""
+    """Outputs of flat ``fun``, and the tape of its derivative in inexact inputs ``wrt``. ``lines``: note user lines."""
     tape = Tape(name)
 
     def run(main: Any) -> list[Any]:

@@ -1,6 +1,6 @@
 """JAX's interface for authors of lowering rules.
 
-A rule is ``rule(ctx, *values, **params)``: ``ctx`` is a ``LoweringRuleContext``, the values are MLIR values. The rule
+A rule is ``rule(ctx, *values, **params)``. ``ctx`` is a ``LoweringRuleContext``; the values are MLIR values. A rule
 returns the list of its results' values. ``mlir.register_lowering(p, rule)`` registers it. Its operations come from
 ``minijax.extend.mlir.dialects``, such as ``stablehlo``. See https://docs.jax.dev/en/latest/jax-primitives.html.
 """

@@ -38,7 +38,7 @@ def bound_axes(axes: Sequence[tuple[Any, int]]) -> Iterator[None]:
 
 
 def free_axes(closed: ClosedJaxpr) -> frozenset[Any]:
-    """The axis names that collectives in ``closed`` use and nothing in it binds. Cached in ``closed``."""
+    """The axis names that collectives in ``closed`` use, except those that ``closed`` binds. Cached in ``closed``."""
     found = closed.memo.get("free_axes")
     if found is None:
         found = closed.memo["free_axes"] = _free_in(closed.jaxpr)

@@ -221,7 +221,7 @@ def _close(program: LinearProgram, outs: list[Var]) -> ClosedJaxpr:
     ]
     out_atoms = [constant(v) if type(v) is Residual else v for v in outs]
     if len(consts) > 1 and len(kept) < len(program.recorded):
-        # as in JAX, residuals are in the order of their first use, also by unused equations
+        # as in JAX, residuals are in the order of their first use, and unused equations count too
         met = dict.fromkeys(id(v.val) for eqn in program.recorded for v in eqn.invars if type(v) is Residual)
         consts = {key: consts[key] for key in [*[key for key in met if key in consts], *consts]}
     const_vars = [var for var, _ in consts.values()]

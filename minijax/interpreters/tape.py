@@ -196,7 +196,7 @@ class Tape:
         return self.program().closed()
 
     def push_forward(self, tangents: Sequence[Any]) -> list[Any] | None:
-        """The tangents of the outputs (None for a zero), by NumPy. Returns None if the program must be evaluated."""
+        """The tangents of the outputs (None for a zero), computed by NumPy. None if the program must be evaluated."""
         now = self.bottom_now()
         if now is None or not now.carries(tangents):
             return None

@@ -1,6 +1,6 @@
 """Transposition: run a linear program backwards, from cotangents of its outputs to cotangents of its inputs.
 
-In: equations linear in some of their variables, with everything else known, and output cotangents. Out: input
+In: equations that are linear in some variables (all others are known), and cotangents of the outputs. Out: input
 cotangents. Invariant: a variable's cotangent is complete when its defining equation is reached, since every use came
 later in the program; equations without a cotangent are skipped, and zeros stay symbolic.
 """

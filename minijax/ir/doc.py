@@ -257,7 +257,7 @@ def _with_notes(doc: Doc, width: int) -> Iterator[tuple[str, str]]:
             notes.append([])
         lines[-1].append((role, piece))
     lengths = [sum(len(piece.lstrip("\n")) for _, piece in line) for line in lines]
-    column = max(lengths)  # as in JAX, the longest of all lines, with or without notes
+    column = max(lengths)  # as in JAX, the length of the longest line, with or without notes
     for line, length, noted in zip(lines, lengths, notes, strict=True):
         yield from line
         if noted:

@@ -19,7 +19,7 @@ from minijax.core.primitive import Primitive
 
 
 class Var:
-    """A variable of type ``aval``; equality is identity."""
+    """A variable of type ``aval``. It is equal only to itself."""
 
     __slots__ = ("aval",)
 

@@ -76,7 +76,7 @@ def test_a_long_path_is_cut_in_the_middle():
 
     message = error_of(lambda: jit(long)(1))
     lines = message.splitlines()
-    begin = lines.index("This is how it came about:")
+    begin = lines.index("It was computed as follows:")
     assert len(lines[begin + 1 : -2]) == provenance.MOST_LINES
     assert "  (2 lines in between)" in lines and "a = x + 1" in message and "f = e * 6" in message
 
