@@ -51,8 +51,8 @@ _WIDTH = 3
 class _Steps(Lazy):
     """The equations that were transposed.
 
-    Each takes: the event before it, the event after it, the index of the equation, the number of cotangents received,
-    the number returned by the rule; then the cotangents received, those returned, and the sums of the operands.
+    A step is stored as the event before it, the event after it, the index of the equation, the number of cotangents
+    that its rule received and returned, these received and returned cotangents, and the sums of the operands.
     """
 
     def __init__(self, steps: Sequence[Any], lives: LifeTable) -> None:
@@ -107,7 +107,7 @@ class Transpositions:
         self.lives = lives
         self.sources = sources
         self.all: list[_OpenTransposition] = []
-        # the running passes; None for one that is not recorded
+        # the running passes; None for a pass that is not recorded
         self.open: list[_OpenTransposition | None] = []
 
     def begin(

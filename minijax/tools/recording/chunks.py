@@ -64,8 +64,8 @@ MOST_CHUNKS = 24
 MOST_BYTES = 1_000_000_000
 # No file has more moments than this: a recorder stops at a million events.
 MOST_MOMENTS = 20_000_000
-# Limits on the JSON of one part, since its Python objects take many times its size: it has at most MOST_JSON bytes plus
-# this many for each packed byte. A recording of only equal steps needs 35 per packed byte, and 41 in an .xz file.
+# Limits on the JSON of one part, because its Python objects take many times its size: MOST_JSON bytes, plus
+# MOST_JSON_TO_PACKED for each packed byte. A recording of only equal steps has 35 per packed byte, and 41 in .xz files.
 MOST_JSON = 16_000_000
 MOST_JSON_TO_PACKED = 100
 # Longer lists of records, and all lists of the recording itself, are loaded item by item.

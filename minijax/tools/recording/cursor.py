@@ -98,7 +98,7 @@ class State(Frozen):
       tracers: for each interpreter of ``stack``, the live tracers; for evaluation, the arrays in variables.
       programs: for each interpreter that records equations, the equations so far.
       place: the user's line, ``file:line (function)``, or ''.
-      rule: the rule that is running, for the innermost open bind that has one or for the backward pass; or None.
+      rule: the running rule of the innermost open bind that has a rule, or of the backward pass; else None.
       forced: why the interpreter of ``bind`` processes it.
     """
 
@@ -118,7 +118,7 @@ HEEDED = 256
 
 
 class SearchProgress:
-    """The progress of a search: moments searched, and moments in all."""
+    """The progress of a search: how many moments it has searched, and how many there are."""
 
     def __init__(self) -> None:
         self.done = self.total = 0
@@ -138,7 +138,7 @@ def moments(recording: Recording) -> Sequence[Moment]:
 
 
 def ways(known: Sequence[Moment]) -> list[Any]:
-    """A key for each moment: its path from the outside. It finds the moment in another recording of the same call.
+    """A key for each moment: its path from the outside. The key finds the moment in another recording of the same call.
 
     Each step of the path is the kind of the record, and its index among the equal records inside the same record.
     """

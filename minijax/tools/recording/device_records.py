@@ -17,8 +17,8 @@ class Meeting(Frozen):
       way: who sends to whom (see ``values.meetings``); ``said``: a text of the result, with ``{x}`` for the operand.
       axes: the mesh axes along which devices exchange values.
       groups: the groups of devices that exchange values, each as device numbers in order.
-      pairs: for 'one' and 'source', the sender and receiver of each value.
-      split: for 'pieces', the array axis along which values are cut.
+      pairs: if the way is 'one' or 'source', the sender and receiver of each value.
+      split: if the way is 'pieces', the array axis along which values are cut.
     """
 
     name: str
@@ -60,8 +60,8 @@ class DeviceTextRecord(Frozen):
 
 
 class DeviceValueRecord(Frozen):
-    """A value on every device, as ``values.on_devices.DeviceColumn`` has it. ``parts`` has one entry for each device,
-    or one for all. ``number`` is the value's number in the recording, 0 if it has none.
+    """A value on every device, with the fields of ``values.on_devices.DeviceColumn``. ``parts`` has an entry for each
+    device, or one for all devices. ``number`` is the value's number in the recording, 0 if it has none.
     """
 
     name: str

@@ -12,8 +12,8 @@ from typing import Any
 
 from minijax.ir.doc import ROLES, Doc, _Break, _children, _Concat, _Group, _Nest, _Note, _Rows, _Text
 
-# Size limits, since a few rows that refer to each other can make a huge document. Indentation counts in full after each
-# break.
+# Size limits, because a few rows that refer to each other can make a huge document. After each break, all columns of
+# indentation count.
 MOST_PARTS = 5_000_000
 MOST_CHARACTERS = 50_000_000
 # Assumed indentation of aligned parts, in columns.

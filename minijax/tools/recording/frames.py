@@ -1,7 +1,7 @@
 """The user's frames in which operations run, and the values of their variables. Values are named after variables.
 
-When a frame is first seen, the module variables that its function mentions are read, and so are the variables of
-modules among them. This gives their values names before a function that is called later gives them other names.
+When a frame is first seen, the module variables that its function mentions are read, and for a module such as ``m`` in
+``m.x`` its variable ``x``. Values get these names before a function that is called later gives them other names.
 
 A variable that is set after the last operation of its function is seen only when the function has ended. So the frames
 of an operation are kept until the next operation, and frames that have ended by then are read once more.
@@ -21,7 +21,7 @@ from minijax.core.trace import Tracer
 from minijax.tools.documents.words import shortened
 from minijax.tools.recording.forcing import names_in
 
-# The most variables of one frame that are read. Of a module (a prompt has hundreds), the newest are read.
+# The most variables of one frame that are read. In a module (a prompt has hundreds), these are the newest variables.
 MOST_NAMES = 100
 # The most frames of the user that are followed at a time, from the innermost.
 MOST_FRAMES = 64

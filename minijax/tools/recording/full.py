@@ -112,9 +112,9 @@ class Full(Summary):
         self.last_place = ""
         # for each imported program that is being evaluated: the number of open scopes when it began
         self.importing: list[int] = []
-        # for each open bind, and for the equation being transposed: ``frames.looks`` when an engine's rule began to
+        # for each open bind, and for the equation being transposed: ``frames.looks`` when a rule of the engine began to
         # work on plain parameters. While ``looks`` stays the same, no user code has run. The value is -2 until the rule
-        # is known, and -1 for other rules or parameters.
+        # is known, and -1 for a rule of the user or other parameters.
         self.trusted: list[int] = []
         self.transposing_trusted = -1
         # the user's frame in which each open backward pass began
@@ -184,7 +184,7 @@ class Full(Summary):
             self.close()
 
     def note_passing(self, opened: _Begun, main: Any) -> None:
-        """Keep an exception that ends an interpreter, while the stack is complete, unless an operation has kept it."""
+        """Keep the exception that ends an interpreter, unless an operation kept it. The stack is still complete."""
         error = sys.exc_info()[1]
         if error is not None and id(error) not in (self.handled.get(opened.first), self.passing):
             self.passing = id(error)
@@ -207,7 +207,7 @@ class Full(Summary):
         trusted = self.trusted[-1] if within else self.transposing_trusted
         alone = trusted == frames.looks and (within or self.looked)  # no user code has run since variables were read
         if not alone and not self.stopped:
-            # read variables before this event begins: values that only ended frames held die at the event before
+            # read variables before this event begins: values held only by frames that have ended die at the last event
             frame = errors.user_frame(5)  # this frame, the hook's guard, and two of ``bind`` are not the user's
             if (
                 frame is not None

@@ -32,7 +32,7 @@ from minijax.tools.recording.summary import Scope
 from minijax.tools.recording.timeline import HIDDEN
 from minijax.tools.recording.values import Values
 
-# The most arrays in variables whose names are remembered until an operation uses them.
+# Maximum number of arrays whose variables are remembered before an operation uses the arrays.
 MOST_NAMED = 20_000
 
 # The subject of a row: an array, or a tracer of one of these classes.
@@ -113,7 +113,7 @@ class Lives:
 
     def see(self, x: Any, scopes: Sequence[Scope], place: str = "", name: str = "", held: bool = False) -> Life | None:
         """The life of ``x``, which begins now if ``x`` is new. None for a tracer whose interpreter has ended, for an
-        inline number (unless ``held``: it is inside a tracer), and for any other object.
+        inline number (unless ``held``: it is inside a tracer), and for an object that is no tracer or array.
         """
         life = self.known.get(id(x))
         if life is not None:
@@ -203,7 +203,7 @@ class Lives:
         return len(self.named) < MOST_NAMED
 
     def nameless(self) -> dict[str, int]:
-        """{a text with the event of the first: the number of names that were not kept}; {} if all were kept."""
+        """How many names were not kept, by a text with the event of the first of them; {} if all were kept."""
         more = "or more " if len(self.unnamed) == MOST_NAMED else ""
         return {f"{more}{NAMES_PAST} {self.unnamed_since:,}": len(self.unnamed)} if self.unnamed else {}
 
@@ -341,7 +341,7 @@ class LifeTable(Lazy):
     def text(self, number: int) -> str:
         """The text of a value as an operand."""
         row = self.row(number - 1)
-        if row[_SHAPE] == ARRAY:  # one shared text
+        if row[_SHAPE] == ARRAY:  # the text that the value's record has
             text: str = self.tracer(number).fields[0][1]
             return text
         text = f"{row[_LEVEL]} {'tangent ' if row[_TANGENT] else ''}{row[_TYPE]}"

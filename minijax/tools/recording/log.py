@@ -27,7 +27,7 @@ from minijax.tools.recording.records import (
 from minijax.tools.recording.repeats import repeats_of
 from minijax.tools.recording.timeline import LEAVE, Timeline, timeline
 
-# The deepest indentation. Lines of deeper records get the same one, so that they remain visible.
+# The deepest indentation. Deeper records are indented by no more, so that their lines remain visible.
 MOST_INDENT = 30
 # A brief line has this many characters of an operation's parameters.
 _MOST_PARAMETERS = 24
@@ -127,7 +127,7 @@ def record_line(
       brief: leave out places, rules and long parameters.
       naming: the names of the recording's values; a brief line of a bind is then ``h = tanh(a @ w1)``.
       around: the enclosing record, whose level is not repeated.
-          with_level: show the level even if ``around`` has the same.
+      with_level: show the level even if ``around`` has the same level.
     """
     if isinstance(node, ScopeRecord):
         subject = node.subject.partition(" at ")[0] if brief else node.subject

@@ -5,9 +5,9 @@ A value that no variable held is named by the expression that computes it, ``a @
 the tracer, ``primal of h``. If an expression takes several operations, only its result has this name. Other values are
 named by their operation, ``reduce_sum(e ** 2)``, or by number, ``reduce_sum #12``.
 
-A name is never guessed. A variable names a value that it was seen to hold. An expression names the one value that
-other parts of the program use, among the values from one run of its operations. If they use several, or if the user's
-functions ran in between, the expression names no value.
+A name is never guessed. A variable names a value that it was seen to hold. An expression names one of the values that
+its operations compute in one run: the only one that other parts of the program use. If they use several, or if the
+user's functions ran in between, the expression names no value.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ MOST_COMPUTED = 32
 MOST_VALUE = 32
 # The longest chain of ``primal of primal of h``.
 MOST_LEVELS = 4
-# The number of tracers after a value that are searched for the one that holds it.
+# The number of tracers after a value that are searched for the tracer that holds the value.
 MOST_AFTER = 64
 # The most tracers that are listed by their jaxpr variable, and the most events that are searched for expressions.
 MOST_LETTERED = 200_000
 MOST_PASSED = 200_000
-# How the name of a value inside a tracer begins.
+# The beginnings of names that are derived from another value's name.
 _PRIMAL, _COTANGENT, _PART = "primal of ", "ct of ", "part of "
 _ROLES = {"primal": _PRIMAL, "tangent": "tangent of ", "batched": "batched "}
 # Operations by which functions such as those of ``jnp`` make an operand fit; the user wrote only the operand.
@@ -290,7 +290,7 @@ class Naming:
 
     def name(self, number: int) -> str:
         """The value in the user's words: ``h``, ``params['w']``, ``a @ w1``, ``primal of h``, ``reduce_sum(e ** 2)``;
-        else ``mul #12``; '' for no number.
+        else ``mul #12``; '' if ``number`` is 0.
         """
         if not number:
             return ""

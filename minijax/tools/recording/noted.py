@@ -159,7 +159,7 @@ class _Nodes(Lazy):
         self.ends = array("q")
         self.rules = array("q")
         self.reasons: dict[Any, str] = {}
-        # interned tuples of types: there are few
+        # interned tuples of types: few of them differ
         self.kinds: dict[tuple[str, ...], tuple[str, ...]] = {}
         # number of a record whose end has no note -> the event of its end
         self.late: dict[int, int] = {}

@@ -34,7 +34,7 @@ MOST_ELEMENTS = 6
 MOST_BYTES = 100_000_000
 
 
-# Texts of types. There are few, and each is one shared object.
+# Texts of types. There are few types, and each has one shared text.
 type_texts: dict[Any, str] = {}
 
 
@@ -171,7 +171,7 @@ def nonfinite(value: Any) -> bool:
         return False
     try:
         return not np.isfinite(value).all()
-    except TypeError:  # a dtype without such elements
+    except TypeError:  # a dtype without NaNs and infinities
         return False
 
 
@@ -203,7 +203,7 @@ _PLACING = ("sharding", "out_sharding")
 
 
 def plain_parameters(params: dict[str, Any]) -> tuple[tuple[str, str], ...] | None:
-    """The result of ``parameters``, cached, if all are plain values; else None."""
+    """The result of ``parameters``, cached, if all parameters are plain values; else None."""
     key: list[Any] = []
     for name, value in params.items():
         kind = type(value)
@@ -266,6 +266,6 @@ def fields(tracer: Tracer, variable: str = "", fetch: bool = False) -> tuple[tup
 
 
 def listed(texts: Sequence[str], count: int, limit: int = 4) -> str:
-    """The first ``limit`` of ``count`` values, and how many more there are. ``texts`` has at least the first texts."""
+    """The first ``limit`` of ``count`` values, and how many more there are. ``texts`` has at least these values."""
     shown = ", ".join(texts[:limit])
     return f"{shown}, ... {count - limit} more" if count > limit else shown

@@ -24,7 +24,7 @@ class Recorder:
 
     Args:
       level: 'summary' or 'full'.
-      source: the text of what is run, for the recording.
+      source: the text of the recorded line or call.
       retrace: trace functions that the block calls again, even if their traces are cached. The new traces are kept
           until the end of the block. The caches of other calls do not change.
     """
@@ -114,8 +114,8 @@ _KEPT = "_minijax_recording"
 
 
 def recorded_until(error: BaseException, since: float) -> Recording | None:
-    """The recording of the call that ``error`` ended, by a recorder that began after ``since``
-    (``time.perf_counter``).
+    """The recording of the call that ``error`` ended, by a recorder that began after ``since`` (``time.perf_counter``).
+    None if there is none.
     """
     began, recording = vars(error).get(_KEPT, (-1.0, None))
     return recording if began >= since else None

@@ -91,9 +91,9 @@ class EquationRecord(Frozen):
 class JaxprRecord(Frozen):
     """A finished jaxpr: ``kind`` names its maker, ``depth`` is the height of the interpreter stack at that time.
 
-    ``program`` is a copy without constants, functions or other values. ``doc`` replaces it for a very long jaxpr, or
-    for one from a file (``tutorial`` is then the same jaxpr in the tutorial's style). All three are None after a
-    recording's limit. ``times`` counts jaxprs with the same kind, name, types and primitives; the first one is stored.
+    ``program`` is a copy without constants, functions or other values. A very long jaxpr has a cut ``doc`` instead. A
+    jaxpr from a file has a ``doc``, and ``tutorial``, the same jaxpr in the tutorial's style. ``times`` counts jaxprs
+    with the same kind, name, types and primitives; the first one is stored.
     """
 
     at: int
@@ -233,7 +233,7 @@ class BackwardRecord(Frozen):
     ``name`` is the name of the function. Variables have indices from 0: first the constants (``constants`` is their
     number), then the inputs (``inputs``), then the results of the equations in order. ``primals`` has the number of
     the forward value for each tangent variable, 0 if unknown; for a constant it is the number of the residual.
-    ``places`` and ``expressions`` have the line of each equation and its part of the line. ``seeds`` are the initial
+    ``places`` has the line of each equation, ``expressions`` its expression in this line. ``seeds`` are the initial
     cotangents in the order of the outputs, ``begins`` their sums by variable.
 
     ``program`` is a copy as in ``JaxprRecord``. A file has ``equations`` and ``variables`` instead, and ``residuals``,

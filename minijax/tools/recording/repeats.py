@@ -33,7 +33,7 @@ _LONGEST_LOOP = 40
 
 
 class Repeated(Frozen):
-    """A run of equal steps: the moments at which they begin, the end of the last, and a label."""
+    """A run of equal steps: the moments at which they begin, the moment at which the last step ends, and a label."""
 
     starts: tuple[int, ...]
     end: int
@@ -52,7 +52,7 @@ class Repeats:
         self.known: dict[int, tuple[list[int], list[Repeated]]] = {}
 
     def around(self, position: int) -> Repeated | None:
-        """The run of siblings that contains the record of a moment."""
+        """The run of siblings that contains the record of a moment; None if no run does."""
         begins, runs = self.under(self.moments.parent(position))
         index = bisect_right(begins, position) - 1
         return runs[index] if index >= 0 and position < runs[index].end else None

@@ -134,7 +134,7 @@ class Sources:
     def rule(self, rule: Callable[..., Any]) -> tuple[str, str, int]:
         """The name, file and first line of a rule, if known; its source lines will be kept.
 
-        A rule made by ``f`` is called ``f.rule``. One derived from a JAX rule has that rule's name, with a note.
+        A rule made by ``f`` is called ``f.rule``. A rule derived from a JAX rule has the JAX rule's name, with a note.
         """
         known = self.described.get(id(rule))
         if known is not None and known[0]() is rule:

@@ -1,4 +1,4 @@
-"""Recordings as files. A loaded file shows the same on any machine, without the program that was recorded.
+"""Recordings as files. A recording from a file looks the same on any machine, without the recorded program.
 
 There are two formats. ``chunks`` suits any length: only the parts that are viewed are loaded. Names that end in .json
 select versioned JSON for use by other programs, which is loaded as a whole; .json.xz is the same, compressed:

@@ -1,4 +1,4 @@
-"""Conversion of records to rows of JSON values and back, in either file format.
+"""Conversion of records to rows of JSON values and back, for both file formats.
 
 Reading checks each field: ValueError if a value does not match the record's annotations.
 """

@@ -54,8 +54,8 @@ Read = Callable[[Any, Reader], Any]
 class Type:
     """A field type: ``write(value, writer)`` returns a JSON value, ``read(value, reader)`` is the inverse.
 
-    ``plain`` marks types that JSON writes unchanged, ``record`` types of records, ``holds`` types of records or of
-    containers with records.
+    ``plain``: whether JSON writes the values unchanged. ``record``: whether the values are records. ``holds``: whether
+    they are records or contain records.
     """
 
     __slots__ = ("write", "read", "plain", "record", "holds")

@@ -49,7 +49,7 @@ MOST_TRACERS = 12
 MOST_JAXPRS = 24
 # The most lowered programs, and the most compiled ones.
 MOST_PROGRAMS = 1000
-# The most cache misses, a number reached only after minutes; the most function names for hits, phases and rules.
+# The most cache misses (reached only after minutes), and the most function names for hits, phases and rules.
 MOST_MISSES = 100_000
 MOST_NAMES = 4000
 # Of a jaxpr with more than MOST_EQUATIONS, only MOST_EQUATIONS_SHOWN are kept, as text. Once MOST_EQUATIONS_IN_ALL are
@@ -494,7 +494,7 @@ class Summary(observe.Observer):
     # ------------------------------------------------------------------------------------------
 
     def keep(self, record: Any) -> Any:
-        """Put ``record`` into the tree, if there is one; returns it."""
+        """Put ``record`` into the tree, if this recorder has a tree. Return ``record``."""
         return record
 
     def programs_of(self, executable: Any) -> Any:

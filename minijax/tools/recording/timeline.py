@@ -76,8 +76,8 @@ class SavedNames(NamedTuple):
 
 
 class Timeline(Sequence[Moment]):
-    """The moments of a recording. ``signs`` are those between the beginning and the end, ``nodes`` the records in the
-    order in which they begin, and ``end`` is the event at the end of the recording.
+    """The moments of a recording. ``signs`` has the signs of the moments between the beginning and the end, ``nodes``
+    the records in the order in which they begin, and ``end`` is the event at the end of the recording.
 
     ValueError if the signs do not form a tree with this number of records.
     """

@@ -18,7 +18,7 @@ from minijax.core.records import Frozen
 from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Var
 
-# Maximum number of bytes of kept values, of calls, and of programs.
+# Maximum number of bytes of all kept values. Then the maximum numbers of kept calls and of kept programs.
 MOST_BYTES = 256_000_000
 MOST_CALLS = 20_000
 MOST_PROGRAMS = 2_000
@@ -76,7 +76,7 @@ class Values:
       runs: event of a bind -> the operation that runs a program.
       programs: event -> how a jaxpr was made ('staged', ...), and the jaxpr finished at that event.
       left_out: the number of values dropped at the memory limit.
-      programs_left_out: the number of dropped programs and operations that run one.
+      programs_left_out: the number of dropped programs, and of dropped operations that run a program.
       bytes: the memory of all kept values, including constants of programs.
     """
 

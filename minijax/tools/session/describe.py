@@ -17,7 +17,7 @@ MOST_LINES = 400
 
 
 def describe(name: str, value: Any, with_source: bool = False) -> Document:
-    """The answer to ``name?``, or to ``name??`` with its source."""
+    """The answer to ``name?``; with ``with_source``, the answer to ``name??``."""
     subject = _subject(value)
     blocks: list[Block] = [text(_title(name, subject), hanging=4)]
     place = _place(subject)
