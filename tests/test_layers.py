@@ -268,7 +268,7 @@ def is_listed(imported, listed):
 
 @cache
 def imports():
-    """The imports of all files. Cached, because parsing takes seconds and every worker collects this module."""
+    """The imports of all files. They are cached: parsing takes seconds, and every worker collects this module."""
     return [found for name, path in MODULES.items() for found in imports_of(name, path)]
 
 

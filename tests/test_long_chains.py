@@ -52,7 +52,7 @@ WORK = {
     "lower": lambda n: mj.jit(chain(n)).lower(X),
 }
 
-# These run at full length. For the others, a quarter of the length shows that they are linear.
+# These run at full length. A quarter of the length is enough to show that the other programs are linear.
 FULL_LENGTH = {"evaluate", "jvp", "grad"}
 
 

@@ -1,4 +1,4 @@
-"""The cost of ``import minijax``, and the modules that it imports, measured in fresh interpreters."""
+"""``import minijax`` takes little time and imports no heavy modules, as measured in fresh interpreters."""
 
 import json
 import os

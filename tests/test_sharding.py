@@ -1,4 +1,4 @@
-"""Descriptions of shardings, and programs on arrays over several devices, compared with JAX.
+"""Descriptions of shardings match JAX's, and so do programs on arrays over several devices.
 
 Programs on several devices run in a separate process.
 """

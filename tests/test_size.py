@@ -4,7 +4,7 @@ import pytest
 
 from tests.size import Size, groups, size_of_file
 
-# Maximum lines and tokens. ``python -m tests.size`` prints the sizes. Lower bounds after deleting, never raise them.
+# Maximum lines and tokens. ``python -m tests.size`` prints the sizes. After deleting code, lower the bounds.
 BOUNDS = {
     "minijax without tools": Size(60_000, 424_000),
     "tools, repl, ipython_ext": Size(47_000, 351_000),

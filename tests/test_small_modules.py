@@ -1,4 +1,4 @@
-"""Small modules of JAX: ``dtypes``, ``flatten_util``, ``monitoring``, ``stages``, ``typing``, ``version``."""
+"""Small modules work as in JAX: ``dtypes``, ``flatten_util``, ``monitoring``, ``stages``, ``typing``, ``version``."""
 
 import importlib
 import typing
@@ -87,7 +87,7 @@ def test_devices_have_a_class_and_libraries_a_version(library):
 
 @pytest.mark.parametrize("ns", BOTH, ids=["minijax", "jax"])
 def test_the_trace_state_changes_with_transformations(ns):
-    """The state stays equal until a transformation begins or ends; neural network libraries store it in modules."""
+    """The state stays equal until a transformation begins or ends. Neural network libraries store the state."""
     state = importlib.import_module(f"{ns.__name__}.extend.core").get_opaque_trace_state
     outside = state(convention="of a library")
     seen = []
@@ -123,7 +123,7 @@ def test_the_trace_state_changes_with_transformations(ns):
 
 
 def test_a_type_may_have_no_sharding():
-    """As in JAX, a ShapeDtypeStruct keeps its sharding, and a ShapedArray keeps only one over explicit mesh axes."""
+    """As in JAX, a ShapeDtypeStruct keeps any sharding, and a ShapedArray only a sharding over explicit mesh axes."""
     assert minijax.ShapeDtypeStruct((2,), "float32", sharding=None).sharding is None
     assert jax.ShapeDtypeStruct((2,), "float32", sharding=None).sharding is None
     aval = minijax.core.ShapedArray((2,), np.dtype("float32"), sharding=None)

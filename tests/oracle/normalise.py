@@ -1,10 +1,10 @@
-"""A jaxpr of either library as comparable lines of text.
+"""Turn a jaxpr of either library into lines of text that can be compared.
 
 Normalising removes differences that are not errors:
 
 * ``jit`` equations (JAX's own library is full of them) and ``closed_call`` are inlined, at every depth;
 * parameters that exist only for JAX's sharding, and parameters that are ``None``, are dropped;
-* unused placeholders (``empty2``) are dropped: JAX makes one for every residual of a branch, needed or not;
+* unused placeholders (``empty2``) are dropped: JAX makes one for each residual that a branch lacks, even if unused;
 * variables are numbered in order of appearance;
 * a constvar is replaced by its value.
 
@@ -45,7 +45,7 @@ def acts(head: str) -> bool:
 
 
 def show_type(aval: Any) -> str:
-    """'float32[2,3]', with a star after a weak type."""
+    """The text of a type: 'float32[2,3]', with a star after a weak type."""
     dtype = aval.dtype
     name = "float0" if dtype == [("float0", "V")] else getattr(dtype, "name", str(dtype))
     return f"{name}[{','.join(map(str, aval.shape))}]{'*' if aval.weak_type else ''}"
@@ -65,7 +65,7 @@ def show_value(value: Any) -> str:
 
 
 def show_index(tree: Any) -> Any:
-    """Convert JAX's index tree of a reference to minijax's form: (start, size, step) of a slice, None for an array."""
+    """Convert JAX's index tree for a reference to minijax's form: (start, size, step) for a slice, None for arrays."""
     found = re.search(r"NDIndexer\[\(PyTreeDef\((.*)\), \(", str(tree))
     items = re.findall(r"Slice\[(\(.*?\))\]|(\*)", found[1]) if found else []
     return tuple(None if star else ast.literal_eval(of) for of, star in items)
@@ -147,7 +147,7 @@ class Program:
         return lines
 
     def without_dead_code(self) -> Program:
-        """The same program without unused equations, except those with effects."""
+        """The same program without unused equations. Unused equations with effects are kept."""
         live, todo = set(), [o[0] for o in self.results if not isinstance(o, str)]
         todo += [index for index, op in enumerate(self.ops) if acts(op.head)]
         while todo:
@@ -181,7 +181,7 @@ class Program:
         return Program(self.arguments, ops, list(map(move, self.results)), self.calls)
 
     def graph(self) -> tuple[Counter[str], list[str]]:
-        """The program without its order: the live equations as a multiset of terms, and the results.
+        """The program without the order of its equations: a multiset of the live equations as terms, and the results.
 
         A chain of ``add_any`` counts as one sum of all its terms, because the order of additions
         also varies.

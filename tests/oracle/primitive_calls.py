@@ -1,7 +1,7 @@
 """Random calls of every primitive, from a seed. A call is a function of a namespace (minijax or JAX) and arrays.
 
-``ROWS`` has a function for each primitive. It draws parameters, shapes (scalar, empty, of one element, broadcasting or
-unsuitable) and dtypes. Some calls are invalid: both libraries must raise the same class of error.
+``ROWS`` has a function for each primitive. The function draws parameters, shapes (scalar, empty, of one element,
+broadcasting or unsuitable) and dtypes. Some calls are invalid: both libraries must raise the same class of error.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Random calls of primitives that contain programs, act on references, communicate between devices, or call Python.
 
-Bodies are random: a few operations on arrays of one shape. Importing this module adds rows to
+The bodies of these programs are random: a few operations on arrays of one shape. Importing this module adds rows to
 ``primitive_calls``.
 """
 
@@ -362,7 +362,7 @@ def pmapped(draw: Draw) -> Call:
 
 @row("shard_map", "pvary", "psum_invariant", "all_gather_invariant")
 def over_a_mesh(draw: Draw, name: str) -> Call:
-    """Each device computes from its shard and a replicated operand, and the results are summed over the devices."""
+    """Each device computes from its shard and a replicated operand. One result is summed over the devices."""
     if name == "shard_map" and draw.flag():
         return pmapped(draw)
     count = draw.int(1, 2)

@@ -9,8 +9,8 @@
 Each call is compared by its value, jvp, vjp, second derivatives (forward over reverse, reverse over reverse, forward
 over forward), vmap along every axis of every operand with random output axes, and vmap of jvp and vjp. Each of these
 is evaluated, and compiled by ``jit``. The comparison covers values, dtypes, shapes, weak types, the printed
-program (``normalise``), and the class of JAX's errors. The output is the differences, and the number of comparisons of
-each kind. The exit status is 1 if a difference has no reason (``REASONS``), or if no call used one of the primitives.
+program (``normalise``), and the class of JAX's errors. The command prints the differences, and how many comparisons of
+each kind it made. The exit status is 1 if a difference has no reason (``REASONS``), or no call used a given primitive.
 """
 
 from __future__ import annotations

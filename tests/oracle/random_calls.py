@@ -1,4 +1,4 @@
-"""Random calls of every public function, compared with JAX.
+"""Compare random calls of every public function with JAX.
 
     python -m tests.oracle.random_calls                       2,000 programs with seed 0
     python -m tests.oracle.random_calls --count 100000 --seed 7 --jobs 4
@@ -10,8 +10,9 @@ dtypes, and shapes that often do not fit. Parameters called axis, shape, dtype a
 call is eager, jitted, mapped or differentiated, and a second function may use its result. The comparison covers
 the tree, shapes, element types, weak types and values of results, and the class of errors. JAX compiles slowly, so
 most programs are only staged and compared without values (``--values 1`` runs all); the rest is compiled without
-optimisations. The output is the number of programs that agreed, the first disagreement of each function, and how often
-each reason (``random_reasons``) excused a difference. The exit status is 1 if a program disagreed without a reason.
+optimisations. The command prints the number of programs that agreed, the first disagreement of each function, and how
+often each reason (``random_reasons``) excused a difference. The exit status is 1 if a program disagreed without a
+reason.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def evaluated(ns: Any, expression: str, **given: Any) -> Any:
 
 
 def shown(ns: Any, tree: Any) -> list[Any]:
-    """Types, shapes and elements of the leaves; keys as their raw data."""
+    """The type, shape and elements of each leaf. A random key is shown as its raw data."""
 
     def leaf(x: Any) -> Any:
         x = x if hasattr(x, "dtype") else ns.numpy.asarray(x)
@@ -75,7 +75,7 @@ OF_RBG = [line for line in PROGRAMS if line.startswith(("(random.split(k), ", "(
 
 @pytest.mark.parametrize(("kind", "line"), [("threefry2x32", line) for line in PROGRAMS] + [("rbg", x) for x in OF_RBG])
 def test_bits_and_programs_match_jax(kind: str, line: str) -> None:
-    """Evaluated, compiled and batched, the values are JAX's. The program equals JAX's and can be parsed."""
+    """Evaluated, compiled and batched programs have JAX's values. The program equals JAX's and can be parsed."""
     ours, theirs = (lambda k, ks, i, ns=ns: evaluated(ns, line, k=k, ks=ks, i=i) for ns in (subject, oracle))
     one, other = ((ns.random.key(42, impl=kind), keys(ns), ns.numpy.asarray(1)) for ns in (subject, oracle))
     many, others = (

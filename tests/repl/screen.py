@@ -40,7 +40,7 @@ class RecordingOutput(Vt100_Output):
 
     @property
     def responds_to_cpr(self) -> bool:
-        """Always False, since no terminal answers cursor queries here. With True, every prompt would wait a second."""
+        """Always False: no terminal answers cursor queries here, so with True every prompt would wait for a second."""
         return False
 
     def isatty(self) -> bool:

@@ -79,7 +79,7 @@ def test_the_browser_opens_at_an_executed_instruction(browser):
     assert browser.stage.kind == "final" and line is not None and line.places
     shown = text(browser)
     assert "optimised HLO" in shown and f"▶ {line.name} = " in shown
-    # of the Python lines, only the instruction's own are marked
+    # only the Python lines of the instruction are marked
     numbers = {number for _, number in line.places}
     rows = [row for row in shown.split("\n") if re.match(r"[▶•]▌\d", row)]
     assert {int(re.match(r"..(\d+)", row)[1]) for row in rows} == numbers  # type: ignore[index]

@@ -81,7 +81,7 @@ def pressed(step: Step, *keys: str) -> Stepper:
 def printed(
     step: Step, *chunks: str | tuple[str, str], columns: int = 200, rows: int = 50
 ) -> tuple[str, BaseException | None]:
-    """The output of a stepper that gets chunks of keys. Each is sent when the screen for the last one is drawn.
+    """The output of a stepper that gets chunks of keys. Each is sent after the previous chunk's screen is drawn.
 
     A chunk ``(awaited, keys)`` is sent when the text ``awaited`` has been drawn.
     """

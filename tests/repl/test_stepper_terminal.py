@@ -1,4 +1,4 @@
-"""The stepper in a real pseudo-terminal: golden screens, and a terminal that is restored when the stepper ends."""
+"""In a real pseudo-terminal the stepper shows the golden screens, and restores the terminal when it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stepper's screen where a user would stop: it shows a value and where the value comes from."""
+"""Where a user would stop, the stepper's screen shows a value and where the value comes from."""
 
 from __future__ import annotations
 

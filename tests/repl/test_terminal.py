@@ -1,4 +1,4 @@
-"""The program in a real pseudo-terminal. Tests that end a session have their own; all others share one."""
+"""The program in a real pseudo-terminal. A test that ends its session has its own; all other tests share one."""
 
 from __future__ import annotations
 

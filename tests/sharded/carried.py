@@ -148,7 +148,7 @@ def _values(of: Any, outs: Any) -> list[Any]:
 
 
 def whole(of: Any, x: Any) -> Any:
-    """``x`` with its pending sums over devices done. Its type lists these as unreduced axes."""
+    """``x`` after the sums over devices that are still pending: those along the unreduced axes of its spec."""
     return of.sharding.reshard(x, of.sharding.PartitionSpec()) if x.sharding.spec.unreduced else x
 
 

@@ -41,7 +41,7 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:e[-+]?\d+)?")
 
 
 def cells(path: Path) -> list[str]:
-    """The cells' code, without options for the page's tools, and with IPython's special lines as plain statements."""
+    """The cells' code without options for the page's tools, shell commands and magics. %timeit keeps its statement."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".ipynb":
         found = ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
@@ -91,7 +91,7 @@ def described(value: Any) -> Any:
         return ["host", type(value).__name__, np.asarray(value)]
     if hasattr(value, "addressable_shards"):
         with contextlib.suppress(Exception):
-            # JAX marks a weak type with a tilde in this text, minijax differently
+            # JAX marks a weak type with a tilde in this text; minijax marks it in another way
             weak = ", weak" if getattr(value, "weak_type", False) else ""  # JAX's keys have no weak_type
             about = [str(value.sharding), str(value.aval).lstrip("~") + weak, bool(value.committed)]
             return [*about, None if "key<" in str(value.dtype) else np.asarray(value)]

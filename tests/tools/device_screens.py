@@ -63,7 +63,7 @@ X = np.arange(128.0, dtype=np.float32).reshape(16, 8) / 7
 
 
 def mapped(m, program):
-    """``program``, mapped over the devices. Each result gets a new first axis, of the devices."""
+    """``program``, mapped over the devices. Each result gets a new first axis for the devices."""
     spec = m.sharding.PartitionSpec
 
     def every(x):

@@ -51,7 +51,7 @@ def test_the_page_may_run_one_script_and_load_nothing(session, tmp_path):
     digest = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     assert policy and "default-src 'none'" in policy[1] and f"script-src 'sha256-{digest}'" in policy[1]
-    page = re.sub(r'<script type="application/json">.*?</script>', "", page, flags=re.S)  # the data may quote them
+    page = re.sub(r'<script type="application/json">.*?</script>', "", page, flags=re.S)  # the data may quote such text
     assert not re.search(r"\bsrc=|\bhref=|url\(|@import|<link|<iframe", page)
 
 

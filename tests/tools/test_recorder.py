@@ -225,7 +225,7 @@ on_two = minijax.pmap(halved)
 
 
 def test_nesting_is_right_when_recording_stops_inside(monkeypatch):
-    """The outer operations began before the bound, and are not closed by inner ones that come after it."""
+    """The outer operations began before the bound. Inner operations that come after the bound do not close them."""
     for most in (1, 2, 3, 5, 8, 13, 21, 34):
         monkeypatch.setattr(recorder_summary, "MOST_EVENTS", most)
         recording = watched(lambda: minijax.vmap(minijax.grad(minijax.grad(jnp.sin)))(jnp.ones(2)), "full")

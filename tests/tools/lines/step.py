@@ -9,7 +9,7 @@ GOOD = (
     ("%log f(3.0) --most 2", ("more records (--most",)),
     ("%log jit(f)(3.0) --retrace", ("jit:1 begins for f", "jaxpr f staged")),
     ("%step grad(f)(3.0) --text --verbose", ("linearize:1 sin", "derived from jvp rule", "linearize took")),
-    ("%step --text --most 1", ("more records (--most",)),  # of the recording that the line above made
+    ("%step --text --most 1", ("more records (--most",)),  # shows the recording that the line above made
     ("%step jit(f)(v) --text --into f --most 1", ("jit:1 begins for f", "more records")),
     ("%step grad(f)(3.0) --text --at 1", ("  sin(x) = 0.14112\n",)),
     ("%step f(x) * v --text", ("mul(jnp.sin(x), 2.0) = 0.28224",)),
