@@ -49,7 +49,7 @@ class Unravel(NamedTuple):
 
 
 def ravel_pytree(pytree: Any) -> tuple[Any, Unravel]:
-    """The leaves of ``pytree`` as one vector, of the dtype to which they promote, and the inverse function.
+    """The leaves of ``pytree`` as one vector in their common dtype, and the function that turns it back into a tree.
 
     Trees of the same structure and types give equal inverse functions, so the inverse can be a static argument.
     """

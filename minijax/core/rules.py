@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-# Types in the signatures of rules. ``Axes`` has numbers of dimensions, or one number for each dimension.
+# Types in signatures of rules. ``Dims``: batch axes. ``Axes``: dimension numbers, or one number for each dimension.
 Rule = Callable[..., Any]
 Values = Sequence[Any]
 Dims = Sequence[int | None]

@@ -19,7 +19,7 @@ from minijax.interop.lines import jax_traceback
 from minijax.interop.values import jax_module
 
 _theirs = jax_module("experimental.checkify")
-# One class for each kind of check. JAX has public names only for sets of them, such as ``float_checks``.
+# One class for each kind of check. JAX has public names only for sets of these classes, such as ``float_checks``.
 FailedCheckError, NaNError, OOBError, DivisionByZeroError = map(
     vars(sys.modules[_theirs.Error.__module__]).get, ("FailedCheckError", "NaNError", "OOBError", "DivisionByZeroError")
 )

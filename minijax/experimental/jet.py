@@ -1,4 +1,4 @@
-"""Derivatives of high order: ``jet`` is borrowed from JAX and uses Taylor rules; if one is missing, it uses ``jvp``."""
+"""Derivatives of high order. ``jet`` is borrowed from JAX and uses Taylor rules, or ``jvp`` if a rule is missing."""
 
 from __future__ import annotations
 

@@ -388,7 +388,7 @@ class Subject:
             results = [i for i, x in enumerate(values) if inexact(x)]
             if not results:
                 raise Skipped("no result of an inexact dtype")
-            # first all results, then each alone, so that the cotangents of the others are symbolic zeros
+            # first all results, then each result alone: the cotangents of the other results are symbolic zeros
             for chosen in [results, *([[i] for i in results] if len(values) > 1 else [])]:
                 outs, pull = vjp(lambda *xs, chosen=chosen: [fun(*xs)[i] for i in chosen], *point)
                 cts = [direction(x, 7 + i) for i, x in enumerate(outs)]
@@ -521,7 +521,7 @@ class Subject:
             raise
 
     def compare_compiled(self, programs: dict[str, tuple[Function, Values]]) -> None:
-        """Raise Wrong unless compiled programs equal evaluated ones."""
+        """Raise Wrong unless the compiled programs give the same values as evaluation."""
 
         def everything(operands: dict[str, Values]) -> dict[str, list[Any]]:
             return {name: fun(*operands[name]) for name, (fun, _) in programs.items()}

@@ -73,7 +73,7 @@ def compare(what: str, found: Any, wanted: Any, by: str, tolerance: float | None
     x, y = wide(a), wide(b)
     with np.errstate(all="ignore"):
         finite = np.abs(y[np.isfinite(y)])
-        # a small element may be the difference of large ones, and then has their absolute precision
+        # a small element may be the difference of large ones: then its absolute error is as large as theirs
         scale = float(finite.max(initial=0.0)) if dtypes.is_inexact(a.dtype) else 0.0
         same = (x == y) | (np.abs(x - y) <= limit * (scale + np.abs(y))) if limit else x == y
         if dtypes.is_inexact(a.dtype):

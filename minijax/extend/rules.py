@@ -1,4 +1,4 @@
-"""The matrix primitive x interpreter: which rules exist, and why others are not needed.
+"""The matrix primitive x interpreter: which rules exist, and the reason where no rule is needed.
 
 ``print(rule_matrix())`` shows the matrix, and ``print(rule_matrix([p]))`` the row of ``p``. Both read the rule tables,
 so they include every registered primitive and interpreter.

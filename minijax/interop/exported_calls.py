@@ -288,7 +288,7 @@ def export_shard_map(eqn: JaxprEqn, operands: list[Any]) -> list[Any]:
     params = eqn.params
     mesh = mesh_for_jax(params["mesh"])
     if mesh == jax_module("sharding").get_abstract_mesh() or current_mesh() is not None:
-        mesh = None  # with None, JAX takes the current mesh; inside another shard_map that is the outer one's mesh
+        mesh = None  # JAX takes the current mesh: inside an outer shard_map, the mesh of that shard_map
 
     def of_part(*args: Any) -> tuple[Any, ...]:
         with on_each_device(params["mesh"], params["newly_manual_axes"], params["check_vma"]):

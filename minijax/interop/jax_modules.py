@@ -32,7 +32,7 @@ from minijax.ir.evaluate import eval_jaxpr
 from minijax.pytree import core as pytree_core
 
 JAX = ("jax", "jaxlib")
-# Packages on JAX register names in these packages. A second copy of such a package needs a second copy of these.
+# A package that uses JAX registers names in these packages. Its second copy needs second copies of them.
 _REGISTRIES = ("absl",)
 # minijax itself, and large packages that do not use JAX. Their files are not searched for imports of JAX.
 _NEVER = frozenset({"minijax", "numpy", "scipy", "pytest", "_pytest", "IPython", "__main__"} | sys.stdlib_module_names)

@@ -179,7 +179,7 @@ class ImportedPolicy(Frozen):
 
 
 def import_shard_map(eqn: Any, site: Site) -> Equations:
-    """Import a program that each device of a mesh runs. JAX's ``pmap`` makes one too."""
+    """Import a program that each device of a mesh runs. JAX's ``pmap`` makes such a program too."""
     params = eqn.params
     mesh, axes, checked = mesh_of_jax(params["mesh"]), frozenset(params["newly_manual_axes"]), params["check_vma"]
     with on_each_device(mesh, axes, checked):

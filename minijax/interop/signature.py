@@ -105,7 +105,7 @@ def primitive_call(primitive: Any, params: dict[str, Any], avals: Sequence[Any],
 
 
 def equation_call(eqn: Any, axes: Axes = ()) -> JaxCall:
-    """The call of one JAX equation, with functions among its params, inside the mapped ``axes``."""
+    """The call of one JAX equation, whose params may hold functions, inside the mapped ``axes``."""
     core = jax_module("extend.core")
     invars = [core.Var(v.aval) for v in eqn.invars]
     empty = jax_module().make_jaxpr(lambda: 0)().jaxpr

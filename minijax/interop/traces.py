@@ -32,7 +32,7 @@ Trace = Callable[[list[int]], Any]
 
 
 class Static:
-    """A signature's leaf that is no array. Equal leaves give equal objects; an unhashable one equals only itself."""
+    """A signature's leaf that is no array. Equal leaves give equal objects; an unhashable leaf equals only itself."""
 
     __slots__ = ("key", "x")
 
@@ -74,7 +74,7 @@ class Traces:
     def __init__(self) -> None:
         # signature -> the trace, and the positions of its array leaves
         self.found: dict[Any, tuple[Any, list[int]]] = {}
-        # (tree, position, type) -> the numbers seen there; None where tracing failed
+        # (tree, position, type) -> the numbers seen there; None if tracing failed there
         self.numbers: dict[Any, set[Any] | None] = {}
         # keys of ``numbers`` whose numbers are traced
         self.traced_numbers: set[Any] = set()
@@ -143,7 +143,7 @@ _known: dict[int, tuple[weakref.ref[Any], dict[Any, Traces]]] = {}
 
 
 def traces_of(fun: Any, use: str) -> Traces:
-    """The traces of ``fun`` for one ``use``. They die with ``fun``. If it has no weak references, none are kept."""
+    """The traces of ``fun`` for one ``use``. They die with ``fun``; they are not kept if it has no weak references."""
     owner, part = (fun.__self__, fun.__func__) if type(fun) is types.MethodType else (fun, None)
     found = _known.get(id(owner))
     if found is None:

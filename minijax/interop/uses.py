@@ -1,4 +1,4 @@
-"""Detect whether a program computes with the real JAX, by reading it: minijax cannot observe JAX.
+"""Detect whether a program computes with the real JAX, by reading its code: minijax cannot observe JAX.
 
 This reads the user's functions and the functions that they wrap. It also reads the values that these name or close
 over, even in modules, objects and containers. A name known only at run time (``getattr(module, name)``) is missed.

@@ -189,7 +189,7 @@ def part_of_jax(theirs: Any) -> PartitionSpec:
 
 
 def sharding_for_jax(ours: Sharding) -> Any:
-    """Convert to JAX's sharding. NotImplementedError for one that only XLA can describe."""
+    """Convert to JAX's sharding. NotImplementedError for a sharding that only XLA can describe."""
     of = jax_module("sharding")
     if isinstance(ours, SingleDeviceSharding):
         theirs = {device.id: device for device in jax_module().devices()}

@@ -61,7 +61,7 @@ def add_jaxvals(x: Any, y: Any) -> Any:
 
 
 def get_primitive_transpose(p: Primitive) -> Rule:
-    """The transpose rule of ``p``; NotImplementedError without one."""
+    """The transpose rule of ``p``; NotImplementedError if it has none."""
     return transpose_rules[p]
 
 

@@ -242,7 +242,7 @@ class NumPyJVPTrace(JVPTrace):
         return tracer
 
     def operands(self, args: Sequence[Any]) -> tuple[list[Any], list[Any], list[Type], list[Type | None]] | None:
-        """Physical values of ``args`` and of nonzero tangents, and their types; None if one has no physical value."""
+        """Physical values of ``args`` and of nonzero tangents, and their types; None if some value is not physical."""
         values: list[Any] = []
         moved: list[Any] = []  # the values of the nonzero tangents
         types: list[Type] = []
@@ -264,7 +264,7 @@ class NumPyJVPTrace(JVPTrace):
         return values, moved, types, tangent_types
 
     def bring_down(self, x: JVPTracer, fetch: bool = True) -> bool:
-        """Set the physical values of ``x``. False if it has none, or if one is on a device and ``fetch`` is false."""
+        """Set the physical values of ``x``. False if it has none, or one is on a device and ``fetch`` is false."""
         if type(x.tangent) is Zero:
             return False
         primal, tangent = self.bottom.down(x.primal, fetch), self.bottom.down(x.tangent, fetch)

@@ -142,7 +142,7 @@ class LinearizeTrace(Trace):
             for below in reversed(state.stack):
                 if type(below.trace) is LinearizeTrace:
                     self.notes_lines = self.notes_lines or below.trace.notes_lines
-                    if self.notes_lines or below.trace.bottom is None:  # the flag includes those below
+                    if self.notes_lines or below.trace.bottom is None:  # this covers the traces below
                         break
 
     @property
@@ -215,7 +215,7 @@ class LinearizeTrace(Trace):
         return self.by_rule(primitive, args, params) if result is None else result
 
     def by_program(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> LinearizeTracer | None:
-        """The result of a derived program. None if the rule must run, because there is no program or none pays off."""
+        """The result of a derived program; None if the rule must run instead."""
         on_numpy = self.on_numpy
         if _followers or evaluation_watched and evaluated_singly() or self.tape.eqns is not None:
             return None

@@ -55,7 +55,7 @@ class Tape:
         self.variables: dict[int, Var] = {}
         # (id of a NumPy value that may be a residual, its type) -> the value, and the array that holds it
         self.arrays: dict[tuple[int, Type], tuple[Any, Any]] = {}
-        # after ``record_all``: all equations, because there are no entries then
+        # after ``record_all``: all equations; there are no entries any more
         self.eqns: list[JaxprEqn] | None = None
         self.n_in = 0
         self.out_places: list[int | None] = []

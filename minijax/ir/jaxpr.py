@@ -195,7 +195,7 @@ def keep_together(closeds: Sequence[ClosedJaxpr], key: Any, make: Callable[[], A
 
 
 def subjaxprs(params: dict[str, Any]) -> Iterator[Jaxpr]:
-    """The jaxprs directly in an equation's ``params``, in order; closed ones are opened."""
+    """The jaxprs directly in an equation's ``params``, in order. A ``ClosedJaxpr`` gives its ``jaxpr``."""
     for value in params.values():
         for item in value if isinstance(value, (tuple, list)) else (value,):
             if isinstance(item, ClosedJaxpr):
