@@ -184,7 +184,7 @@ class App:
         return self.output.get_size().columns
 
     def show_outcome(self, outcome: Outcome) -> None:
-        """Show the value after the input's number (below it, if the value takes several lines), then the panels."""
+        """Show the input's number, the value beside it (below it if the value takes several lines), and the panels."""
         if outcome.step is not None:
             self.show(self.stepped(outcome, outcome.step))
             return

@@ -96,7 +96,7 @@ class Page:
         return to_text(doc, columns, self.colour, highlighted, theme, bits, fold) + "\n"
 
     def shown(self, outcome: Outcome, columns: int, fold: bool = False) -> str:
-        """The value of an input after the input's number, then the panels, as text."""
+        """An input's number and value, then the panels, as text."""
         text = ""
         if outcome.shown:
             prefix = "" if outcome.command or outcome.error is not None else f"out[{outcome.number}]:"
@@ -244,7 +244,7 @@ def prompt_parts(session: Session, number: int) -> tuple[str, str, str]:
 
 
 def wants_colour(choice: str, is_terminal: bool) -> bool:
-    """Whether to use colour: 'always', 'never', or 'auto': on a terminal unless NO_COLOR or TERM=dumb is set."""
+    """Whether to use colour. The choice 'auto' means: on a terminal, unless NO_COLOR or TERM=dumb is set."""
     if choice != "auto":
         return choice == "always"
     return is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -29,7 +29,7 @@ _working: set[threading.Thread] = set()
 
 
 def elsewhere(work: Callable[[], Any]) -> Any:
-    """Run ``work()`` on another thread; return its result or raise its error. It runs on after an interrupt."""
+    """Run ``work()`` on another thread; return its result or raise its error. An interrupt does not stop the thread."""
     if threading.current_thread() is not threading.main_thread():
         return work()  # signals interrupt only the main thread
     results: list[Any] = []

@@ -40,7 +40,7 @@ class StageBrowser:
       at: the index of the program shown.
       focus: the pane that receives the keys: one of ``PANES``.
       chosen: the source lines highlighted in all panes.
-      rows: pane -> its cursor's row.
+      rows: pane -> the row of the pane's cursor.
       diff: whether a pass is shown as a diff.
       zoomed: whether the focused pane fills the screen.
       help: whether the help is shown, from line ``help_top`` on.
@@ -226,7 +226,7 @@ class StageBrowser:
     # ------------------------------------------------------------------------------------------------------
 
     def scroll(self, lines: int) -> None:
-        """Move the cursor, or the help."""
+        """Move the cursor; scroll the help if it is open."""
         if self.help:
             self.help_top = max(self.help_top + lines, 0)
         else:

@@ -36,7 +36,7 @@ class JaxMiss(NamedTuple):
       name: the name of the function.
       defined: the place of the function's definition, ``file.py:12``.
       place: the user line with the call, ``file.py:14 (g)``.
-      reason: the differences from the nearest earlier call, separated by semicolons.
+      reason: the differences from the most similar earlier call, separated by semicolons.
       advice: what to change; '' if there is no advice.
     """
 
@@ -96,7 +96,7 @@ class Watching:
     """Records JAX's misses between ``begin`` and ``end``; also a context manager.
 
     Attributes:
-      seen: whether JAX was imported when the last input began, so that its misses were watched.
+      seen: whether the misses of the last input were watched: JAX was already imported when the input began.
       first: the number of the first miss that belongs to the last input.
     """
 
@@ -120,7 +120,7 @@ class Watching:
                 logging.getLogger(name).addFilter(_filter)  # adding a filter again has no effect
             option = jax.explain_cache_misses
             # Ctrl-C can interrupt between any two of these lines: end() undoes each line that has run. JAX's own
-            # context manager does not: if an interrupt comes at its beginning, it loses the earlier value.
+            # context manager does not: an interrupt at its beginning makes it lose the earlier value.
             self._undo = option, option.get_local()
             _filter.watching.add(self)
             option.set_local(True)

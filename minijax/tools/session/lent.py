@@ -1,4 +1,4 @@
-"""User variables that a guided part of the session replaces for a while, and restores."""
+"""User variables that the tour or an exercise replaces for a while, and then restores."""
 
 from __future__ import annotations
 

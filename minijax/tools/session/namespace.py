@@ -22,7 +22,7 @@ _public = HigherModule("public_names")
 _WORD = re.compile(r"[^\W\d]\w*")
 _BARE = re.compile(r"(?<![\w.])[^\W\d]\w*")
 
-# Names of ``minijax``. Names that this version lacks are left out; a test lists them.
+# A prompt defines these names of ``minijax``, except names that this version lacks (a test lists them).
 NAMES = (
     "jit",
     "grad",

@@ -31,11 +31,11 @@ class Step(Frozen):
       recording: the recording.
       position: the first moment to show.
       retrace: records the call again, ignoring cached traces. Returns the recording, and the exception that ended the
-          call (None if it returned). None if there is no call; so are ``programs``, ``stages`` and ``again``.
+          call, or None. If there is no call, ``retrace``, ``programs``, ``stages`` and ``again`` are None.
       programs: compiles the call as ``jit`` does, and returns its programs linked line by line. Raises the errors of
           staging, lowering and compiling.
       stages: compiles the call as ``jit`` does, and returns its stages down to machine code (``metal.stages.Stages``).
-      note: a remark on the recording, shown before the first step: for example that a line was run again for it.
+      note: a remark shown before the first step, for example that a line was run again to record it.
       given: the leaves of the call's arguments, as pairs (the user's name for the leaf, value).
       again: records the call with other leaves. Returns the same pair as ``retrace``.
     """

@@ -265,7 +265,7 @@ class Session:
 
     def import_names(self, code: str) -> None:
         """Import the names of the prompt that ``code`` reads and the namespace lacks."""
-        if not self.given:  # another program's prompt, which defines its own names
+        if not self.given:  # the prompt of another program defines its own names
             return
         for name, value in names_read(code, self.namespace).items():
             self.namespace[name] = self.given[name] = value
@@ -286,8 +286,8 @@ class Session:
         return name in self.given and self.lookup(name) is self.given[name]
 
     def held_in(self, name: str) -> str:
-        """The source of the latest call with a full recording in which a variable ``name`` held a value; '' if none
-        did.
+        """The source of the latest call with a full recording in which a variable ``name`` held a value; '' if
+        there is no such call.
         """
         full = [each for each in self.recordings if each.level == "full" and source.is_call(each.source)]
         for recording in reversed(full[-_LATELY:]):
@@ -501,7 +501,7 @@ class Session:
             self.recorded_error = error
 
     def _settle(self) -> None:
-        """Apply the changes that watched programs made in copies of the user's objects to the objects themselves."""
+        """Watched programs run on copies of the user's objects. Apply their changes to the objects themselves."""
         for program in self.watched:
             program.settle()
 

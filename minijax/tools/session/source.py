@@ -219,7 +219,7 @@ def future_flags(code: CodeType | None) -> int:
 
 
 def compiled(source: str, filename: str, flags: int = 0) -> tuple[CodeType | None, CodeType | None]:
-    """``(statements, expression)``: the code to execute, and the last expression, to evaluate and show.
+    """``(statements, expression)``: the code to execute, and the last expression, whose value is shown.
 
     The expression is None if the source does not end in one, or if a semicolon silences it. Raises SyntaxError.
     """

@@ -84,7 +84,7 @@ def _capture(fun: Any, *args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...],
 
 
 def captured(session: Session, node: ast.Call) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """The evaluated function and arguments of a call, without calling it."""
+    """The evaluated function and arguments of a call. The call itself does not run."""
     __tracebackhide__ = True
     name = "capture call"  # no identifier, so that it hides no variable
     capturing = ast.Call(ast.Name(name, ast.Load()), [node.func, *node.args], node.keywords)
@@ -167,7 +167,7 @@ def _is_picked(node: ast.expr) -> bool:
 
 
 def computation(session: Session, command: str, text: str) -> ast.expr:
-    """Parse an expression; UsageError if it clearly computes nothing. Runs nothing."""
+    """Parse an expression without running it; UsageError if it clearly computes nothing."""
     __tracebackhide__ = True
     node = parse_expression(command, text, "an expression such as f(x)")
     refuse_local(session, command, text)
@@ -340,7 +340,7 @@ def positional(target: Target) -> Target:
 def traceable(command: str, target: Target, static: int | Sequence[int] | None = None) -> Target:
     """``target`` without its static arguments, as a function that can be staged.
 
-    The static arguments are those of its ``jit`` and of the command option ``static``, which counts from 0.
+    The static arguments are those of the target's ``jit``, and those in the option ``static``, counted from 0.
 
     Raises:
       UsageError: the argument does not exist.
@@ -387,7 +387,7 @@ def _made_jaxpr(target: Target) -> ClosedJaxpr:
 
 def free_names(text: str) -> list[str]:
     """The free names of an expression, in the order of the text. Parameters of a lambda are not free."""
-    import symtable  # takes 0.5 ms, so that the start of the program does not import it
+    import symtable  # takes 0.5 ms, so it is not imported when the program starts
 
     todo = [symtable.symtable(text.strip(), "<expression>", "eval")]
     found = set()

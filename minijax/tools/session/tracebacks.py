@@ -29,7 +29,7 @@ _SESSION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "session.py"
 
 
 def _frames(tb: TracebackType | None) -> Iterator[tuple[traceback.FrameSummary, bool]]:
-    """The frames from the outside in, each with whether it is the user's."""
+    """The frames from the outside in, each with True if it is the user's."""
     import traceback  # here and below: imported late, because few sessions show an error
 
     for summary in traceback.extract_tb(tb):
@@ -102,7 +102,7 @@ def error_document(error: BaseException, all_frames: bool = False) -> Document:
 
     ``all_frames`` (or the setting ``traceback_filtering='off'``) shows the engine's frames too.
     """
-    # an error at a pushed level has left no interpreter, so it has no note yet
+    # an error gets its note when it leaves an interpreter, and at a pushed level it has not left one
     operands.annotate(error, None, state.stack)
     hide = not all_frames and config.read("traceback_filtering") != "off"
     lines: list[Line] = []

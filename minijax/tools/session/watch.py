@@ -1,7 +1,7 @@
 """Convert a call of a JAX program to minijax, which can watch it.
 
 The user's functions are converted one by one. ``from_jax`` imports all other functions, equation by equation. The
-status lists the imported functions.
+status of the call lists the imported functions.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def _settle(carry: Carrier) -> None:
 
 
 class _ArraysOnly:
-    """A function whose result may have leaves that are not arrays, such as a model's activation. If it is staged, the
-    result leaves them out, because a program returns only arrays."""
+    """A function whose result may have leaves that are not arrays, such as a model's activation. If the
+    function is staged, such leaves are left out, because a program returns only arrays."""
 
     def __init__(self, fun: Callable[..., Any], is_staged: Callable[[Any], bool], tree_map: Callable[..., Any]) -> None:
         functools.update_wrapper(self, fun, updated=())
@@ -132,7 +132,7 @@ def _returning_arrays(fun: Any, original: Any, kept: dict[str, str]) -> Any:
     objects other than arrays.
     """
     if not isinstance(fun, FunctionType) or fun not in originals:
-        return fun  # the function of a transformation, which leaves such objects out itself
+        return fun  # the result of a transformation, which leaves such objects out itself
     tree_util = jax_module().tree_util
     theirs = _ArraysOnly(original, lambda out: any(map(JAX.is_tracer, tree_util.tree_leaves(out))), tree_util.tree_map)
     ours = _ArraysOnly(fun, lambda _: bool(kept) and bool(state.dynamic.level), tree_map)

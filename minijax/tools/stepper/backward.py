@@ -297,7 +297,7 @@ class BackwardPass:
         return self.staged(ct.number) or brief_line(ct.text)
 
     def staged(self, number: int) -> Line:
-        """A staged variable's value in the chosen run and iteration; its type and name if it has not run; else ()."""
+        """A staged variable's value in the chosen run and iteration, else its type and name; () for other values."""
         life = self.naming.lives.get(number)
         variable = "" if life is None else dict(life.tracer.fields).get("variable", "")
         if life is None or not variable:

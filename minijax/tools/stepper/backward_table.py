@@ -1,4 +1,4 @@
-"""A whole backward pass as a table: all steps from the result to the arguments, and the residuals by forward line."""
+"""A whole backward pass as a table: all steps from the result to the arguments, and the residuals of each line."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ Finished = JaxprRecord | ModuleRecord | ExecutableRecord
 
 # Maximum number of moments searched, before and after.
 MOST_LOOKED = 400
-# Maximum number of values of a second derivative, and the width of a column.
+# Maximum number of values of a forward derivative, and the width of a column.
 MOST_VALUES = 40
 WIDTH = 14
 # The text for a call that makes no program.
@@ -93,7 +93,7 @@ def program_said(cursor: Cursor) -> list[Line]:
 
 
 def derivative_lines(cursor: Cursor) -> Iterator[Line]:
-    """The values of a forward derivative by name: primal and tangent; in a second derivative, both tangents."""
+    """The named values of a forward derivative: primal and tangent; in a second derivative, three tangents."""
     state = cursor.state()
     levels = [depth for depth, label in enumerate(state.stack) if label.partition(":")[0] == "jvp"]
     if not levels:

@@ -393,7 +393,7 @@ def bind_lines(bind: BindRecord, done: bool, naming: Naming, known: Ledger | Non
 
 
 def event_lines(node: CacheRecord | ErrorRecord) -> Iterator[Line]:
-    """The event of a cache or of an error."""
+    """The lines for a cache look-up or for an error."""
     yield record_line(node)
     if isinstance(node, CacheRecord) and node.hit:
         yield line(("muted", "Python did not run again: --retrace (key R) records a new trace"))

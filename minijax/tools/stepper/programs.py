@@ -108,7 +108,7 @@ class _Beside(Frozen):
 
 
 def _beside(programs: LinkedPrograms, pane: Pane) -> _Beside:
-    """Number the lines of Python; label others with their user line. Each label has the colour of that line."""
+    """Number the lines of Python; label other lines with their user line. Each label has the colour of that line."""
     known = user_lines(programs)
     width = len(str(max(pane.numbers, default=0)))
     labels, after = [], []

@@ -132,7 +132,7 @@ class _Walk:
 
 
 def _children(value: Any) -> list[tuple[Any, Any]]:
-    """Keys and children; a dictionary keeps its own order."""
+    """The keys and children of a container; a dictionary keeps its own order."""
     if type(value) is dict:
         return [(DictKey(key), child) for key, child in value.items()]
     if not is_tree_node(type(value)):

@@ -82,7 +82,7 @@ def fetched(value: Any, all_of_it: bool = False) -> tuple[np.ndarray | None, str
         if not all_of_it and platforms != {"cpu"} and value.nbytes > MOST_FETCHED:
             return None, f"on {', '.join(sorted(map(str, value.devices())))}"
         return np.asarray(value), ""
-    except Exception as error:  # it was deleted, its computation failed, or NumPy lacks its type
+    except Exception as error:  # the array was deleted, its computation failed, or NumPy lacks its type
         return None, str(error).strip().partition("\n")[0] or type(error).__name__
 
 

@@ -75,7 +75,7 @@ class _Shown:
         return found
 
     def hidden(self, parts: Iterable[TreePart]) -> Line:
-        """A warning with the number of non-finite elements in hidden parts, as far as they are inspected."""
+        """A warning with the number of non-finite elements in hidden parts; at most ``MOST_HIDDEN`` are read."""
         wrong, every = 0, True
         for i, leaf in enumerate(islice(_leaves(parts), MOST_HIDDEN + 1)):
             if i == MOST_HIDDEN:

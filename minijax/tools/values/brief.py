@@ -27,7 +27,7 @@ def numpy_of(array: Array) -> np.ndarray:
 
 
 def number_text(item: Any, digits: int = 4) -> str:
-    """A number with this many digits; integers in full."""
+    """A number with ``digits`` digits; an integer in full."""
     if isinstance(item, (bool, np.bool_)):
         return str(bool(item))
     if isinstance(item, (complex, np.complexfloating)):

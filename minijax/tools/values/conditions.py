@@ -101,7 +101,7 @@ class Hit(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """The extent of a search: the number of values checked, why others are unknown, and why the search gave up."""
+    """The extent of a search: how many values were checked, why other values are unknown, and why it gave up."""
 
     values: int
     unknown: Mapping[str, str]
@@ -379,7 +379,7 @@ class ConditionSearch:
 def _alike(a: Any, b: Any) -> bool:
     try:
         return np.shape(a) == np.shape(b) and bool(np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True))
-    except TypeError:  # text has no NaNs
+    except TypeError:  # NumPy cannot look for NaNs in text
         return bool(np.array_equal(np.asarray(a), np.asarray(b)))
 
 

@@ -111,7 +111,7 @@ class ScanRun(LoopRun):
         return applied(scan_p, {**self.pure()[0], "length": length})
 
     def times(self, steps: int) -> int:
-        """How many parts of ``steps`` steps make up the scan; 1 if ``steps`` is not the distance of kept states."""
+        """How many parts of ``steps`` steps the scan has; 1 unless ``steps`` is the distance between kept states."""
         return self.length // steps if steps == self.course("primal").stretch > 1 else 1
 
     def rows(self, xs: Sequence[Any], at: int, steps: int) -> list[Any]:

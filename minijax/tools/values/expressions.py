@@ -1,4 +1,4 @@
-"""Expressions with the names of a moment: ``h.max()``, ``params['w'] @ x``. Names are NumPy arrays.
+"""Expressions with the names known at a moment: ``h.max()``, ``params['w'] @ x``. The names hold NumPy arrays.
 
 Only the expression itself runs, no other code of the user's program; recordings do not see it.
 """

@@ -55,8 +55,8 @@ def size_of(value: Any) -> int:
 class Course:
     """The states of a loop of ``length`` steps. State 0 is given; ``advance(at, state, steps)`` computes later ones.
 
-    It keeps about every sqrt(``length``)-th state. When a state between two of these is requested, it also keeps about
-    every sqrt(n)-th of the n states there, so that other states near it take few steps.
+    A course keeps about every sqrt(``length``)-th state. When a state between two of these is requested, it also keeps
+    about every sqrt(n)-th of the n states between these two, so that other states nearby take few steps.
     """
 
     def __init__(self, keeper: Keeper, start: State, length: int, advance: Callable[[int, State, int], State]) -> None:

@@ -41,7 +41,7 @@ def written(primitive: str) -> str:
 
 
 def meeting(primitive: Any, params: Mapping[str, Any], axes: Sequence[tuple[Any, int]]) -> Meeting | None:
-    """The communication in an operation on devices along ``axes``; None if they do not communicate."""
+    """The communication of devices along ``axes`` in an operation; None if the devices do not communicate."""
     name = written(primitive.name)
     way = _WAYS.get(name)
     if way is None or primitive not in axis_users:

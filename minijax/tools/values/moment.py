@@ -166,7 +166,7 @@ class Ledger:
     # ---------------------------------------------------------------------------------------------
 
     def primal(self, number: int) -> Found:
-        """The value of a tracer or array, under all transformations."""
+        """The value of a tracer or array, taken out of the tracers of all transformations."""
         return self._guarded("primal", number)
 
     def tangent(self, number: int) -> Found:
@@ -471,7 +471,7 @@ class Ledger:
         return next(found, None)
 
     def place_of_part(self, number: int) -> DividedPart | None:
-        """The array that a value is a part of; None if the value is not at the border of a program on devices."""
+        """The array that a value is a part of; None unless the value enters or leaves a program on devices."""
         var, life = self.kept.variables.get(number), self.lives.get(number)
         run, path = (None, ()) if var is None or life is None else self._home(var, life.born)
         if run is None or not path or "in_specs" not in path[-1][0].params:
@@ -586,7 +586,7 @@ class Ledger:
         known = self._homes.get(var, ())
         later = [each for each in known if each[0] >= born] or list(known)
 
-        # The innermost run comes first. If its devices communicate, runs of enclosing programs come before it, since
+        # The innermost run comes first. If its devices communicate, runs of enclosing programs come before it, because
         # a frame of one device alone lacks the values of the others.
         def place(home: tuple[int, Any]) -> tuple[bool, int, int]:
             run = self.kept.runs[home[0]]
@@ -813,7 +813,7 @@ def readable(x: Any) -> Found:
     try:
         array = as_array(x)
         array._value()
-    except Exception as error:  # it was donated, or its computation failed
+    except Exception as error:  # the array was donated, or its computation failed
         return why(error)
     return Worth(array)
 

@@ -113,7 +113,7 @@ class _OfCall(DeviceColumn):
 
 
 def _text_of_part(aval: Any) -> str:
-    """``f32[4]``: the type of one device's part, without the axes along which it varies; columns show those."""
+    """``f32[4]``: the type of one device's part, without the axes along which it varies: the columns show them."""
     plain = aval.update(vma=()) if aval.vma else aval
     return plain.str_short()  # type: ignore[no-any-return]
 

@@ -2,7 +2,7 @@
 
 The operations on arrays, below all transformations, form one program. Calls of staged programs are among these
 operations: ``slices`` finds the dependencies of each of their results, even if the trace came from a cache. A tracer
-is replaced by the array inside it. If it has no array, the variable that it has in a program that ran is used.
+is replaced by the array inside it. A tracer without an array is replaced by its variable in a program that ran.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class EvaluatedStep:
 
 
 class StepUse(Frozen):
-    """An operation in a slice: its needed results ``outs``, its operands ``needed`` for these, and slices inside."""
+    """An operation in a slice: needed results ``outs``, operands ``needed`` for them, and slices of inner programs."""
 
     step: EvaluatedStep
     outs: frozenset[int]
@@ -130,7 +130,7 @@ class Origins:
     Attributes:
       steps: the operations of evaluation, in order.
       makers: number -> the index in ``steps`` of the operation whose result it is.
-      lives: number -> the life of that tracer or array.
+      lives: number -> the life of the tracer or array with this number.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -180,7 +180,7 @@ class Origins:
         return bool(self.lives[number].tracer.holds)
 
     def slice(self, numbers: Iterable[int]) -> OriginSlice:
-        """The dependencies of the values, arrays or tracers, with these numbers."""
+        """The dependencies of the values (arrays or tracers) with these numbers."""
         wanted = tuple(numbers)
         arrays = {self.array_of(number) for number in wanted} - {0}
         focused: dict[int, Focus] = {}
@@ -195,7 +195,7 @@ class Origins:
         return self._slice(wanted, arrays, focused, unknown)
 
     def _focus(self, number: int) -> tuple[int, Focus] | None:
-        """The index of the last operation whose programs contain the tracer's variable, and its place there."""
+        """The index of the last operation whose programs contain the tracer's variable, and the variable's place."""
         variable = self.variable_of(number)
         if variable is None:
             return None

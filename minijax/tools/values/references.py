@@ -23,7 +23,7 @@ def is_reference(atom: Any) -> bool:
 
 
 def without_references(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """Discharge a program that only uses refs that it creates; return other programs unchanged."""
+    """Discharge a program if it creates all refs that it uses; return other programs unchanged."""
     if not AbstractRef.made or any(map(is_reference, closed.jaxpr.invars)) or not _uses(closed.jaxpr):
         return closed
     copy = ClosedJaxpr(closed.jaxpr, closed.consts)

@@ -212,7 +212,7 @@ class Frame:
             return Unknown("it is a value of the transformation in which this program was recorded")
         try:
             return self.levels.same(const)
-        except Exception as error:  # it was donated, or cannot be read
+        except Exception as error:  # the array was donated, or cannot be read
             return why(error)
 
     def _demanded(self, kind: str, var: Var) -> Any:
@@ -459,7 +459,7 @@ def _argument(x: Any, aval: Any, mapped: tuple[bool, ...], levels: Levels) -> An
     try:
         array = as_array(np.asarray(x, aval.dtype) if isinstance(x, (bool, int, float, complex)) else x)
         array._value()
-    except Exception as error:  # it was donated, or is no array
+    except Exception as error:  # the array was donated, or ``x`` is no array
         return why(error)
     sizes = tuple(axis.size for axis, m in zip(levels.axes, mapped, strict=True) if m)
     if array.aval.shape != (*sizes, *aval.shape) or array.aval.dtype != aval.dtype:

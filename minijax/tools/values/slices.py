@@ -97,7 +97,7 @@ def look_into(
 ) -> Needed:
     """The operands that the results ``outs`` of an operation depend on, and the slices of its programs.
 
-    With ``focus``, the dependencies of that variable are included.
+    ``focus`` adds the dependencies of its variable.
     """
     if primitive.partition("-")[0] not in ELEMENTWISE and any(True for _ in subjaxprs(dict(params))):
         sliced = _of_program(primitive, params, operands, outs, known, focus)
@@ -167,7 +167,7 @@ def slice_program(
 
 
 def writes(eqn: JaxprEqn, wanted: set[Any]) -> bool:
-    """Whether ``eqn`` writes to a ref among ``wanted``: later reads depend on it."""
+    """Whether ``eqn`` writes to a ref among ``wanted``: later reads of the ref depend on ``eqn``."""
     if eqn.primitive.name == "get":
         return False
     return any(type(v) is not Literal and v in wanted and isinstance(v.aval, AbstractRef) for v in eqn.invars)

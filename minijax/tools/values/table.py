@@ -31,7 +31,7 @@ MOST_PAGE_ROWS = 30
 # file the limit is lower.
 MOST_LIVES = 50_000
 MOST_LIVES_LOADED = 5_000
-# Time limit in seconds for one table. After it, a row is only computed when it is selected.
+# Time limit in seconds for one table. After this time, a row is only computed when it is selected.
 MOST_SECONDS = 1.0
 NOT_NOW: dict[str, Found] = {"primal": Unknown("takes long: select it"), "tangent": None, "cotangent": None}
 # The most events of a recording from a file for which a table is made. Files only have small values, as text.
