@@ -58,7 +58,7 @@ LONG = (
     "repl/test_fuzz.py::test_generated_lines_cause_no_fault",
     "repl/test_terminal.py::test_ctrl_c_returns_the_prompt_during_compilation",
     "repl/test_terminal.py::test_ctrl_c_keeps_a_recording",
-    "repl/test_terminal.py::test_screens_of_a_whole_session",
+    "repl/test_terminal.py::test_screens_of_a_whole_session_match_the_golden_file",
     "sharded/test_beside_jax.py::test_programs_of_sharded_arrays_are_converted_and_parsed",
     "sharded/test_explicit_rows.py::test_derivatives_of_reduced_and_replicated_values_agree",
     "sharded/test_mapped.py::test_programs_match_jax",

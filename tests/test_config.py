@@ -163,7 +163,7 @@ def test_trace_key_names_the_changed_setting():
 # --- errors -------------------------------------------------------------------------------------------------
 
 
-def test_unknown_names_are_attribute_errors_that_list_the_known():
+def test_an_unknown_setting_is_an_error_that_lists_the_known_settings():
     with pytest.raises(AttributeError):
         jax.config.update("jax_no_such_thing", 1)
     for attempt in (

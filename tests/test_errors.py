@@ -80,11 +80,11 @@ def test_front_ends_in_a_checkout_are_not_user_code(tmp_path):
     assert list(find()) == folders
 
 
-def test_source_line_of_a_frame():
+def test_source_line_names_file_and_function():
     frame = sys._getframe()
     line = frame.f_lineno + 1
-    assert errors.source_line(frame) == f"{HERE}:{line} (test_source_line_of_a_frame)"
-    assert errors.source_line() == f"{HERE}:{sys._getframe().f_lineno} (test_source_line_of_a_frame)"
+    assert errors.source_line(frame) == f"{HERE}:{line} (test_source_line_names_file_and_function)"
+    assert errors.source_line() == f"{HERE}:{sys._getframe().f_lineno} (test_source_line_names_file_and_function)"
     assert errors.user_frame() is frame
     assert errors.raw_user_frame()[0] is frame.f_code
 

@@ -108,11 +108,11 @@ RUN = [
 
 
 @pytest.mark.parametrize("program", RUN, ids=str)
-def test_values(program: Program) -> None:
+def test_values_match_jax(program: Program) -> None:
     assert not difference(program, True)
 
 
-def test_one_hot_along_a_mapped_axis() -> None:
+def test_one_hot_counts_classes_along_a_mapped_axis() -> None:
     outs = minijax.vmap(lambda x: minijax.nn.one_hot(x, 3, axis="n"), axis_size=3, axis_name="n", in_axes=None)(1)
     assert outs.tolist() == [0.0, 1.0, 0.0]
     with pytest.raises(ValueError, match="2 classes along 'n'"):

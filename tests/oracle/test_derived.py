@@ -21,7 +21,7 @@ POINT = collections.namedtuple("point", "x y")
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("expression", lines_of(Path(__file__).parent / "derived.txt"))
-def test_call(expression: str, mode: str) -> None:
+def test_each_expression_matches_jax(expression: str, mode: str) -> None:
     """The expression gives the same arrays, or the same text, in both libraries."""
 
     def answer(ns: Any) -> Any:

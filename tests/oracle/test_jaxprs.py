@@ -29,12 +29,12 @@ OTHER = {
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", CASES)
-def test_functions(name: str, mode: str) -> None:
+def test_functions_print_as_in_jax(name: str, mode: str) -> None:
     check_programs(CASES[name], mode)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_control_flow(name: str) -> None:
+def test_control_flow_prints_as_in_jax(name: str) -> None:
     check_programs(PROGRAMS[name], other=OTHER.get(name, ()))
 
 
@@ -42,7 +42,7 @@ def test_control_flow(name: str) -> None:
     ("transformation", "argnums"),
     [("jacfwd", 0), ("jacfwd", (0, 1, 2)), ("jacrev", 0), ("jacrev", (0, 1, 2)), ("hessian", 0), ("hessian", 1)],
 )
-def test_jacobians(transformation: str, argnums: Any) -> None:
+def test_jacobians_print_as_in_jax(transformation: str, argnums: Any) -> None:
     """The function has arguments of three dtypes. For ``hessian`` it returns only its first result."""
 
     def text(ns: Any) -> str:

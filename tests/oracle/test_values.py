@@ -17,11 +17,11 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", CASES)
-def test_functions(name: str, mode: str) -> None:
+def test_values_of_functions_match_jax(name: str, mode: str) -> None:
     check_values(CASES[name], mode)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_control_flow(name: str) -> None:
+def test_values_of_control_flow_match_jax(name: str) -> None:
     """Only 32-bit mode is tested: XLA needs a second to compile each of these programs."""
     check_values(PROGRAMS[name], scale=4)

@@ -105,7 +105,7 @@ def answer(ask: Callable[..., list[Any]], ns: Any, name: str, make: Any, x: Any)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_weak_types(name: str) -> None:
+def test_types_of_derivatives_match_jax(name: str) -> None:
     """The types of the value at each kind of number, and of every derivative at a float, are JAX's."""
     wrong = []
     for derived, make in DERIVED.items():

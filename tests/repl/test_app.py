@@ -111,7 +111,7 @@ def test_f2_remembers_which_panels_were_chosen():
 @pytest.mark.parametrize(
     ("key", "panel"), [(F3, "tracers"), (F4, "jaxpr"), (F5, "hlo"), (F6, "cache"), (F7, "time"), (F8, "stack")]
 )
-def test_a_panels_key_shows_in_full_then_hides_then_restores(key, panel):
+def test_a_key_shows_a_panel_in_full_then_hides_then_restores_it(key, panel):
     typed = Typed("jit(lambda x: grad(sin)(x) * x)(1.)", ENTER, key, key, "grad(sin)(2.)", ENTER, key)
     whole, _, rest = typed.printed.partition("again folds it away")
     assert f" {panel:<9}" in whole.rpartition("in [2]")[2]

@@ -278,7 +278,7 @@ def test_options_override_the_settings_file(tmp_path, config):
     assert " stack " in without.stdout and "\x1b" not in without.stdout
 
 
-def test_a_bad_settings_file_is_one_warning(tmp_path, config):
+def test_a_bad_settings_file_causes_one_warning(tmp_path, config):
     config.write_text("panels = [")
     done = repl("-c", "6 * 7", cwd=tmp_path, module=False)
     assert done.returncode == 0 and done.stdout == "out[1]: 42\n"

@@ -279,7 +279,7 @@ def hidden(screen: str) -> str:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-def test_screens(browser, size, golden):
+def test_screens_match_the_golden_file(browser, size, golden):
     screens = [text(browser, *size)]
     for keys in (("1", "g", "down"), ("3", "g"), ("n",), ("d", "N"), ("d", "2", "g", "/kind=kLoop"), ("?",)):
         screens.append(text(press(browser, *keys), *size))

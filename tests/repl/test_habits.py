@@ -149,7 +149,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
 
 
 @pytest.mark.parametrize("habit", HABITS, ids=lambda habit: habit.name)
-def test_a_habit(habit, terminal):
+def test_a_habit_works_as_in_ipython(habit, terminal):
     shown = typed(terminal, habit)
     assert all(each in shown for each in habit.shown), shown
     assert not any(each in shown for each in habit.hidden), shown

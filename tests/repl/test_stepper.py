@@ -440,7 +440,7 @@ def values(stepper: Stepper) -> str:
     return text(stepper, 100, 40)
 
 
-def test_values_are_those_of_the_moment(step):
+def test_the_values_pane_follows_the_moment(step):
     stepper = Stepper(step)
     assert "no variable has a value yet" in values(stepper)
     stepper.last()
@@ -633,7 +633,7 @@ def test_x_browses_the_stages_of_the_call_at_the_cursor():
     assert "no stages: TypeError: not for XLA" in shown
 
 
-def test_arguments_of_an_inner_call_have_their_variables_names():
+def test_arguments_of_an_inner_call_are_named_by_their_variables():
     product = minijax.jit(lambda p, b, c: jnp.sin(p["w"] * 2.0) @ b + c)
 
     def f(params, y):

@@ -185,7 +185,7 @@ SESSION = (
 RESIZED, WIDER = 14, 100
 
 
-def test_screens_of_a_whole_session(tmp_path, golden):
+def test_screens_of_a_whole_session_match_the_golden_file(tmp_path, golden):
     env = {"XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "JAX_NUM_CPU_DEVICES": "1"}
     terminal = Terminal(columns=40, rows=200, env=env, program=STEADY)
     terminal.wait_for_prompt(1)

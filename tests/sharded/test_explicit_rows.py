@@ -123,7 +123,7 @@ def signatures() -> Iterator[tuple[str, Any, Any]]:
 OTHERWISE = ("numpy.array", "x.at[i].")
 
 
-def test_signatures_are_those_of_jax() -> None:
+def test_signatures_match_jax() -> None:
     rows = [*signatures()]
     rows_alike = [row for row in rows if not row[0].startswith(OTHERWISE)]
     differing = {name: (ours, theirs) for name, ours, theirs in rows_alike if ours != theirs}

@@ -99,5 +99,5 @@ def test_an_abstract_mesh_uses_real_devices_if_there_are_enough() -> None:
     assert not NamedSharding(other, P("data")).is_equivalent_to(there.sharding, 1)
 
 
-def test_simulated_devices_are_equal_by_their_ids() -> None:
+def test_simulated_devices_are_equal_if_their_ids_are() -> None:
     assert SimulatedDevice(3) == SimulatedDevice(3) != SimulatedDevice(4)

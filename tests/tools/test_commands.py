@@ -142,7 +142,7 @@ RUNS = [(name, area) for name in FRONT_ENDS for area in list(STORIES)[:: 1 if na
 
 
 @pytest.mark.parametrize(("run", "area"), RUNS, indirect=["run"])
-def test_commands(run, area, capsys):
+def test_good_lines_show_the_expected_texts(run, area, capsys):
     wrong = []
     for line, expected in STORIES[area]:
         name = line.split()[0].lstrip("%")

@@ -27,7 +27,7 @@ def marks(session, command, indented=False):
     return [(pair.mark, *both) for pair, both in zip(columns.rows(60), texts, strict=True)]
 
 
-def test_a_gradient_beside_its_function_at_120_columns_and_at_40(session, golden):
+def test_a_gradient_is_shown_beside_its_function_in_wide_and_narrow_text(session, golden):
     outcome = session.run_line("%diff f(3.0) --by grad")
     golden("diff.txt", "\n".join(plain(outcome.shown, width) for width in (120, 40)))
 

@@ -233,7 +233,7 @@ def test_levels_nest_in_any_order(session, kinds):
     nested(session, kinds)
 
 
-def test_pop_restores_shadowed_names_and_gives_the_others_values(session):
+def test_pop_restores_shadowed_names_and_replaces_tracers_by_values(session):
     run(session, "x = 'mine'; keep = [1]; both = keep", "%push jvp x=3. new=1.")
     run(session, "y = x * 2.", "t = (y, {'k': y}, 5)", "keep.append(y)", "y")
     shown = text(run(session, "%pop y"))

@@ -50,7 +50,7 @@ def test_truncation_and_other_threads_are_shown():
     assert "123,456 events" in text and "7 events on other threads" in text
 
 
-def test_omissions_name_the_front_ends_keys():
+def test_omissions_name_the_keys_of_the_front_end():
     shown = plain(summary(MADE_UP, keys={"tracers": "F3", "jaxpr": "F4"}), 80)
     assert "+1 more (F3)" in shown and "+3 more (F4)" in shown and "%panels" not in shown
 

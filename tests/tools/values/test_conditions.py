@@ -33,7 +33,7 @@ class Bias:
         "i % 2 == 1",
     ],
 )
-def test_a_condition_has_numpys_value(text):
+def test_a_condition_has_the_value_that_numpy_gives(text):
     asked = condition(text)
     assert truth(worth(asked.node, VALUES)) == bool(np.all(eval(text, {"h": H, "p": {"w": H[0]}, "i": 3, "m": Bias})))
 
