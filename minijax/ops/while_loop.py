@@ -260,7 +260,7 @@ def while_batch(
         if any(e.primitive.name == "io_callback" for c in (cond_jaxpr, body_jaxpr) for e in all_eqns(c.jaxpr)):
             raise NotImplementedError(
                 "Unordered IO effects not supported in while_loop with batched predicate: elements that "
-                "are done would go on calling back. Make the condition independent of what vmap maps over."
+                "are done would go on calling back. Make the condition independent of mapped values."
             )
         carry_batched = [True] * len(given.carry)
         at = 0
@@ -328,7 +328,7 @@ def while_transpose(cts: Values, *args: Any, **params: Any) -> Any:
     )
 
 
-dce_rules.holes[while_p] = "every carry stays, as in JAX: the loop has the same operands wherever it is printed"
+dce_rules.holes[while_p] = "every carry stays, so that a printed loop has the same operands as in JAX"
 
 
 def while_lower(

@@ -744,7 +744,7 @@ def _same_node(treedef: PyTreeDef, kind: Node, tree: Tree) -> Any:
     if actual is not kind:
         hint = ""
         if kind is NONE:
-            hint = "\nNone is a node without leaves. To let it stand for a subtree, pass is_leaf=lambda x: x is None."
+            hint = "\nNone is a node without leaves. To match a subtree with None, pass is_leaf=lambda x: x is None."
         raise ValueError(f"Expected {kind.name}, got {tree!r}.{hint}")
     if kind is DICT:
         keys = treedef._aux

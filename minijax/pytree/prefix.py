@@ -199,7 +199,7 @@ def _explain(path: KeyPath, prefix: Tree, full: Tree, name: str, is_leaf: IsLeaf
     if type(prefix) is not type(full):
         hint = ""
         if kinds[type(prefix)] is NONE:
-            hint = "\nNone is a node without leaves here; it cannot stand for a subtree."
+            hint = "\nNone is a node without leaves here; it does not match a subtree."
         return (
             f"pytree structure error: different types {where}{subtree}\n    {type(prefix)}\n"
             "but at the same key path the full pytree has a subtree of different type\n"

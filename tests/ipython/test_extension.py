@@ -180,7 +180,7 @@ def test_the_line_of_a_magic_names_no_values(shell):
     with capture_output() as captured:
         shell.run_cell("%values jnp.cumsum(v) --of h")
     text = captured.stdout + captured.stderr
-    assert "Nothing in it has a name: give a value one, as in h = sin(x)" in text and "run_line_magic" not in text
+    assert "Nothing in it has a name: give a value a name, as in h = sin(x)" in text and "run_line_magic" not in text
 
 
 def test_a_magic_sees_the_local_names_of_a_calling_function(shell):

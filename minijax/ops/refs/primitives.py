@@ -280,7 +280,7 @@ def addupdate_jvp(primals: Values, tangents: Values, *, index: Index) -> Any:
 
 
 for _table in (jvp_rules, axis_rules, batching_rules):
-    _table.holes[new_ref_p] = "it is made at every level at once, by new_ref_at"
+    _table.holes[new_ref_p] = "new_ref_at makes the reference at every level at once"
 
 
 def _unbatched(operation: str, ref: Any) -> NoReturn:

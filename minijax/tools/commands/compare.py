@@ -64,7 +64,7 @@ def run_time(session: Session, args: Arguments) -> Result:
     if found.jitted is None and (args["lines"] or args["timeline"]):
         option = "--lines" if args["lines"] else "--timeline"
         watching = f"%time {option} measures a compiled call over many runs"
-        raise UsageError(f"{watching}. Leave it out here: {found.notes[0]}")
+        raise UsageError(f"{watching}. Leave {option} out here: {found.notes[0]}")
     figures = {"minijax": found.seconds}
     notes = found.notes
     if any(each.kept or each.reason for each in session.watched):

@@ -29,7 +29,7 @@ def run_debug(session: Session, args: Arguments) -> Result:
         return Result(document(text("nothing has failed in this session", role="muted")))
     tb, _ = without_engine(error.__traceback__)
     if tb is None:
-        raise UsageError(f"%debug: {type(error).__name__} has passed no line of yours")
+        raise UsageError(f"%debug: no line of yours is in the traceback of {type(error).__name__}")
     return Result(_frames(error, tb), NOTHING, debug=tb)
 
 

@@ -26,7 +26,7 @@ def run_gallery(session: Session, args: Arguments) -> Result:
         raise UsageError(f"%gallery --most needs a number from 1, not {args['most']}")
     if not page:
         rows = [(("level", name), ("", about.replace("``", ""))) for name, about in gallery.PAGES.items()]
-        usage = "%gallery mlp steps through one of them, %gallery mlp --program shows its text."
+        usage = "%gallery mlp steps through the page mlp, %gallery mlp --program shows its text."
         return Result(document(Table(("page", ""), tuple(rows)), text(usage, role="muted")))
     if page not in gallery.PAGES:
         hint = did_you_mean(page, gallery.PAGES, "%gallery ")
@@ -47,7 +47,7 @@ COMMANDS = (
             Param("page", "text", "a page such as mlp; without a page, all pages are listed"),
             Param("text", "flag", "list the steps as an indented log instead of opening the stepper", default=False),
             MOST,
-            Param("program", "flag", "show the text of the page instead", default=False),
+            Param("program", "flag", "show the program of the page instead of its steps", default=False),
         ),
         "Step through a training step of a whole program, which was recorded before: nothing is run.\n"
         "There are networks, filters, samplers, equations and graphs, each on a page of Python as one writes it for "

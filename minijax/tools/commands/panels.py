@@ -54,7 +54,7 @@ COMMANDS = (
             ),
             Param("all", "flag", "show everything recorded of the last line, uncut", default=False),
         ),
-        "Choose what is shown after each line, or show all there is about the last one.",
+        "Choose what is shown after each line, or show everything about the last line.",
         "%panels stack jaxpr\n%panels --all",
         run_panels,
         group="watch",

@@ -95,10 +95,10 @@ def run_roofline(session: Session, args: Arguments) -> Result:
     target = targets.typed(session, "roofline", args["expr"], args.cell).concrete("roofline")
     jitted, lowered = _lowered(target)
     if any(map(is_effectful, lowered.jaxpr.eqns)):
-        raise UsageError("%roofline runs a call dozens of times, and this one has effects: %passes does not run it")
+        raise UsageError("%roofline runs a call dozens of times, and this call has effects: %passes runs nothing")
     if lowered.compile().program.donated:
-        why = "runs a call dozens of times, and this one can run once: it takes an argument's memory (donate_argnums)"
-        raise UsageError(f"%roofline {why}: jit the function without donating, or use %passes, which does not run it")
+        why = "runs a call dozens of times, and this call can run once: it takes an argument's memory (donate_argnums)"
+        raise UsageError(f"%roofline {why}: jit the function without donating, or use %passes, which runs nothing")
     try:
         found = roofline.measure(lowered, lambda: jitted(*target.args, **target.kwargs))
     except ProfilerBusy:

@@ -34,7 +34,7 @@ def run_run(session: Session, args: Arguments) -> Result:
     here = words[0] == "-i"
     path, *arguments = words[here:] or [""]
     if here and (args["as_jax"] or not path):
-        raise UsageError("%run -i needs a file, and runs it with the session's own names: not with --as-jax")
+        raise UsageError("%run -i needs a file and excludes --as-jax: it runs the file with the session's names")
     path = _found(os.path.expanduser(path))
     try:
         with open(path, "rb") as file:

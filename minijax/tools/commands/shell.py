@@ -133,7 +133,7 @@ def run_timeit(session: Session, args: Arguments) -> Result:
     try:
         timer = timeit.Timer(statement, setup, globals=session.namespace)
     except SyntaxError as error:
-        raise UsageError(f"%timeit needs a statement, and {statement!r} is none: {error.msg}") from None
+        raise UsageError(f"%timeit needs a statement, not {statement!r}: {error.msg}") from None
     if often is None:
         often = 1
         while timer.timeit(often) < _SECONDS:
@@ -272,7 +272,7 @@ COMMANDS = (
         (Param("command", "program", "a line of the shell", required=True),),
         "Run a line of the shell: !LINE for short.\n\n"
         "$name and {expression} are replaced by their values. names = !LINE stores the lines of output as a list, and "
-        "!!LINE returns such a list. _exit_code is the exit code. At a terminal, the program uses the terminal.",
+        "!!LINE returns such a list. _exit_code is the exit code. At a terminal, the command can read input.",
         "%sh echo {1 + 1}\n!echo $HOME",
         run_sh,
         group="session",
@@ -293,7 +293,7 @@ COMMANDS = (
     Command(
         "edit",
         (Param("what", "text", "the number of an earlier input, or a function"),),
-        "Open the last input in your editor (VISUAL, EDITOR), and run what you leave there.\n"
+        "Open the last input in your editor (VISUAL, EDITOR), and run the saved text.\n"
         "%edit 3 opens input 3, and %edit f opens the function f.",
         "%edit",
         run_edit,

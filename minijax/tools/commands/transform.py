@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
 EXPR = Param("expr", "text", "a call such as f(x), or an expression in your variables", required=True)
-STATIC = Param("static", "ints", "the arguments that are part of the function and no arrays, counted from 0")
+STATIC = Param("static", "ints", "the static arguments, which are part of the function, counted from 0")
 _LONGEST = 12
 
 
@@ -302,7 +302,7 @@ def _finite_difference_line(target: Target, argnums: tuple[int, ...]) -> Line:
     apart = abs(found.exact - found.central)
     relative = f"relative difference {apart / found.size:.1e}" if found.size else "both are 0"
     if found.agree and apart > CHECK_TOLERANCE * found.size:
-        relative += f"; rounding the function's values alone makes {found.rounding:.1e}"
+        relative += f"; rounding the function's values alone can make {found.rounding:.1e}"
     verdict = ("good", "agrees") if found.agree else ("error", "DISAGREES")
     return line(
         verdict,

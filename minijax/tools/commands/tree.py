@@ -36,7 +36,7 @@ def run_tree(session: Session, args: Arguments) -> Result:
     if root.parts is None and (callable(root.value) or isinstance(root.value, Iterator)):
         kind, title = type(root.value).__name__, shortened(name.strip())
         call = f"{title}(3.0)" if callable(root.value) else f"list({title})"
-        raise UsageError(f"%tree: {title} is of type {kind}, which holds no arrays: %tree {call} shows what it gives")
+        raise UsageError(f"%tree: {title} is of type {kind}, which holds no arrays: %tree {call} shows its result")
     path = args["leaf"]
     if path is not None:
         root, name = _part(root, name, path), f"{name} --leaf {path}"

@@ -70,7 +70,7 @@ def _called(every: Sequence[Named], name: str, expression: str) -> Sequence[Name
         hint = did_you_mean(name, names)
         there = f" It has {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}."
         if not names:
-            there = " Nothing in it has a name: give a value one, as in h = sin(x)."
+            there = " Nothing in it has a name: give a value a name, as in h = sin(x)."
         raise UsageError(f"%values --of {name}: nothing in {expression} is called {name}.{hint or there}")
     return found
 
@@ -174,7 +174,7 @@ COMMANDS = (
         "values",
         (
             Param("expr", "text", "a call such as grad(f)(3.0)", required=True),
-            Param("of", "word", "only the values with this name, with their elements: h, params['w'] in quotes"),
+            Param("of", "word", "only the values with this name, with their elements; write params['w'] in quotes"),
             Param("iteration", "ints", "the iteration of loops to look at, from 0; 2,0 for a loop in a loop"),
             Param("example", "ints", "the example of a vmap to look at, from 0; 3,1 for a vmap in a vmap"),
             Param("most", "int", "how many rows to show at most, the last ones", default=MOST),

@@ -118,8 +118,8 @@ def _advice(reasons: list[str]) -> str:
         )
     if "weak_type" in words:
         return (
-            "The type of an argument has changed: a Python number, or an array made of one, is weakly typed; what "
-            "comes back from step is not. Begin with a value of that type."
+            "The type of an argument has changed: a Python number, or an array made of one, is weakly typed; the "
+            "result of step is not. Begin with a value of the result's type."
         )
     if "became" in words:
         return "An argument has another type after the first call. Begin with a value of that type."
@@ -303,7 +303,7 @@ PEAK = Exercise(
         "%passes grad(loss)(jnp.ones(32), jnp.ones(4096)) --memory --most 8 shows what is in memory at the peak.",
         "Which values does the backward pass need of a layer? The arguments of each sin. They can be computed again "
         "from x and w.",
-        "Put a checkpoint around what scan does at each step, not around the loop.",
+        "Put a checkpoint around the function of each step, not around the loop.",
     ),
     (
         "def loss(ws, x):\n    out, _ = lax.scan(checkpoint(layer), x, ws)\n    return jnp.sum(out)\n",

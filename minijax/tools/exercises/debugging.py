@@ -44,7 +44,7 @@ _INNOCENT = {
     "normalize": "normalize is where the tracer was made. Which variable keeps it, now that normalize has been traced?",
     "scale": "The tracer was called scale inside normalize. That variable ended when normalize returned. Which "
     "variable keeps its value?",
-    "v": "v, the argument of normalize, is a tracer while it is traced, and is not kept.",
+    "v": "v, the argument of normalize, is a tracer while normalize is traced, and is not kept.",
 }
 
 
@@ -207,8 +207,8 @@ NAN = Exercise(
         "near is 0. Which primitive has made it, and what is its derivative at 0?",
     ),
     ('culprit = "sqrt"\n', 'culprit = "jnp.sqrt"\n', 'culprit = "div (jvp rule of sqrt)"\n'),
-    "The cotangent of near is 0, because where took the other branch; the derivative of sqrt at 0 is inf; 0 * inf is "
-    "NaN. The next exercise repairs it.",
+    "The cotangent of near is 0, because jnp.where took the other branch; the derivative of sqrt at 0 is inf; 0 * inf "
+    "is NaN. The next exercise repairs it.",
 )
 
 EXERCISES = (LEAK, NAN)

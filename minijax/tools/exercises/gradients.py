@@ -74,7 +74,7 @@ def _judge_at_zero(found: Any) -> None:
 NORM = Exercise(
     "safe-where",
     "Repair a gradient at zero",
-    "where computes both branches, and so does its derivative: the branch that is not taken gets a cotangent of 0. "
+    "jnp.where computes both branches, and so does its derivative: the branch that is not taken gets a cotangent of 0. "
     "If the derivative in that branch is inf, 0 * inf is NaN.",
     "Make grad(norm) zero at v = 0, with the same norm, and the same gradient elsewhere.",
     "def norm(v):\n    n = jnp.sqrt(jnp.sum(v * v))\n    return jnp.where(n > 0.0, n, 0.0)\n",
@@ -100,7 +100,7 @@ NORM = Exercise(
         "    n = norm(primals[0])\n"
         "    return n, jnp.sum(primals[0] * tangents[0]) / jnp.where(n > 0.0, n, 1.0)\n",
     ),
-    "The first where keeps 0 away from the root; the second gives the right value at 0. Neither alone is enough.",
+    "The first jnp.where keeps 0 away from the root; the second gives the right value at 0. Neither alone is enough.",
 )
 
 

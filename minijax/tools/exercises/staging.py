@@ -84,7 +84,7 @@ def _judge_left(count: int, written: int, true: int) -> None:
             "dce removes equations that are not needed, not repeated ones. (XLA removes those later.)"
         )
     raise NotYet(
-        f"{start}{count} are not left: start from what f returns and go back to x. Every equation on the way stays."
+        f"{start}But {count} is wrong: start from what f returns and go back to x. Every equation on the way stays."
     )
 
 

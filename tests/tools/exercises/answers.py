@@ -134,7 +134,7 @@ WRONG = {
         ),
     ),
     "compile-once": (
-        (_STEP, "is weakly typed; what comes back"),
+        (_STEP, "is weakly typed; the result of step"),
         (_TRAIN.format("jnp.zeros(())", 4, "step(w, total, 0.1 / (epoch + 1))"), "rate is a static argument"),
         ("def step(w, total, rate):\n    return w - rate * 2 * w, total + jnp.sum(w)\n", "Nothing was compiled"),
         (_STEP + _TRAIN.format("jnp.zeros(())", 3, "step(w, total, 0.1 / (epoch + 1))"), "An epoch is missing"),

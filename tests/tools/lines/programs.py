@@ -68,7 +68,7 @@ BAD = (
     ("%check sin(1", "'(' was never closed"),
     ("%check custom_jvp_call", "knows no operands"),
     ("%time f(f32[]) --timeline", "an argument is only a type"),
-    ("%time (lambda x: x if x > 0 else -x)(3.0) --lines", "again. Leave it out here: minijax does not jit"),
+    ("%time (lambda x: x if x > 0 else -x)(3.0) --lines", "runs. Leave --lines out here: minijax does not jit"),
     ("%compare", "needs EXPR"),
     ("%compare f(3.0) --static 3", "there is no such argument"),
 )

@@ -17,5 +17,5 @@ BAD = (
     ("%run --as-jax", "%run needs FILE"),
     ("%run --as-jax no_such_program.py", "%run cannot read no_such_program.py: No such file"),
     ("%run --as-jax 'unclosed.py", '%run cannot split "\'unclosed.py"'),
-    (f"%run --as-jax -i {SMALL}", "not with --as-jax"),
+    (f"%run --as-jax -i {SMALL}", "excludes --as-jax"),
 )

@@ -36,7 +36,7 @@ GOOD = (
 BAD = (
     ("%tree v --leaf ['x']", "there is nothing at ['x'] in v"),
     ("%tree {'abc': v} --leaf ['abd']", "Did you mean ['abc']?"),
-    ("%tree f", "f is of type function, which holds no arrays: %tree f(3.0) shows what it gives"),
+    ("%tree f", "f is of type function, which holds no arrays: %tree f(3.0) shows its result"),
     ("%tree (i for i in [v])", "is of type generator, which holds no arrays: %tree list((i for i in [v])) shows"),
     ("%tree v --depth 0", "--depth needs a number from 1, not 0"),
     ("%shards f", "f is of type function, and only arrays are on devices: %shards f(x) shows where its result is"),
