@@ -1,4 +1,4 @@
-"""Short programs that run very often, each as one operation: the parts of a derivative (``interpreters.derived``).
+"""Programs that run as one operation. They are parts of a derivative (``interpreters.derived``), and run very often.
 
 On NumPy values ``CachedProgram.run`` calls a generated function. On tracers it calls ``run_program`` of their
 interpreter: vmap runs the batched program, staging appends the equations. Invariant: binding the equations would give

@@ -1,10 +1,10 @@
 """Jaxprs as Python functions of NumPy values: ``v1 = f1(x0)``, ``v2 = f2(v1, c1)``, ...
 
-No ``Array``, type or trace is made, so a call costs little more than its NumPy calls. Loops outside ``jit`` and
-derivative rules (``interpreters.derived``) use such functions. Invariant: values have exactly the types of the jaxpr.
+No ``Array``, type or trace is made, so a call costs little more than its NumPy calls. Derivative rules
+(``interpreters.derived``) and loops outside ``jit`` use such functions. Invariant: values have the types of the jaxpr.
 
-Calls (``jit``) are inlined into the function; loops and branches have ``program_makers``; primitives without a NumPy
-rule are bound.
+Calls (``jit``) are inlined into the function. Loops and branches become calls of functions from ``program_makers``.
+Primitives without a NumPy rule are bound.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ program_makers: dict[Primitive, Callable[..., tuple[Callable[..., list[Any]], in
 # primitive that calls a ClosedJaxpr on its operands -> the parameter with that jaxpr
 called_jaxprs: dict[Primitive, str] = {}
 
-# NumPy processes this many elements in the time of one call: a step on small arrays weighs 1.
+# NumPy processes this many elements in the time that a call takes. A call on few elements has weight 1.
 ELEMENTS_PER_CALL = 1000
 
 # Work is counted in NumPy calls. Compiling a ``while`` takes as long as this many calls (about 30 ms).
@@ -54,12 +54,12 @@ _OPERATORS = {
 
 
 class _Writer:
-    """The statements written so far, and the objects that they name. ``weight`` is their work, in NumPy calls."""
+    """The statements written so far, and the objects that these use by name. ``weight``: the work, in NumPy calls."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.weight = 0
-        # NumPy attributes its warnings to the calling module: see ``interpreters.evaluate``
+        # NumPy attributes its warnings to the calling module: see ``core.numpy_warnings``
         self.names: dict[str, Any] = {"__name__": __name__}
         self.new_variables = map("v{}".format, itertools.count())
         # variables whose values are not needed any more; assigning to them again frees large arrays
@@ -74,7 +74,7 @@ class _Writer:
         return self.free.pop() if self.free else next(self.new_variables)
 
     def program(self, closed: ClosedJaxpr, inputs: Sequence[str]) -> list[str]:
-        """Write ``closed`` without dead and repeated equations, on the variables ``inputs``. Returns its results."""
+        """Write ``closed``, on the variables ``inputs``, without dead or repeated equations. Return its results."""
         jaxpr = without_repetition(closed.jaxpr)
         called = dict(zip(jaxpr.invars, inputs, strict=True))
         for var, const in zip(jaxpr.constvars, closed.consts, strict=True):
@@ -205,7 +205,7 @@ def without_repetition(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def _computation(eqn: JaxprEqn, operands: Sequence[Any]) -> Any:
-    """A key that equations of equal value share; None if there is no such key."""
+    """A key that is equal for equations that compute the same value; None if ``eqn`` has no such key."""
     if eqn.primitive.multiple_results or eqn.primitive not in numpy_rules:
         return None
     atoms = [(number(v).tobytes(), v.aval) if type(v) is Literal else v for v in operands]

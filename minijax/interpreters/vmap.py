@@ -1,7 +1,7 @@
-"""Batching: one run of a function replaces many runs, side by side along a batch axis.
+"""Batching: one run of a function on values with a batch axis replaces many runs without it.
 
-In and out: values, some of which have a batch axis. Invariant: a tracer's ``aval`` is the logical type, without
-the batch axis; ``val`` is the physical value, with it; a value without a batch axis is not a tracer.
+In and out: values, some of which have a batch axis. Invariant: a tracer's ``aval`` is the logical type, without the
+batch axis. Its ``val`` is the physical value, with the batch axis. A value without a batch axis is not a tracer.
 """
 
 from __future__ import annotations
