@@ -448,7 +448,7 @@ def origin_document(
     given = f" · {reached} of {plural(arguments, 'argument')}" if arguments else ""
     blocks: list[Block] = [Text((line(("heading", title), ("muted", f"  {counts}{given}")),))]
     if unfollowed:
-        said = f"{', '.join(unfollowed)}: Python's own {'numbers' if len(unfollowed) > 1 else 'number'}"
+        said = f"{', '.join(unfollowed)}: plain Python {'numbers' if len(unfollowed) > 1 else 'number'}, not followed"
         blocks.append(Row("apart", (line(("muted", said)),)))
     if found.unknown:
         blocks.append(Row("missing", (line(("warning", found.unknown)),)))

@@ -77,7 +77,7 @@ _LONGEST_STATEMENT = 20
 
 
 def primitives(session: Session) -> list[Primitive]:
-    """All primitives by name, including those that only the session's namespace contains."""
+    """All primitives, sorted by name. Primitives that only the session's namespace contains are included."""
     own = [x for x in session.namespace.values() if isinstance(x, Primitive)]
     return sorted({*known_primitives(), *own}, key=lambda p: p.name)
 
@@ -175,7 +175,7 @@ def holes(rows: Iterable[Primitive]) -> Document:
                 reasons.setdefault((row[name].status, row[name].reason), []).append(p.name)
         lines: list[Line] = []
         for (status, reason), names in reasons.items():
-            said = ("error", "missing: add it as the remedy says: ") if status == MISSING else ("", "")
+            said = ("error", "missing; ") if status == MISSING else ("", "")
             lines.append(line(said, ("string", reason), ("muted", f" ({len(names)})")))
             lines.append(line(*(("primitive" if i % 2 == 0 else "", each) for i, each in _spaced(names))))
         if lines:

@@ -122,7 +122,7 @@ class JaxprWalk:
         raise NotImplementedError
 
     def level_of(self, eqn: JaxprEqn) -> str:
-        """The level of ``eqn``; '' if it is that of the equations around it."""
+        """The level of ``eqn``; '' if ``eqn`` has the level of the equations around it."""
         return ""
 
     def turn(self, goes: np.ndarray, carry: Sequence[Any]) -> None:

@@ -1,8 +1,8 @@
 """How each transformation is opened and closed at the prompt.
 
-There is one rule: ``%push T x=a``, lines, ``%pop EXPR`` give the result of ``T(f)(a)`` for a function ``f`` of ``x``
-that runs the lines and returns EXPR. Transformations follow it in four ways. ``jvp`` and ``vmap`` compute with values.
-``linearize``, ``vjp`` and ``grad`` also carry an unknown tangent. ``make_jaxpr`` records equations. All other
+There is one rule: ``%push T x=a``, the lines after it and ``%pop EXPR`` give the result of ``T(f)(a)``. The function
+``f`` of ``x`` runs these lines and returns EXPR. Levels follow the rule in four ways. ``jvp`` and ``vmap`` compute with
+values. ``linearize``, ``vjp`` and ``grad`` also carry an unknown tangent. ``make_jaxpr`` records equations. All other
 transformations also record equations, and are then applied to the recorded function.
 """
 
@@ -291,7 +291,7 @@ _OF_TYPES = ("jaxpr", "linear_transpose", "eval_shape")
 
 
 class StagedLevel(Level):
-    """make_jaxpr, and transformations of a recorded function. It records all operations, even those on constants."""
+    """make_jaxpr, and transformations of a recorded function. The level records all operations, even on constants."""
 
     def __init__(self, kind: str, inputs: dict[str, Any], axis_name: str | None = None) -> None:
         super().__init__(kind, inputs)

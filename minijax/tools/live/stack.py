@@ -115,7 +115,7 @@ class Live:
             reset_stack()
 
     def check_command(self, name: str) -> None:
-        """Raise UsageError for a command that needs results while calls are only recorded."""
+        """Raise UsageError if the command needs the results of calls, but the open level only records calls."""
         if name in _MEASURING and state.dynamic.level:
             main = state.dynamic.main
             raise UsageError(

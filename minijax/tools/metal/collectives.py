@@ -111,7 +111,7 @@ def collectives(programs: LinkedPrograms, closed: ClosedJaxpr, placement: Any, t
 
 
 def _inside(instructions: Collection[hlo.Instruction]) -> dict[str, str]:
-    """name of a computation -> 'loop' or 'branch', if it runs, directly or by a call, in a loop's body or a branch."""
+    """name of a computation -> 'loop' or 'branch', if it runs in a loop's body or a branch, directly or by a call."""
     calls: dict[str, set[str]] = {}
     for each in instructions:
         calls.setdefault(each.computation, set()).update(each.called)
@@ -151,7 +151,7 @@ def _times(instructions: Collection[hlo.Instruction], turns: dict[str, int]) -> 
 
 
 def _bytes(result: str, started: bool) -> int:
-    """The size in bytes of a result. For an async start (``started``), that of its final result."""
+    """The size in bytes of a result. For an async start (``started``), the size of its final result."""
     sizes = []
     for kind, shape in _TYPE.findall(result.partition("=")[2]):
         digits = re.search(r"\d+$", kind)

@@ -34,7 +34,7 @@ class PassText(Frozen):
 
 
 class Kernel(Frozen):
-    """A kernel. ``name`` is that of its instruction, ``llvm`` its LLVM IR, ``code`` its object file."""
+    """A kernel. ``name`` is the name of its instruction, ``llvm`` its LLVM IR, ``code`` its object file."""
 
     name: str
     llvm: str

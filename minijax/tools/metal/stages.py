@@ -245,7 +245,7 @@ Lines = Callable[[], Iterator[StageLine]]
 
 
 def _python(of: Stages, pane: Pane) -> Lines:
-    """The lines of Python. A line has the equations that begin on it. Other lines of a statement have the same ones."""
+    """The lines of Python. A line has the equations that begin on it; if none do, the equations that extend over it."""
 
     def lines() -> Iterator[StageLine]:
         for text, number, numbers in zip(pane.lines, pane.numbers, pane.links, strict=True):
@@ -323,7 +323,7 @@ def _code_line(of: Stages, text: str, number: int, numbers: Numbers, work: bool)
 
 
 def _held(of: Stages, function: str, kernel: Kernel) -> Numbers:
-    """The equations of a machine-code function, whose name, or whose kernel's name, is in the optimized HLO."""
+    """The equations of a machine-code function. In the optimized HLO they have its name or the kernel's name."""
     pane = of.linked.hlo
     for name in (function, function.removesuffix(_LLVM_KERNEL_END), kernel.name):
         at = of.descent.line_of.get(name, -1)

@@ -1,4 +1,4 @@
-"""Linked programs as an interactive part of a page: it marks what a chosen line comes from, and what it becomes."""
+"""Linked programs as an interactive part of a page, which marks the lines that a chosen line comes from or becomes."""
 
 from __future__ import annotations
 

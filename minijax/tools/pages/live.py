@@ -168,7 +168,7 @@ def _is_movable(value: Any) -> bool:
 
 
 def _elements(value: Any) -> list[float]:
-    """The elements of an argument for its sliders; [] if it is not numeric or too large, or a number fits no slider."""
+    """The elements of an argument for its sliders; [] if it is not numeric, or has too many or too large elements."""
     if not _is_movable(value):
         return []
     try:

@@ -1,1 +1,1 @@
-"""Programs as text: StableHLO and HLO counted and folded, and each line linked to the Python line it comes from."""
+"""Programs as text: counts of StableHLO and HLO operations, and links from each line to its line of Python."""

@@ -32,7 +32,7 @@ def named(lines: Sequence[str], names: Sequence[str], optimized: bool) -> list[s
 
 
 def hlo_names(text: str, names: Sequence[str]) -> dict[str, str]:
-    """XLA's name -> Python name, for the parameters of an HLO program. Names that another value has are left out."""
+    """XLA's name -> Python name, for an HLO program's parameters. No entry if another value has the Python name."""
     begin = text.find("\nENTRY ")
     if begin < 0 or not names:
         return {}

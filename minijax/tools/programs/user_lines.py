@@ -47,7 +47,7 @@ def user_lines(linked: LinkedPrograms) -> UserLines:
 
 
 def spot_of(linked: LinkedPrograms, number: int) -> Spot | None:
-    """The source line of an equation, or else of the innermost equation around it that has one; None if none has."""
+    """The source line of an equation, or else of the nearest equation around it with a source line; else None."""
     todo, seen = [number], {number}
     while todo:
         each = linked.equation(todo.pop(0))

@@ -383,7 +383,7 @@ class Cursor:
             node = moment.node
             said: Iterable[str] = texts(node)
             if isinstance(node, JaxprRecord):
-                # a jaxpr is shown by its title, which is none of its texts
+                # a jaxpr is shown by its title, which is not among the texts of its record
                 said = (*said, "".join(piece for _, piece in jaxpr_title(node)))
             if moment.kind == LEAVE:
                 # a bind with nothing inside has the same line for entry and exit, and the entry was searched

@@ -1,7 +1,7 @@
 """The user's frames in which operations run, and the values of their variables. Values are named after variables.
 
-When a frame is first seen, the module variables that its function mentions are read, and for a module such as ``m`` in
-``m.x`` its variable ``x``. Values get these names before a function that is called later gives them other names.
+When a frame is first seen, the module variables that its function mentions are read. For ``m.x``, this is the variable
+``x`` of the module ``m``. Values get these names before a function that is called later gives them other names.
 
 A variable that is set after the last operation of its function is seen only when the function has ended. So the frames
 of an operation are kept until the next operation, and frames that have ended by then are read once more.

@@ -1,5 +1,5 @@
-"""The full recorder: besides the summary, the tree of binds, scopes, rules and equations, the lifetimes of tracers, and
-the source of all code that ran.
+"""The full recorder. Besides the summary, it records the tree of binds, scopes, rules and equations, the lifetimes of
+tracers, and the source of all code that ran.
 """
 
 from __future__ import annotations

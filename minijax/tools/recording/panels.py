@@ -69,7 +69,7 @@ def summary(
 
     Args:
       recording: the recording of the line.
-      panels: which panels.
+      panels: the names of the panels to show.
       everything: leave out nothing that was recorded.
       style: how jaxprs are printed, 'jax' or 'tutorial'.
       full: the panels that leave out nothing.

@@ -1,9 +1,9 @@
 """The recorder: an observer of the engine that produces an immutable ``Recording``.
 
-There are two levels. 'summary' counts, and keeps the deepest stack, the first tracers, the jaxprs and the phases. It is
-cheap enough for every line of a prompt. 'full' also keeps the tree of binds, rules and equations, the lifetimes of
-tracers, and the source of all code that ran. Records hold only types, short strings and numbers. 'full' also keeps the
-elements of arrays and the staged programs, up to a limit (``values``), but no tracer and no array object.
+There are two levels. 'summary' counts events, and keeps the deepest stack, the first tracers, the jaxprs and the
+phases. It is cheap enough for every line of a prompt. 'full' also keeps the tree of binds, rules and equations, the
+lifetimes of tracers, and the source of all code that ran. Records hold only types, short strings and numbers. Beside
+them, 'full' keeps the elements of arrays and the staged programs, up to a limit (``values``), but no tracer or array.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ _RUNS_MAGICS = ("get_ipython().run_line_magic(", "get_ipython().run_cell_magic("
 as_typed: dict[str, list[str]] = {}
 
 
-# Types of objects in rules that cannot call user code, and how deep other objects are searched.
+# Types of objects that cannot call user code. Other objects in a rule are searched, up to ``_DEEPEST`` levels deep.
 _PLAIN_VALUES = type(None), bool, int, float, complex, str, np.dtype, np.ufunc, np.generic, Primitive
 _PLAIN_PARTS = (*_PLAIN_VALUES, BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
 _PLAIN_PACKAGES = ("builtins", "minijax", "ml_dtypes", "numpy")  # packages of classes

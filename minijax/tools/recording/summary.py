@@ -442,7 +442,7 @@ class Summary(observe.Observer):
             self.keep(record)
 
     def note_executable(self, name: str, executable: Any, reused: bool = False) -> ExecutableRecord | None:
-        """Record a compiled program; ``reused`` if it was compiled earlier."""
+        """Record a compiled program. ``reused``: whether it was compiled earlier."""
         if len(self.executables) >= MOST_PROGRAMS:
             self.cut["compiled programs"] += 1
             return None

@@ -28,8 +28,8 @@ _LARGE = 10_000
 
 class RunRecord(Frozen):
     """An operation that runs a program: ``at`` is the event of its bind, ``params`` its parameters. ``operands`` are
-    the numbers of the operands; where one is 0, ``literals`` has the value by index. ``operation`` is the primitive
-    object, ``avals`` are the operands' types, ``axes`` names and sizes of the mapped axes in scope.
+    the numbers of the operands; if one is 0, ``literals`` has the value under its index. ``operation`` is the primitive
+    object, ``avals`` are the operands' types, ``axes`` the names and sizes of the mapped axes in scope.
     """
 
     at: int
