@@ -66,7 +66,7 @@ _LITERAL = re.compile(rf"(?:{COMPLEX.pattern}|{NUMBER.pattern}|True|False|\[\.\.
 _CUT = re.compile(r"\.\.\. \(\d+ more equations\)")
 _KEY = re.compile(r"([A-Za-z_]\w*)=")
 _NEXT_KEY = re.compile(r"\s+(?:[A-Za-z_]\w*=|# )")
-# Names of parameters that hold jaxprs. A bare name as their value is the name of a shared jaxpr.
+# Names of parameters that hold jaxprs. If the value of such a parameter is a bare name, it names a shared jaxpr.
 _JAXPR_KEY = re.compile(r"(?:.*_)?jaxprs?$|branches$")
 # Python type of a literal's text -> the kinds of types (see ``dtypes.kind``) that the literal can have.
 _KINDS: dict[type, str] = {bool: "b", int: "iufc", float: "fc", complex: "c"}
@@ -364,7 +364,7 @@ class _Parser:
             try:
                 dtype = dtypes.float0 if found[1] == "float0" else dtypes.from_short_name(found[1])
             except ValueError:
-                self.scan.fail(f"there is no type of elements called '{found[1]}'", at)
+                self.scan.fail(f"there is no dtype called '{found[1]}'", at)
             dimensions = _DIMENSION.findall(found[2])
             aval = ShapedArray(tuple(int(size) for size, _ in dimensions), dtype)
             axes = [names for _, names in dimensions]
@@ -520,7 +520,7 @@ class _Parser:
         return as_dtype_param(value) if holds_dtype(key) else value
 
     def jaxprs(self, bound_to: Sequence[_Binder] | None) -> Any:
-        """A jaxpr, the name of a shared one, or several in parentheses; None for other text."""
+        """A jaxpr, the name of a shared jaxpr, or several of these in parentheses. None for other text."""
         scan = self.scan
         if scan.text.startswith("{", scan.at):
             return self.close(self.jaxpr(bound_to))

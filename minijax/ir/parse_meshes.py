@@ -96,7 +96,7 @@ def typed(scan: Scanner, plain: ShapedArray, axes: Sequence[str], along: str, at
         missing = [name for part in named for name in part if mesh is None or name not in mesh.axis_names]
         if mesh is None or missing:
             scan.fail(
-                f"the text does not say how long the axis {missing[0]} of the mesh is; set the mesh around the call, "
+                f"the text does not give the size of the mesh axis {missing[0]}; set the mesh around the call, "
                 "with set_mesh(mesh)",
                 at,
             )

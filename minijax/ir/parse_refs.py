@@ -32,13 +32,13 @@ def reads(parser: Any) -> bool:
 
 
 def ref_equation(parser: Any, scope: Any, binders: Any) -> JaxprEqn:
-    """The next equation; ``binders`` are its variables, already read."""
+    """Read the rest of the next equation. Its variables, ``binders``, have been read already."""
     scan = parser.scan
     if not binders:
         ref, index, operands = _place(parser, scope)
         name = "addupdate" if scan.take_text("+=") else "swap"
         if name == "swap":
-            scan.expect_text("<-", "or '+=', behind a place that is written to")
+            scan.expect_text("<-", "or '+=', after the reference that is written to")
         value = parser.atom(scope)
         outs = _results(parser, scope, name, [ref.aval, value.aval, *[x.aval for x in operands]], index, ())
         return JaxprEqn(parser.primitives[name], [ref, value, *operands], {"index": index}, outs)
@@ -85,7 +85,7 @@ def _place(parser: Any, scope: Any) -> tuple[Any, Any, list[Any]]:
         if index:
             scan.expect_text(",", "between the dimensions of a reference")
         index.append(_entry(parser, scope, size, operands))
-    scan.expect_text("]", f"behind {len(index)} dimensions")
+    scan.expect_text("]", f"after {len(index)} dimensions")
     return ref, tuple(index), operands
 
 

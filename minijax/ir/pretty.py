@@ -172,7 +172,7 @@ def jaxpr_document(
       name_stack: end each equation also with its named scopes and transformations, ``[jvp(f)/g]``.
       max_eqns: print at most this many equations of each jaxpr, then say how many are left out.
       print_shapes: in style 'jax', whether variables print with their types.
-      names: in style 'jax', distinct names for some variables; letters name the others.
+      names: in style 'jax', distinct names for some variables; the others are named by letters.
     """
     if style == "jax":
         return Printer(_open(jaxpr), source_info, max_eqns, name_stack, print_shapes, names).document()

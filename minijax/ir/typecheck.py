@@ -20,8 +20,9 @@ from minijax.ir import doc as pp
 from minijax.ir.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from minijax.ir.pretty import Printer
 
-# rule(in_avals, params) -> output avals; it raises TypeError. A primitive has a rule if its abstract evaluation is too
-# lenient: it may assume, for example, that the arguments fit the subjaxpr. The rule is registered beside the primitive.
+# rule(in_avals, params) -> output avals; it raises TypeError if the operands do not fit. A primitive has a rule if its
+# abstract evaluation is too lenient: it may assume, for example, that the arguments fit the subjaxpr. The rule is
+# registered beside the primitive.
 typecheck_rules: dict[Primitive, Callable[[tuple[ShapedArray, ...], dict[str, Any]], Sequence[ShapedArray]]] = {}
 
 

@@ -44,7 +44,7 @@ def cond(
       pred: a boolean scalar, or a real number (true if nonzero).
       true_fun, false_fun: functions of the operands whose results have the same tree, shapes and dtypes. Both are
         traced, but only one runs. Closed-over values are operands too, so derivatives include them.
-      operands, operand: pytrees of arrays; or a single pytree, by the keyword ``operand``.
+      operands, operand: pytrees of arrays. A single pytree may also be passed as the keyword ``operand``.
 
     The older form ``cond(pred, true_operand, true_fun, false_operand, false_fun)`` works too. Under ``vmap`` with a
     ``pred`` that differs between elements, both branches run and ``select`` picks the result.
@@ -79,7 +79,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
       index: an integer scalar.
       branches: functions of the operands whose results have the same tree, shapes and dtypes. All are traced, but only
         one runs. A single branch is called directly.
-      operands, operand: pytrees of arrays; or a single pytree, by the keyword ``operand``.
+      operands, operand: pytrees of arrays. A single pytree may also be passed as the keyword ``operand``.
 
     Raises:
       TypeError: ``index`` is no integer scalar, a branch cannot be called, an operand has a non-array leaf, or
@@ -184,7 +184,7 @@ def _bind(index: Any, bodies: Sequence[Body], leaves: Sequence[Any], order: Sequ
 def _check_same_outputs(
     name: str, names: Sequence[str], functions: Sequence[Callable[..., Any]], bodies: Sequence[Body]
 ) -> None:
-    """TypeError with the differences unless all results have the tree and types of the first function's result."""
+    """TypeError, which lists the differences, unless all results have the tree and types of the first result."""
     first = bodies[0]
     for other_name, other_fun, other in zip(names[1:], functions[1:], bodies[1:], strict=True):
         if other.out_tree == first.out_tree and all(map(same_type, first.closed.out_avals, other.closed.out_avals)):

@@ -185,7 +185,7 @@ def _more_rounds(loop_carry: Any) -> Any:
 
 
 class _Round:
-    """The user's function as the body of a ``scan`` or ``while_loop``: has its name, and a weak reference to it."""
+    """A ``fori_loop`` body as the body of a ``scan`` or ``while_loop``. It refers weakly to the user's function."""
 
     __slots__ = ("fun", "__name__", "__code__", "__weakref__")
     construct = "fori_loop"

@@ -326,7 +326,7 @@ def all_gather(
     tiled: bool = False,
     to: str = "varying",
 ) -> Any:
-    """Collect ``x`` from all instances: stacked along a new ``axis``, or with ``tiled`` concatenated along it.
+    """Collect ``x`` from all instances: stack along a new ``axis``, or (``tiled``) concatenate along an existing one.
 
     Args:
       x: an array or pytree of arrays.
@@ -346,7 +346,7 @@ def all_gather(
             f"Got unexpected `to` value for `jax.lax.all_gather`, {to!r}. Allowed `to` values are: {_GATHERED}."
         )
     if to != "varying" and axis_index_groups is not None:
-        raise NotImplementedError(f"all_gather(to={to!r}) has no axis_index_groups. Gather to='varying'.")
+        raise NotImplementedError(f"all_gather(to={to!r}) takes no axis_index_groups. Pass to='varying'.")
 
     def bind(leaf: Any, params: dict[str, Any]) -> Any:
         at = canonical_axis(axis, get_aval(leaf).ndim + (not tiled))

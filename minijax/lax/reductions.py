@@ -32,7 +32,7 @@ from minijax.pytree import tree_flatten, tree_structure, tree_unflatten
 __all__ = ["reduce"]
 
 
-# computation -> its own reduction, the identity, and whether the reduction is for booleans and integers only
+# computation -> its specialised reduction, the identity, and whether this reduction takes only booleans and integers
 _MONOIDS: dict[Callable[..., Any], tuple[Callable[..., Any], Callable[[np.dtype], Any], bool]] = {
     add: (reduce_sum, lambda dtype: 0, False),
     mul: (reduce_prod, lambda dtype: 1, False),

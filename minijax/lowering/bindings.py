@@ -24,7 +24,7 @@ def ir() -> Any:
 def dialect(name: str) -> Any:
     """The module of the operations of the dialect ``name``; AttributeError if it is not one of ``DIALECTS``."""
     if name not in DIALECTS:
-        raise AttributeError(f"there is no MLIR dialect {name!r} here; there are {', '.join(DIALECTS)}")
+        raise AttributeError(f"there is no MLIR dialect {name!r} here; the dialects are {', '.join(DIALECTS)}")
     ir()
     return importlib.import_module(f"jaxlib.mlir.dialects.{name}")
 

@@ -7,8 +7,8 @@ function, which is written once.
 A rule of ours is ``rule(ctx, in_avals, out_avals, *names, **params) -> name`` (a list of names if the primitive has
 multiple results) and writes text through ``ctx``, a ``FunctionWriter``.
 
-In a module, an array of random keys is an array of their raw words. A rule gets the physical types of keys, and
-most rules need no more. If a rule's parameters name dimensions, ``physical_rules`` has a second rule for the words.
+In a module, an array of random keys is an array of their raw words. A rule gets the physical types of keys, and most
+rules work on words unchanged. If a rule's parameters name dimensions, ``physical_rules`` has a second rule for words.
 The primitives in ``lowers_keys`` work on keys themselves, so their rules get the types of keys.
 """
 

@@ -101,7 +101,7 @@ def constrained(ctx: FunctionWriter, x: str, aval: ShapedArray, sharding: Any) -
 
 def as_typed(ctx: FunctionWriter, eqn: JaxprEqn, env: dict[Any, str]) -> None:
     """Constrain the results of ``eqn``, named in ``env``, to the shardings of their types.
-    A result without axes in its type is replicated if an operand is sharded; otherwise the compiler decides.
+    A result whose type names no mesh axis is replicated if an operand is sharded; otherwise the compiler decides.
     ``reshard`` always constrains its result."""
     if "dst_sharding" in eqn.params:
         mesh = eqn.params["dst_sharding"].mesh

@@ -128,8 +128,8 @@ def logsumexp(
 ) -> Any:
     """log(sum(b * exp(a))) along ``axis``, without overflow.
 
-    By default ``axis`` is all axes. An empty sum gives -inf, a negative sum nan. With ``return_sign`` it returns the
-    logarithm of the sum's magnitude, and the sum's sign.
+    By default ``axis`` is all axes. An empty sum gives -inf, and a negative sum gives nan. With ``return_sign`` the
+    function returns the logarithm of the sum's magnitude, and the sum's sign.
 
     >>> nn.logsumexp(jnp.array([1000., 1000.]))
     Array(1000.6932, dtype=float32)

@@ -279,7 +279,7 @@ def _like(name: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any, ou
     committed = isinstance(a, CommittedArray) and (shape is None or type(a) is not MeshArray)
     if committed and device is None and sharding is None:
         device = a.device
-    number = type(a) if isinstance(a, SCALARS) else None  # a Python number is weakly typed, a member of an enum is not
+    number = type(a) if isinstance(a, SCALARS) else None  # a Python number is weakly typed, an enum's member is not
     if number is int:  # only the type of ``a`` is needed; the integer may be too large to convert
         a = 0
     if not (hasattr(a, "dtype") and hasattr(a, "shape")):
@@ -401,9 +401,9 @@ def linspace(
 ) -> Any:
     """``num`` evenly spaced values from ``start`` to ``stop``, along ``axis``; ``retstep`` also returns the spacing.
 
-    ``start`` and ``stop`` are numbers or arrays that broadcast. They may be traced, ``num`` may not. The result has an
-    axis of size ``num`` at ``axis``. Integers give float32 (float64 with x64); ``dtype`` overrides this. Without
-    ``endpoint``, ``stop`` is left out. ValueError for a negative ``num``.
+    ``start`` and ``stop`` are numbers or arrays that broadcast. They may be traced, but ``num`` must be concrete. The
+    result has an axis of size ``num`` at ``axis``. Integers give float32 (float64 with x64); ``dtype`` overrides this.
+    Without ``endpoint``, ``stop`` is left out. ValueError for a negative ``num``.
 
     >>> jnp.linspace(0, 1, 5)
     Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
@@ -472,7 +472,7 @@ def _spaced(
 
 def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:
     """Ones on the ``k``-th diagonal of an ``N`` by ``M`` matrix, zeros elsewhere."""
-    if type(k) is int:  # a diagonal with a number beyond the index type is outside the matrix
+    if type(k) is int:  # if ``k`` is beyond the index type, the diagonal is outside the matrix
         info = dtypes.iinfo(dtypes.default_int_dtype(x64_enabled()))
         k = min(max(k, info.min), info.max)
     out = _eye(N, M, k, dtype)

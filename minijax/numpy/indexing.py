@@ -54,7 +54,7 @@ class Item(NamedTuple):
 class Parsed(NamedTuple):
     """A parsed index: one item for each axis of ``shape``, and for each None.
 
-    ``shape``: the array's shape, with an axis of size 1 inserted for each scalar boolean; ``new_axes``: these axes.
+    ``shape``: the array's shape, with an axis of size 1 at the positions ``new_axes``, one for each scalar boolean.
 
     ``together``: whether integers and arrays are adjacent; this decides where NumPy puts their dimensions.
     """

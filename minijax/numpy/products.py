@@ -374,7 +374,7 @@ def _kept(names: Sequence[str], rest: Iterable[str]) -> str:
 
 
 def _path(inputs: Sequence[str], output: str, sizes: dict[str, int], optimize: Any) -> list[tuple[int, ...]]:
-    """For each step, the positions of the operands that it contracts. Its result is appended to the operands."""
+    """For each step, the positions of the operands that it contracts; the product is appended to the operands."""
     if len(inputs) < 3:
         return [tuple(range(len(inputs)))]
     if optimize is False:

@@ -213,7 +213,7 @@ def promote_dtypes(*args: Any, to: Callable[[Any], np.dtype] | None = None, fold
 
 
 def promote_shapes(name: str, *args: Any) -> list[Any]:
-    """Give operands of different ranks, except scalars, leading axes of size 1."""
+    """Give operands of lower rank, except scalars, leading axes of size 1, so that all have the same rank."""
     found = 0
     for x in args:
         ndim = len(x.aval.shape)

@@ -1,4 +1,7 @@
-"""NumPy's reductions and sorting. As in JAX, small integers are summed as default integers, half floats as float32."""
+"""NumPy's reductions and sorting.
+
+As in JAX, small integers are summed as default integers, and half floats are summed as float32.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NumPy's elementwise functions with one primitive: promotion, then ``bind``.
+"""NumPy's elementwise functions that promote their operands and bind one primitive.
 
 These are the most called functions, so each has a fast path: operands that need no promotion go directly to the
 primitive, and a Python scalar beside an array is converted once and cached.

@@ -165,7 +165,7 @@ class Compiled:
         return self._results(outs)
 
     def device_of(self, args: Values) -> Any:
-        """The device or mesh devices to which used arguments are committed, or None. ValueError if they differ."""
+        """The device or devices to which used arguments are committed, else None. ValueError if they differ."""
         return common_device(self._taken(args), self.name)
 
     def on(self, device: Any) -> OnDevice:
@@ -384,7 +384,7 @@ MAX_PROGRAMS = 1024
 
 
 def compiled_impl(p: Primitive) -> Any:
-    """An evaluation rule for a ``p`` that NumPy cannot compute: XLA compiles one program per signature."""
+    """An evaluation rule for a primitive that NumPy cannot compute: XLA compiles one program per signature."""
     programs: dict[Any, Compiled] = {}
 
     def run_compiled(*args: Any, **params: Any) -> Any:

@@ -208,8 +208,8 @@ def remat_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
 
 
 def _inlined(closed: ClosedJaxpr, ins: Values, outs: Sequence[Var], call: JaxprEqn) -> list[JaxprEqn]:
-    """Inline ``closed`` with the variables ``ins`` and ``outs``. A call with equal outputs, or with an output that no
-    equation computes, is kept."""
+    """Inline ``closed`` with the variables ``ins`` and ``outs``. The call is kept if two outputs are equal, or if no
+    equation computes one of them."""
     jaxpr = closed.jaxpr
     defined = {v for e in jaxpr.eqns for v in e.outvars}
     if len(set(jaxpr.outvars)) < len(outs) or not defined.issuperset(jaxpr.outvars) or closed.consts:

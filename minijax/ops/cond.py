@@ -271,7 +271,7 @@ def _split(branches: Branches, unknown: Flags) -> tuple[Branches, Branches, list
 
 
 def _join_residuals(parts: Sequence[tuple[ClosedJaxpr, ClosedJaxpr, int]]) -> tuple[Branches, Branches]:
-    """Make the residuals of all branches alike, from ``(known, later, number of residuals)`` of each branch.
+    """Give all branches the same residuals. ``parts`` has ``(known, later, number of residuals)`` for each branch.
     Residuals are the last outputs of a known jaxpr and the first inputs of a later one. Residuals of equal type in
     different branches share a place."""
     places: dict[Any, int] = {}  # (type, number of earlier residuals of that type in the branch) -> place

@@ -46,7 +46,7 @@ def _convert_abstract(x: ShapedArray, *, new_dtype: np.dtype, weak_type: bool, s
 
 
 def _float_to_int(x: Any, dtype: np.dtype) -> Any:
-    """Convert as XLA does: towards zero, saturating, and nan to 0. NumPy's result is undefined out of range."""
+    """Convert as XLA does: round towards zero, saturate, turn nan into 0. NumPy's result is undefined out of range."""
     least, beyond = _int_bounds(dtype)
     wide = x if x.dtype.itemsize >= 4 else x.astype(np.float32)
     low, high = wide < least, wide >= beyond
@@ -185,7 +185,7 @@ def convert(operand: Any, new_dtype: np.dtype | None = None, weak_type: bool = F
 
 
 def alike(x: Any, y: Any) -> tuple[Any, Any]:
-    """``x`` and ``y``, which have one dtype. If one of them is strongly typed, both become so, as with operators."""
+    """``x`` and ``y``, which have one dtype. If one is strongly typed, both become strong, as with operators."""
     avals = get_aval(x), get_aval(y)
     if avals[0].weak_type == avals[1].weak_type:
         return x, y

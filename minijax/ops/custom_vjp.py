@@ -88,7 +88,7 @@ def custom_vjp_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
 def _run_forward(
     fwd: Function, bwd: Function, primals: Values, tangents: Values, symbolic_zeros: bool, level: int | None = None
 ) -> Any:
-    """The results and their tangents. ``fwd`` must not close over tracers of the jvp trace, whose level is given."""
+    """The results and their tangents. ``fwd`` must not close over tracers of the jvp trace at ``level``."""
     in_zeros = [type(t) is Zero for t in tangents]
     perturbed = tuple(not zero for zero in in_zeros) if symbolic_zeros else None
     results, side = fwd.call(perturbed, *primals)
@@ -131,7 +131,7 @@ def refuse_forward_mode(*args: Any, **params: Any) -> Any:
 
 custom_lin_p.def_impl(refuse_forward_mode)
 # no rule: as in JAX, a backward pass has no forward-mode derivative here
-jvp_rules.holes[custom_lin_p] = "a custom_vjp function has no forward-mode derivative: take grad where jvp was taken"
+jvp_rules.holes[custom_lin_p] = "a custom_vjp function has no forward-mode derivative: use grad instead of jvp"
 
 
 def custom_lin_params(eqn: JaxprEqn, printer: Printer) -> Params:

@@ -175,7 +175,7 @@ def algorithm_of(precision: Any) -> DotAlgorithmPreset | None:
         return None
     if precision not in _ON_CPU:
         raise ValueError(
-            f"The precision '{precision}' is not supported by dot_general on CPU; these are: "
+            f"The precision '{precision}' is not supported by dot_general on CPU; supported are: "
             f"{', '.join(map(str, _ON_CPU))}"
         )
     return precision  # type: ignore[no-any-return]

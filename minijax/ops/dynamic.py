@@ -57,7 +57,7 @@ def _window(shape: Ints, starts: Values, sizes: Ints) -> tuple[builtins.slice, .
 
 
 def _index_vector(starts: Values, dims: Dims) -> tuple[Any, int | None]:
-    """Join scalar starts, of batch axes ``dims``, to index vectors for ``gather``; also return their batch axis."""
+    """Join scalar starts, whose batch axes are ``dims``, to index vectors. Also return the vectors' batch axis."""
     if not starts:
         return np.array([], np.int32), None
     size = next((shape_of(x)[d] for x, d in zip(starts, dims, strict=True) if d is not None), None)

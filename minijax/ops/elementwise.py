@@ -110,7 +110,7 @@ def const(example: Any, value: Any) -> LiteralArray:
 
 
 def _one(example: Any) -> Any:
-    """One as a scalar with ``example``'s dtype, mesh and weakness. Each rule uses ``_one`` or ``const`` as in JAX."""
+    """One as a scalar with ``example``'s dtype, mesh and weak type. As in JAX, each rule uses ``_one`` or ``const``."""
     aval = get_aval(example)
     one = _typed_scalar(aval.dtype, aval.weak_type, int, "1")
     return over_mesh_of(one, example) if types.sharded_types_made else one
@@ -449,7 +449,7 @@ class RoundingMethod(enum.IntEnum):
 def _round(x: Any, rounding_method: RoundingMethod) -> Any:
     if rounding_method is RoundingMethod.TO_NEAREST_EVEN:
         return np.rint(x)
-    # 0.5 plus the float just below 0.5 is 1, but that float must round to 0, so that float is added instead of 0.5
+    # add the float just below 0.5 instead of 0.5: the sum of this float and 0.5 is 1, but the float must round to 0
     almost_half = np.nextafter(x.dtype.type(0.5), x.dtype.type(0))
     return np.trunc(x + np.copysign(almost_half, x))
 

@@ -37,7 +37,7 @@ class GatherScatterMode(enum.Enum):
 
     # Move the slice to the nearest place where it fits.
     CLIP = enum.auto()
-    # A gather returns fill_value for the slice, a scatter drops the update.
+    # A gather returns ``fill_value`` for the slice, and a scatter drops the update.
     FILL_OR_DROP = enum.auto()
     # The program promises that no index is out of bounds.
     PROMISE_IN_BOUNDS = enum.auto()

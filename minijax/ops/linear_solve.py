@@ -91,7 +91,7 @@ def linear_solve_typecheck(in_avals: Sequence[Any], params: Params) -> list[Any]
         if len(operands) != len(closed.in_avals) or not all(map(same_type, operands, closed.in_avals)):
             found = ", ".join(a.str_short() for a in operands)
             wanted = ", ".join(a.str_short() for a in closed.in_avals)
-            raise TypeError(f"the jaxpr of {name} expects ({wanted}), its operands have types ({found})")
+            raise TypeError(f"the jaxpr of {name} expects ({wanted}), but its operands have types ({found})")
     return linear_solve_abstract(*in_avals, **params)
 
 
@@ -130,8 +130,8 @@ def linear_solve_transpose(cts: Values, *args: Any, const_lengths: Any, jaxprs: 
     consts, b = _split(args, const_lengths)
     if any(type(x) is UndefinedPrimal for group in consts for x in group):
         raise NotImplementedError(
-            "custom_linear_solve is linear in b alone, so it can be transposed only there, not in what matvec closes "
-            "over."
+            "custom_linear_solve is linear in b alone, so it can be transposed with respect to b, but not with "
+            "respect to the values that matvec closes over."
         )
     if any(type(ct) is not Zero for ct in cts[len(b) :]):
         raise NotImplementedError("the auxiliary output of custom_linear_solve cannot be transposed.")

@@ -5,8 +5,8 @@ An elementwise primitive takes operands of one shape; scalars and dimensions of 
 abstract evaluation, batching and lowering, and the function ``lax.sin`` of the operands.
 
 A derivative ``rule(g, ans, *primals, **params)`` returns the tangent of the result for the tangent ``g`` of one
-operand; ``ans`` is the primal result. ``ZERO`` marks piecewise constant functions, ``NO_DERIVATIVE`` functions
-without a derivative.
+operand; ``ans`` is the primal result. ``ZERO`` marks piecewise constant functions, and ``NO_DERIVATIVE`` marks
+functions without a derivative.
 """
 
 from __future__ import annotations

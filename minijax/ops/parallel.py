@@ -321,7 +321,7 @@ def ppermute_batch(p: Primitive, axis: AxisData, x: Any, d: int | None, *, axis_
         return p.bind(x, axis_name=axis_name, perm=perm), d
     if len(axis_name) > 1:
         raise NotImplementedError(
-            f"ppermute over several axes {axis_name} with one of them, {axis.name!r}, vmapped: permute one axis."
+            f"ppermute over several axes {axis_name}, with {axis.name!r} vmapped, is not supported: permute one axis."
         )
     size = axis.size
     _check_perm(perm, size)
@@ -366,7 +366,7 @@ def pbroadcast_batch(p: Primitive, axis: AxisData, x: Any, d: int | None, *, axi
     if not _maps(axis, names):
         return p.bind(x, axis_name=axis_name, source=source), d
     if len(names) > 1:
-        raise NotImplementedError("pbroadcast over several axes, one of them vmapped: broadcast along one axis.")
+        raise NotImplementedError("pbroadcast over several axes, where one is vmapped, is not supported: use one axis.")
     if not 0 <= source < axis.size:
         raise ValueError(f"pbroadcast source {source} is outside the axis {axis.name!r} of size {axis.size}.")
     return (x, None) if d is None else (squeeze(_take(x, [source], d), [d]), None)

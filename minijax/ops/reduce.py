@@ -294,8 +294,8 @@ def _arg_abstract(x: ShapedArray, *, axes: Axes, index_dtype: np.dtype) -> Shape
     (axis,) = axes
     if dtypes.is_complex(x.dtype):
         raise TypeError(
-            f"argmin and argmax do not accept dtype {dtype_name(x.dtype)}: complex numbers have no order. Take them of "
-            "the absolute value, or of the real part."
+            f"argmin and argmax do not accept dtype {dtype_name(x.dtype)}: complex numbers have no order. Apply argmax "
+            "or argmin to the absolute value or to the real part."
         )
     if not 0 <= axis < x.ndim:
         raise ValueError(f"Invalid axis {axis} for operand shape {x.shape}")
@@ -316,7 +316,7 @@ def _arg_numpy(find: Rule) -> Rule:
 
 
 def _arg_lower(better: str, identity: Rule) -> Rule:
-    """Reduce pairs (value, index) to the pair with the better value. Equal values: the lower index. nan is best."""
+    """Reduce pairs (value, index) to the pair with the better value, or the lower index if values tie. nan is best."""
 
     def arg_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, axes: Axes, index_dtype: np.dtype) -> str:
         (aval,), (out,) = avals, out_avals

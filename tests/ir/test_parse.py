@@ -227,7 +227,7 @@ def test_types_and_parameters_that_name_meshes_are_parsed(kind):
             np.testing.assert_array_equal(*[np.asarray(eval_closed(each, x)[0]) for each in (closed, read)])
     assert ("@x" in str(closed)) == (kind == "Explicit")
     if kind == "Explicit":
-        with pytest.raises(JaxprSyntaxError, match="does not say how long the axis x of the mesh is"):
+        with pytest.raises(JaxprSyntaxError, match="does not give the size of the mesh axis x"):
             parse_jaxpr(str(closed))
 
 
@@ -376,7 +376,7 @@ BAD = [
      "there is no primitive called 'sinn'; did you mean 'sin'"),
     ("{ lambda ; a:f32[]. let\n    b:f32[] = sin c\n  in (b,) }", 2, 19, "the variable 'c' is not defined"),
     ("{ lambda ; a:f32[]. let\n    b:f32[] = sin b\n  in (b,) }", 2, 19, "the variable 'b' is not defined"),
-    ("{ lambda ; a:f99[]. let in (a,) }", 1, 14, "no type of elements called 'f99'"),
+    ("{ lambda ; a:f99[]. let in (a,) }", 1, 14, "no dtype called 'f99'"),
     ("{ lambda ; a:f32[x]. let in (a,) }", 1, 14, "expected a type such as f32[8], found 'f32'"),
     ("{ lambda ; a:f32[]. let a:f32[] = sin a in (a,) }", 1, 25, "the variable 'a' is bound already"),
     ("{ lambda a. let in (a,) }", 1, 10, "expected ';' (which ends the constants), found 'a'"),

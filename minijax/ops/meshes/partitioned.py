@@ -373,7 +373,7 @@ def _check_wanted(x: Any, own: Sharding | None, wanted: Sharding, name: str, lab
     if own is not None and not _same_tiles(own, wanted, aval.ndim):
         raise ValueError(
             f"Sharding passed to jit does not match the sharding on the respective arg. Got jit sharding: {wanted}, "
-            f"arg sharding: {own} for argument {label} of {name}, of type {aval}. Bring it there with device_put."
+            f"arg sharding: {own} for argument {label} of {name}, of type {aval}. Move it there with device_put."
         )
 
 

@@ -76,7 +76,7 @@ def state_of(aval: ShapedArray, axes: AxisNames, function: str) -> str:
         raise ValueError(
             f"jax.lax.{function} can only accept axis_name which corresponds to one of varying, unreduced, reduced or "
             f"invarying state of the input. Got input type: {aval.str_short()}, axes: {axes} and input state: "
-            f"{sorted(found)}. Name the axes of one of these only, and call it again for the others."
+            f"{sorted(found)}. Name only axes of one state, and call it again for the other axes."
         )
     return found.pop()
 
@@ -95,8 +95,8 @@ def _check_batch(p: Primitive, axis: AxisData) -> None:
     """NotImplementedError under a vmap without a name, as in JAX."""
     if axis.name is None:
         raise NotImplementedError(
-            f"{p.name} under vmap is not implemented. Take the sum without it (lax.psum of what varies), or give it "
-            "arrays with one more dimension."
+            f"{p.name} under vmap is not implemented. Apply lax.psum to the varying value instead, or pass arrays "
+            "with one more dimension."
         )
 
 

@@ -71,7 +71,7 @@ def _counted(words: Any, shape: Shape) -> list[Any]:
     """The hashes of the counters 0, 1, 2, ... in an array of ``shape``, for each key."""
     size = math.prod(shape)
     if size > 1 << 32:
-        raise NotImplementedError(f"random arrays of more than 2**32 elements for a key, such as one of shape {shape}")
+        raise NotImplementedError(f"a key cannot give an array of more than 2**32 elements, such as shape {shape}")
     first, second = _key_words(words, len(shape))
     lead = (1,) * (len(shape_of(words)) - 1)
     counts = reshape(iota(WORD, size), (*lead, *shape))
@@ -205,7 +205,7 @@ def _bits_program(keys: Any, *, bit_width: int, shape: Shape) -> Program:
 
 
 def _split_few(keys: Any, *, shape: Shape) -> Rule | None:
-    """A fast function that splits one Threefry key into a few keys, as half of all random calls do; else None."""
+    """A fast function that splits one Threefry key into a few keys, as half of all random calls do. Otherwise None."""
     count = math.prod(shape)
     if keys.shape or keys.dtype is not THREEFRY.dtype or count > FEW:
         return None
@@ -220,7 +220,7 @@ def _split_few(keys: Any, *, shape: Shape) -> Rule | None:
 
 
 def _evaluated(compute: Program, avals: Sequence[Any], out: KeyType | None) -> Rule:
-    """``compute`` as a function of NumPy values. Keys are stored as in ``core.keys``. ``out``: its key type or None."""
+    """``compute`` as a function of NumPy values. Keys are stored as in ``core.keys``. ``out``: key type or None."""
     run = program(staged(compute, tuple(avals))).function
     kinds = [aval.dtype if is_key(aval.dtype) else None for aval in avals]
 
