@@ -1,4 +1,4 @@
-"""Roles as prompt_toolkit styles, documents as formatted text, and colours for typed code."""
+"""Turns roles into prompt_toolkit styles and documents into formatted text, and colours typed code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minijax.tools.documents.fold import folded
 from minijax.tools.documents.theme import STYLES, shown_line, terminal_style
 from minijax.tools.session.source import is_command
 
-# prompt_toolkit's own elements that have a role here: suggestions, completions and validation errors.
+# The roles of prompt_toolkit's own elements: suggestions, validation errors and completions.
 _PARTS = {
     "auto-suggestion": "muted",
     "validation-toolbar": "error",

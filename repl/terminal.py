@@ -79,7 +79,7 @@ def restored() -> Iterator[None]:
 def interruptible_screen() -> Iterator[None]:
     """A context in which Ctrl-C interrupts the main thread, although full screens treat Ctrl-C as a key.
 
-    During this time, other handlers of the signal do not receive it.
+    In this context, other handlers of the signal do not receive it.
     """
     before = attributes()
     if before is None or threading.current_thread() is not threading.main_thread():

@@ -18,10 +18,10 @@ _MACHINERY = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_ext
 
 
 class UserFolder:
-    """A finder for ``sys.meta_path``, after all others."""
+    """A finder that comes last in ``sys.meta_path``."""
 
     def __init__(self) -> None:
-        # the top-level modules found here: if they import modules, this counts as an import by the user
+        # the top-level modules that this finder has found: their imports count as the user's
         self.found: set[str] = set()
 
     def find_spec(
@@ -35,7 +35,7 @@ class UserFolder:
         except OSError:  # the folder no longer exists
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, [here], target)
-        # Python treats a folder without __init__.py as a package; only accept modules with a file
+        # Python treats a folder without __init__.py as a package; accept only modules with a file
         if spec is None or spec.loader is None or not spec.has_location:
             return None
         self.found.add(name)

@@ -44,7 +44,7 @@ class Warmer:
         self._thread = threading.Thread(target=self._run, name="minijax-warm", daemon=True)
 
     def start(self) -> None:
-        """Start to wait for a pause."""
+        """Start the thread, which waits for a pause."""
         self._thread.start()
 
     def busy(self) -> None:

@@ -44,7 +44,7 @@ NUMBERED = re.compile(r"(│ *)(\d+)(?= )")
 # Key of the summary line about a sampled run.
 SAMPLE = pytest.StashKey[str]()
 
-# Derandomised: a property test that passes here passes everywhere. No deadline: the first example of a
+# Property tests are derandomised: one that passes here passes everywhere. They have no deadline: the first example of a
 # jitted property includes an XLA compilation.
 hypothesis.settings.register_profile("minijax", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("minijax")
@@ -161,7 +161,7 @@ def compiled_quickly() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def tracebacks_whole() -> Iterator[None]:
-    """Turn off JAX's traceback filtering, which takes most of the time of an error, for tests of messages only."""
+    """Turn off JAX's traceback filtering for tests of messages only: it takes most of the time of an error."""
     config = importlib.import_module("jax").config
     before = config.jax_traceback_filtering
     config.update("jax_traceback_filtering", "off")

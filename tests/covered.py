@@ -22,7 +22,7 @@ SECONDS = pytest.StashKey[dict[str, float]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    import coverage  # imported here: only runs that record need coverage
+    import coverage  # imported here, because only runs that record need it
 
     config.stash[SECONDS] = {}
     recording = coverage.Coverage(

@@ -32,12 +32,12 @@ from tests.sampling import function_of, rate_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Limits on the first run of a mutant, with the quickest tests first: their number, and their seconds in total.
+# The first run of a mutant takes the quickest tests: at most so many, and for at most so many seconds in total.
 MOST_TESTS = 60
 MOST_SECONDS = 15.0
 
 # For lines that the recorded run did not reach: file or folder -> its tests, the most sensitive first. If several
-# names match a file, the longest one counts.
+# names match a file, the longest name counts.
 AREAS: dict[str, tuple[str, ...]] = {
     "minijax": ("tests/core", "tests/api", "tests/interpreters"),
     "minijax/api": ("tests/api", "tests/interpreters", "tests/oracle/test_jaxprs.py"),
@@ -206,9 +206,9 @@ class Tests:
 def runs_of(drawn: Drawn, covered: Covered | None, areas: dict[str, tuple[str, ...]]) -> list[list[str]]:
     """The pytest runs that may notice the mutant, in order.
 
-    The tests that ran its line in the recorded run come first, then every row of their test functions. Short functions
-    come before long ones, because a later run that reaches the limit notices nothing. If the recorded run did not reach
-    the line, a sample of the area runs.
+    First come the tests that ran the mutant's line in the recorded run, then every row of their test functions, short
+    functions before long ones, because a later run that reaches the limit notices nothing. If the recorded run did not
+    reach the line, a sample of the area runs.
     """
     found = covered.tests(drawn.file, drawn.mutant.line) if covered else []
     if not found:

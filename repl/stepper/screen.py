@@ -20,7 +20,7 @@ from minijax.tools.stepper.backward import at_cursor
 from minijax.tools.stepper.devices import devices_shown
 from minijax.tools.stepper.tree import tree_rows
 
-# The least (columns, lines) for three columns of panes, for two, and for two panes one above the other.
+# The smallest (columns, lines) for three columns of panes, for two columns, and for two panes one above the other.
 THREE, TWO, STACKED = (150, 16), (110, 12), (60, 14)
 # The panes that share a place with the stack if there are three columns.
 BESIDE_STACK = ("stack", "values", "devices")
@@ -76,7 +76,7 @@ def _help(stepper: Stepper, columns: int, rows: int) -> list[Line]:
 
 
 def _tabs(stepper: Stepper, names: tuple[str, ...], shown: str, columns: int) -> Line:
-    """Tabs of the panes that share a place: ``━ [2 source] 3 stack 4 jaxpr ━━━``; only numbers if there is no room."""
+    """Tabs of panes that share a place: ``━ [2 source] 3 stack 4 jaxpr ━``, in little room ``━ [2 source] 3 4 ━``."""
     panes = stepper.panes
     focused = stepper.focus == shown
     rule = "━" if focused else "─"
@@ -215,7 +215,7 @@ def _document(stepper: Stepper, name: str, columns: int) -> Document:
 
 
 def _renamed(stepper: Stepper, lines: Iterable[Line]) -> list[Line]:
-    """``lines`` with the front end's names for places."""
+    """``lines``, in which each place has the name that the front end gives it."""
     rename = stepper.rename
     if rename is None:
         return list(lines)

@@ -68,15 +68,15 @@ class Walking:
         named = self._selected()
         numbers = origins.results(self.stepper.cursor, 0 if named is None else named.number)
         if numbers:
-            self._pick("used by", origins.uses(self.stepper.cursor, numbers), "no operation is given it")
+            self._pick("used by", origins.uses(self.stepper.cursor, numbers), "no operation uses it")
         else:
             self.stepper.say("no operation with a result is under way here", "muted")
 
     def return_(self) -> None:
-        """Go back to where the last of these moves started."""
+        """Go back to the moment where the last move along the data flow started."""
         if self.back:
             position = self.back.pop()
-            self.stepper.move(self.stepper.cursor.go(position), "this is where it went on from")
+            self.stepper.move(self.stepper.cursor.go(position), "this is already the moment where that move started")
         else:
             self.stepper.say("Backspace comes back from where Enter went; ← goes to the moment before", "muted")
 

@@ -47,7 +47,7 @@ def jit_in_grad_in_scan(i):
     return minijax.grad(lambda c: lax.scan(cell, c, X)[0])(1.0)
 
 
-# Each call creates new functions and uses functions of this module, which stay alive.
+# Each call creates new functions, and uses functions of this module that stay alive.
 CALLS = {
     "cond, first branch new": lambda i: minijax.grad(lambda x: lax.cond(x > 0, lambda x: x * i, identity, x))(1.0),
     "jit in grad in scan": jit_in_grad_in_scan,
@@ -67,7 +67,7 @@ def alive(kind):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_cache_entries_of_a_function_die_with_it(name):
-    """Some functions share their cache entry with a function that stays alive."""
+    """In some calls, a new function shares its cache entry with a function that stays alive."""
     for i in range(WORTH_DERIVING + 2):  # the rules that are derived for the signature stay alive
         CALLS[name](i + 1)
     jaxprs, tracers = alive(ClosedJaxpr), alive(Tracer)

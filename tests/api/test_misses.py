@@ -1,4 +1,4 @@
-"""The reasons of cache misses, with the argument's path. The log of misses keeps no function alive."""
+"""Each kind of cache miss has its reason. The log of misses keeps no function alive."""
 
 import collections
 import functools

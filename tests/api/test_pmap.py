@@ -1,4 +1,4 @@
-"""``pmap`` on two devices, against JAX's: values, derivatives, errors and jaxprs; and the placement of results."""
+"""``pmap`` on two devices matches JAX's in values, derivatives, errors, jaxprs and the placement of results."""
 
 import functools
 

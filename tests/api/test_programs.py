@@ -81,7 +81,7 @@ def types(tree):
 
 
 def classes(ns, x):
-    """The classes of ``x``, a Python scalar, as custom rules get it and transformations return it."""
+    """The classes of a Python scalar ``x`` when custom rules receive it and when transformations return it."""
     seen = []
 
     def note(x):
@@ -116,7 +116,7 @@ def twice_sin(ns):
 
 
 def passed_twice(ns, made):
-    """Results of a jitted function called with two linear functions of one structure, and its number of traces."""
+    """Call a jitted function with linear functions of equal structure; return its results and its number of traces."""
     traced = []
 
     def call(linear, t):

@@ -54,7 +54,7 @@ class CountingClient:
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> CountingClient:
     rt = client.runtime()
-    # make the options before replacing the client: if it is jax's client, jax makes options only for the original
+    # make the options before replacing the client: jax makes options only for its own client
     options = rt.compile_options(np.array([[rt.default_device.id]]))
     monkeypatch.setattr(rt, "compile_options", lambda assignment: options)
     counted = CountingClient(rt.client)

@@ -1,7 +1,7 @@
 """Several processes on the loopback interface run one program. The results equal those of one process.
 
 ``python -m minijax.distributed`` starts them. They meet through XLA's coordination service and communicate through
-Gloo. Both clients are tested: jaxlib alone, and jax's own (``backend.client``), which is used with
+Gloo. Two clients are tested (see ``backend.client``): that of jaxlib alone, and jax's own, which is used with
 accelerators.
 """
 

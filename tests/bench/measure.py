@@ -33,7 +33,7 @@ MEETS, CLOSE, MISSES, ERROR, SKIPPED = "meets", "within 2x", "misses", "error", 
 class Settings:
     """How a run measures.
 
-    A row takes rounds until ``seconds`` have passed or ``max_rounds`` are done. While it has fewer than ``rounds``, it
+    A row takes rounds until ``seconds`` have passed or ``max_rounds`` are done. With fewer than ``rounds`` rounds, it
     may take twice as long. There is always at least one round.
     """
 

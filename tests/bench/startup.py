@@ -66,7 +66,7 @@ def run_to_exit(argv: list[str], env: dict[str, str]) -> tuple[float, str]:
 
 
 def run_to_prompt(argv: list[str], env: dict[str, str]) -> tuple[float, str]:
-    """CPU seconds of a terminal program until its first prompt, where it is killed."""
+    """CPU seconds of a terminal program until its first prompt. Then it is killed."""
     terminal, other_end = os.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     # Do not use pty.fork(): this process has threads of the libraries that it measures. In a new session, the first
@@ -120,7 +120,7 @@ class Startup:
     """A row: a program of the subject is compared with the same program of the reference.
 
     ``command(library)`` gives the argument vector. With ``net``, the time of a bare Python process in the same round is
-    subtracted from both. ``reference`` replaces the run's reference.
+    subtracted from both. ``reference`` is used in place of the run's reference.
     """
 
     key: str

@@ -239,7 +239,7 @@ HIDDEN = 64
 
 
 def scan_step(ns: Any) -> tuple[Function, tuple[Any, ...]]:
-    """A scan of ``CELLS`` steps that carries and emits eight numbers; a new body function each time."""
+    """A scan of ``CELLS`` steps that carries and emits eight numbers. Each thunk has a new body function."""
     sin, scan = ns.numpy.sin, ns.lax.scan
 
     def cell(c: Any, x: Any) -> tuple[Any, Any]:
@@ -342,7 +342,7 @@ ROWS: list[Row] = [
     chain_row("lower.lax", "trace and lower, per equation", "lax", 0.10, lowered, **LOWERED),
     chain_row("lower.jnp", "trace and lower, per equation", "jnp", 0.10, lowered, **LOWERED),
     chain_row("lower.short", "trace and lower, 100 equations, each", "jnp", 0.07, lowered, n=100, **LOWERED),
-    # This row also reads the module. In the rows above, a library could seem faster by deferring work until then.
+    # This row also prints the module. In the rows above, a library that defers work until then could seem faster.
     chain_row("lower.text", "trace, lower and print", "jnp", 0.10, lowered_to_text, **LOWERED),
     *(
         Row(f"first.{key}", f"first call of jit, {title}", 0.80, first_call(make))

@@ -81,7 +81,7 @@ def recorded(run: Any, title: str = "") -> Recording:
 
 @functools.cache
 def recording(name: str) -> Recording:
-    """One of the recordings, made once."""
+    """The recording of this name. It is made once."""
     f, g, bad, evil = (names()[each] for each in ("f", "g", "bad", "evil"))
     runs = {
         "vmap of grad": lambda: vmap(grad(f))(jnp.ones((3, 2))),

@@ -1,4 +1,4 @@
-"""A notebook with every magic, run in a real kernel and converted to HTML, in a browser without network access."""
+"""A notebook with every magic runs in a real kernel, is converted to HTML, and is shown without network access."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_every_magic_shows_something_and_none_fails(notebook):
     assert silent == []
     outputs = [(cell.source, output) for cell in notebook.cells for output in cell.outputs]
     assert [each for each in outputs if each[1].output_type not in ("execute_result", "display_data")] == []
-    # an HTML page has no kernel, which a widget would need
+    # an HTML page has no widgets, because they need a kernel
     data = [output.data for _, output in outputs]
     assert "widgets" not in notebook.metadata and not any("widget" in kind for each in data for kind in each)
 

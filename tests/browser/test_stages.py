@@ -157,7 +157,7 @@ def test_cut_lines_are_not_compared(window, monkeypatch):
 
 
 def test_differences_are_minimal(window):
-    """The diff is minimal: it keeps as many lines as the longest common subsequence, computed directly."""
+    """The diff is minimal: it keeps as many lines as the longest common subsequence."""
     window.show()
     script = (Path(pipeline.__file__).parents[1] / "pages" / "stages.js").read_text("utf-8")
     window.run(script.partition("// `1–3, 8`")[0] + "window.changes = changes")

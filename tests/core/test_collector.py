@@ -1,4 +1,4 @@
-"""The garbage collector's settings while programs are staged and lowered; afterwards the old settings return."""
+"""The garbage collector has other settings while programs are staged and lowered. Then the old settings return."""
 
 import gc
 

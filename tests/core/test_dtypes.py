@@ -1,4 +1,4 @@
-"""The element types, against JAX's own answers for every type, every pair of types and both 64-bit modes."""
+"""The functions of dtypes give JAX's answers for every type, every pair of types and both 64-bit modes."""
 
 import itertools
 import warnings

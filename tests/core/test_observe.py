@@ -1,4 +1,4 @@
-"""Observers: which events they receive, that they cannot harm a program, and that they cost nothing when absent."""
+"""Observers receive the events in order and cannot harm a program."""
 
 import warnings
 

@@ -114,7 +114,7 @@ def test_without_tracers_there_is_no_note():
 
 
 class Trap:
-    """Not an array: its other attributes raise."""
+    """An object that is no array: reading its ``dtype`` raises."""
 
     shape = ()
 

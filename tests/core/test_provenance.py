@@ -1,4 +1,4 @@
-"""Messages about values that must be concrete: the value's path from the arguments, and advice for the construct."""
+"""Messages about values that must be concrete have the value's path from the arguments, and fitting advice."""
 
 import re
 

@@ -108,7 +108,7 @@ def has_no_signals(frame, event, argument):
 
 
 def interrupted_at(run, number, counts):
-    """Interrupt ``run()`` at the event ``number`` among those with ``counts(frame)``; return whether it came so far."""
+    """Interrupt ``run()`` at event ``number`` of the frames with ``counts(frame)``; return whether it was reached."""
     left, here = itertools.count(-number), sys._getframe()
     reached = False
 
@@ -216,7 +216,7 @@ def test_a_tracer_in_another_thread_raises(kind, monkeypatch):
         TRACERS[kind](ns, f)
         return found
 
-    # with JAX, only test every kind and every use, not every pair
+    # for JAX, test every kind and every use, but not every pair
     for use, error in outcomes(jax, USES if kind == "jvp" else ["eager"]).items():
         assert isinstance(error, jax.errors.UnexpectedTracerError), use
     for use, error in outcomes(minijax, USES).items():

@@ -1,4 +1,4 @@
-"""The site, built once, by one of the worker processes."""
+"""One of the worker processes builds the site, once for all tests."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_pages_show_the_output_of_their_blocks(site):
     assert "smallest example square_of_mine_p.bind" in shown(site / "primitives.html")
     assert "2 parts, each on 4" in shown(site / "sharding.html")
     assert shown(site / "sharding.html").count("ppermute asks for it") == 3
-    # the page's last columns: bytes from the communication model and from the compiled program
+    # the last two columns of the page are bytes by the communication model and in the compiled program
     rows = re.findall(r"(?m)^(mlp|block) +(\w+) +(\w+) +([\d,]+) +([\d,]+)", shown(site / "communication.html"))
     assert len({row[:3] for row in rows}) == 20 and all(computed == compiled for *_, computed, compiled in rows)
 

@@ -1,4 +1,4 @@
-"""Compare the programs on minijax with JAX: the expected results, and the comparison."""
+"""JAX's results of the programs, and functions that compare minijax's results with them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def assert_leaves_near(our_leaves: list[Any], theirs: Any, error: float) -> None
 
 
 def bits_of(leaf: Any) -> np.ndarray:
-    """The values of an array; for a key, the words of its data."""
+    """The values of an array, or the words of a key's data."""
     if isinstance(leaf, minijax.Array):
         return np.asarray(minijax.random.key_data(leaf) if is_key(leaf.dtype) else leaf)
     of_jax = isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)

@@ -24,7 +24,7 @@ class Example(NamedTuple):
     whole: bool
 
     def batched(self) -> tuple[tuple[Any, ...], tuple[int | None, ...]]:
-        """The arguments, of which the one at ``batch`` is a batch of two, and their ``in_axes``."""
+        """The arguments, with a batch of two in place of the one at ``batch``, and their ``in_axes``."""
         arguments = list(self.arguments())
         assert self.batch is not None
         arguments[self.batch] = batch_of_two(arguments[self.batch])
@@ -50,7 +50,7 @@ def numbers(*shape: int, low: float = -1.0, high: float = 1.0, name: str = "") -
 
 
 def filled(tree: Any) -> Any:
-    """``tree`` with arrays of numbers for its shape structs: parameters, without running initializers."""
+    """``tree`` with arrays in place of its ShapeDtypeStructs. So a model gets parameters without its initializers."""
     leaves, structure = jax.tree_util.tree_flatten(tree)
     return structure.unflatten(
         [

@@ -1,4 +1,4 @@
-"""Every command on programs of real libraries: it answers, or says why it cannot."""
+"""On programs of real libraries, every command answers or says why it cannot."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ANSWERS = {
     "%hlo {gradient}": "func.func public @main",
     "%nan {value}": "made",
 }
-# these compile and run JAX's operations one by one, which is slow, so each program is used with only one of them
+# these commands are slow, because they compile JAX's operations one by one; so each program is tested with one of them
 MEASURED = ("%time {value}", "%compare {value}")
 DERIVATIVES = {"%grad {value}": "gradient"}
 # command line -> the message shown instead of an answer

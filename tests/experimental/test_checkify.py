@@ -1,4 +1,4 @@
-"""``checkify``, borrowed from JAX: messages and results, under transformations, and for each set of error kinds."""
+"""``checkify``, borrowed from JAX, gives JAX's messages and results, also under transformations."""
 
 import functools
 import re

@@ -1,4 +1,4 @@
-"""``check_rules`` finds all planted faults, and none in minijax's own primitives."""
+"""``check_rules`` finds all planted faults, and no fault in minijax's own primitives."""
 
 import warnings
 from functools import lru_cache

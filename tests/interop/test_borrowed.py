@@ -1,4 +1,4 @@
-"""Borrowed primitives against JAX's own, under every transformation."""
+"""Borrowed primitives match JAX's own under every transformation."""
 
 import functools
 import gc

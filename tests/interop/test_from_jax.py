@@ -163,7 +163,7 @@ def test_results_that_are_not_traced_are_returned_unchanged():
     first, second = mine(X), mine(X)
     assert first[1:5] == (2.5, None, "text", len)
     assert isinstance(first[5], mj.Array)
-    first[0][:] = 7  # the same array that the caller passed
+    first[0][:] = 7  # each call returns a new copy of the table
     np.testing.assert_array_equal(second[0], [0, 1, 2])
 
 

@@ -1,4 +1,4 @@
-"""Commands on programs that use packages built on JAX: objects of the packages stay whole, user functions do not."""
+"""Commands on programs that use packages built on JAX keep the packages' objects whole, but not user functions."""
 
 import sys
 

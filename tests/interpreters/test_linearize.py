@@ -55,7 +55,7 @@ def assert_equal(directly, otherwise):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
-# Programs whose linear part creates zeros before a loop, as in JAX. By the other method these zeros are constants.
+# Programs whose linear part creates zeros before a loop, as in JAX. With the other method, these zeros are constants.
 MAKING_ZEROS = {"grad_of_scan_closing_over_tracers"}
 # A borrowed function converts its constants: one method makes them constvars, the other literals.
 CONVERTING_CONSTANTS = {"padding"}

@@ -1,4 +1,4 @@
-"""A notebook run without a front end, in a real kernel that is started as Jupyter does."""
+"""A notebook runs without a front end, in a real kernel that is started in Jupyter's way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Name stacks: inside scopes they equal JAX's, and elsewhere they cost nothing."""
+"""Name stacks equal JAX's inside scopes, and are empty elsewhere."""
 
 import re
 import threading

@@ -1,4 +1,4 @@
-"""Printed jaxprs: JAX's text to the character for converted JAX jaxprs; golden texts; options; speed."""
+"""Converted JAX jaxprs print as in JAX, to the character. Printing has options and takes linear time."""
 
 import re
 import time

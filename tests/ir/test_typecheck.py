@@ -175,7 +175,7 @@ def test_checking_takes_linear_time_and_visits_each_jaxpr_once(small_heap):
     small = min(seconds(10_000) for _ in range(3))
     assert any(seconds(100_000) < 20 * small + 0.5 for _ in range(3))
     jaxpr = negation()
-    for _ in range(2000):  # the nesting is deeper than the recursion limit, and each level calls the one before twice
+    for _ in range(2000):  # the nesting is deeper than the recursion limit, and each level calls the previous one twice
         x, y, z = variables(3)
         eqns = [JaxprEqn(call, [a], {"jaxpr": ClosedJaxpr(jaxpr)}, [b]) for a, b in [(x, y), (y, z)]]
         jaxpr = Jaxpr([], [x], [z], eqns)

@@ -1,4 +1,4 @@
-"""The notebook's parts in JupyterLab: ``python -m pytest tests/jupyterlab``, with the extra ``test-jupyterlab``."""
+"""Notebook outputs in JupyterLab. Run ``python -m pytest tests/jupyterlab`` with the extra ``test-jupyterlab``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import pytest
 
 from tests.browser.page import Browser, browser
 
-# JupyterLab keeps invisible cells in the page too, and opens no dialog or notification.
+# With these settings, JupyterLab keeps invisible cells in the page and opens no dialog or notification.
 SETTINGS = {
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},

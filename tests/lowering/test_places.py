@@ -1,4 +1,4 @@
-"""The equation for each line of a module, compared with JAX's locations and XLA's metadata."""
+"""The equations and locations of a module's lines are compared with JAX's locations and XLA's metadata."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.ops import table
 
 VECTOR = (8,)
 
-# Programs for either library; ``lib``, ``jnp`` and ``lax`` are replaced by its modules.
+# Programs for either library; ``lib``, ``jnp`` and ``lax`` are the modules of the library.
 SOURCE = """
 def chain(x):
     y = jnp.sin(x)

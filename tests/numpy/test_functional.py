@@ -21,7 +21,7 @@ TREE = {"a": X, "b": np.ones(2, np.int32), "c": 1.0}
 
 
 def outcome(text: str, mine: bool) -> tuple[str, str]:
-    """(class name, message) of an expression's error, or ('', result). Names: ``n`` is numpy, ``u`` flatten_util."""
+    """(class name, message) of an expression's error, or ('', result). ``n`` is numpy, ``u`` is flatten_util."""
     scope = {"n": jnp if mine else rnp, "u": flatten_util if mine else theirs_flatten, "x": X, "tree": TREE, "np": np}
     try:
         found = eval(text, scope)

@@ -1,4 +1,4 @@
-"""``checkpoint`` against JAX: values, jaxprs and errors; what it saves and recomputes, and the memory it needs."""
+"""``checkpoint`` matches JAX in values, jaxprs, errors, saved residuals, recomputation and memory."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ def temporaries(ns: Any, wrap: Any, length: int) -> float:
 def test_memory_grows_with_the_residuals_and_remat_reduces_it() -> None:
     plain = {n: temporaries(minijax, lambda f: f, n) for n in (16, 32)}
     saved = {n: temporaries(minijax, minijax.checkpoint, n) for n in (16, 32)}
-    # each step saves five arrays (c, the other factor of w, three cosines or their arguments), with checkpoint one (c)
+    # a step saves five arrays (c, the other factor of w, three cosines or their arguments), and only c with checkpoint
     assert round((plain[32] - plain[16]) / 16) == 5
     assert round((saved[32] - saved[16]) / 16) == 1
     assert saved[32] < plain[32] / 3

@@ -1,4 +1,4 @@
-"""``cond`` and ``switch`` against JAX: printed jaxprs, types, and properties that only minijax's rules have.
+"""``cond`` and ``switch`` have JAX's jaxprs and types, and properties that only minijax's rules have.
 
 ``tests.oracle.control_flow`` compares values and jaxprs of programs under every transformation; this file adds
 more programs.

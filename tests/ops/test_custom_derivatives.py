@@ -1,4 +1,4 @@
-"""``custom_jvp``, ``custom_vjp`` and their helpers: programs against JAX's values and jaxprs, printing, and
+"""``custom_jvp``, ``custom_vjp`` and their helpers have JAX's values and jaxprs, and
 properties that only minijax has (closures under vmap, memory, observed rules).
 
 Most rules here are wrong by a factor on purpose, so a test fails if a rule is not used.

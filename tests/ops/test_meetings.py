@@ -1,4 +1,4 @@
-"""Programs that combine two features, against JAX: effects in loops, the order of operands under transposition,
+"""Programs that combine two features match JAX: effects in loops, the order of operands under transposition,
 references in control flow, and sharded operands of custom rules.
 """
 

@@ -1,4 +1,4 @@
-"""``scan`` against JAX, for programs that ``tests.oracle.control_flow`` lacks; residuals; compilation."""
+"""``scan`` matches JAX in programs that ``tests.oracle.control_flow`` lacks, and keeps few residuals."""
 
 from __future__ import annotations
 

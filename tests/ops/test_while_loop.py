@@ -88,7 +88,7 @@ def while_in_scan(ns, x):
 
 @pytest.mark.parametrize("name", CASES)
 def test_programs_match_jax(name: str) -> None:
-    # JAX stages a function that is called twice only once, and prints it first
+    # JAX stages a function only once, even if it is called twice, and prints it first
     check_programs(CASES[name], other=names(CASES[name]) if name == "jit_in_the_body" else ())
 
 
