@@ -87,7 +87,7 @@ def _intern_key(values: tuple[Any, ...]) -> TraceKey:
 
 
 class _Watch:
-    """Callbacks: ``start`` when the first thread turns a setting on, ``stop`` when the last turns it off."""
+    """Callbacks: ``start`` runs when the first thread turns a setting on, ``stop`` when the last thread turns it off."""
 
     def __init__(self, start: Callable[[], Any], stop: Callable[[], Any]) -> None:
         self.start, self.stop = start, stop
@@ -252,7 +252,7 @@ _FALSE_WORDS = ("n", "no", "f", "false", "off", "0")
 _PRNGS = ("threefry2x32", "threefry4x32", "rbg", "unsafe_rbg", "philox2x32", "philox4x32")
 _PLATFORMS = ("cpu", "gpu", "cuda", "rocm", "tpu")
 _GUARDS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
-# Precisions, and products by an algorithm: see lax.DotAlgorithmPreset.
+# Names of precisions, and of algorithms for products: see lax.DotAlgorithmPreset.
 _PRECISIONS = (
     *("default", "high", "highest", "bfloat16", "tensorfloat32", "float32"),
     *("ANY_F8_ANY_F8_F32", "ANY_F8_ANY_F8_F32_FAST_ACCUM", "ANY_F8_ANY_F8_ANY", "ANY_F8_ANY_F8_ANY_FAST_ACCUM"),
@@ -325,7 +325,7 @@ def _checks_type(what: str, *types: type) -> _Check:
 
 
 def _reads_number(number: type, what: str) -> Callable[[str], Any]:
-    """Convert a text to a number; ``what`` describes the number in the error."""
+    """Return a function that converts a text to a number; ``what`` describes the number in the error."""
 
     def read(text: str) -> Any:
         try:
@@ -623,7 +623,7 @@ class Config:
         return {"jax_" + name: value for name, value in _current()._asdict().items() if name in _SETTINGS}
 
     def __getattr__(self, name: str) -> Any:
-        # no other table of names: each public name is a key of _SETTINGS
+        # each public name is a key of _SETTINGS
         return _find(name).value
 
     def __setattr__(self, name: str, value: Any) -> None:

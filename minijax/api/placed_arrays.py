@@ -132,7 +132,7 @@ def _from_local(data: Any, shape: tuple[int, ...] | None, sharding: Any) -> Any:
             else:
                 raise ValueError(
                     f"Local data of shape {value.shape} is neither all of an array of shape {shape} nor the parts of "
-                    f"it that this process's devices have, as {sharding} says, along dimension {dim}."
+                    f"it that this process's devices have with {sharding}, along dimension {dim}."
                 )
         return value[tuple(picked)]
 
@@ -200,7 +200,7 @@ def _check(part: Array, shape: tuple[int, ...], dtype: Any, sharding: Sharding, 
 
 
 def _of_parts(shape: tuple[int, ...], sharding: Sharding, parts: Sequence[Array], dtype: Any) -> Array:
-    """The array of ``shape`` from ``parts`` on this process's devices, in their order."""
+    """The array of ``shape`` from ``parts`` on this process's devices, in the order of the devices."""
     if not parts:
         aval = ShapedArray(shape, canonicalize_dtype(np.dtype(dtype), x64_enabled()))
     else:

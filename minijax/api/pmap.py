@@ -122,7 +122,7 @@ class PmapFunction(JitFunction):
     def _bound(self, staged: StagedCall) -> dict[str, Any]:
         if _nothing_traced():
             return staged.params
-        # the evaluation of the program that is being traced places the arrays
+        # the program that is being traced places the arrays when it is evaluated
         return {key: value for key, value in staged.params.items() if key not in ("in_shardings", "out_shardings")}
 
     def _in_axes(self, static: Any, args: tuple[Any, ...], avals: Sequence[Any]) -> tuple[int | None, ...]:
@@ -261,10 +261,10 @@ def pmap(
     ``minijax.distributed``) each process passes and gets the slices of its own devices.
 
     ``axis_name``: the name that collectives use. ``in_axes``: for each positional argument an int, None (not mapped),
-    or a pytree of these that is a prefix; keyword arguments are mapped along axis 0. ``out_axes``: the same for
-    outputs; None takes the first device's value. ``static_broadcasted_argnums``: hashable arguments that pass
-    unchanged. ``devices``: all by default. ``backend`` and ``axis_size`` are only checked. ``donate_argnums``:
-    arguments whose memory XLA reuses.
+    or a pytree of these that is a prefix of the argument; keyword arguments are mapped along axis 0. ``out_axes``: the
+    same for outputs; None takes the first device's value. ``static_broadcasted_argnums``: hashable arguments that
+    pass unchanged. ``devices``: all by default. ``backend`` and ``axis_size`` are only checked.
+    ``donate_argnums``: arguments whose memory XLA reuses.
 
     ValueError, when called, for more slices than devices, axes or sizes that do not fit, an argument committed to
     another device, a current mesh other than pmap's, or a call inside ``pmap`` or ``shard_map``.

@@ -62,7 +62,7 @@ def free_ref(ref: Any) -> None:
 
 
 def get(ref: Any, idx: Any = None) -> Any:
-    """Read ``ref[idx]``: an int, slice, integer array, ``...`` or a tuple of these. ValueError if it does not fit."""
+    """Read ``ref[idx]``. ``idx``: an int, slice, integer array, ``...`` or a tuple of these. Else ValueError."""
     index, operands = _indexed(_checked("ref_get", ref), idx)
     return get_p.bind(ref, *operands, index=index)
 
@@ -113,7 +113,7 @@ def _swap(name: str, ref: Any, idx: Any, value: Any) -> Any:
 
 
 def _cast(value: Any, ref: Any) -> Any:
-    """Convert ``value`` to the reference's dtype if both have the same kind: JAX counts that as lossless."""
+    """Convert ``value`` to the reference's dtype, as JAX does, if it is a weakly typed float or both are integers."""
     aval = get_aval(value)
     if type(aval) is not ShapedArray:
         return value

@@ -88,7 +88,7 @@ def _is_leaf(x: Any) -> bool:
 
 
 def _check_divided(aval: Any, spec: PartitionSpec, axes: frozenset[Any], *, whole: bool) -> None:
-    """ValueError unless an argument is sharded over ``axes`` as in ``spec``. ``whole``: check replicated ones too."""
+    """ValueError unless an argument is sharded over ``axes`` as in ``spec``. ``whole``: also check a replicated one."""
     own = spec_of(aval)
     for word in ("unreduced", "reduced"):
         if getattr(spec, word) != getattr(aval, word):
@@ -206,7 +206,7 @@ class ShardMapped:
         return jit(call, out_shardings=self._places(mesh)), tuple(operands)
 
     def _places(self, mesh: Any) -> Any:
-        """The result shardings of an untraced call: ``out_specs``, unless XLA chooses some axes."""
+        """The result shardings of an untraced call: ``out_specs``, or unspecified if XLA shards along some axes."""
         specs = tree_leaves(self.out_specs, is_leaf=_is_leaf)
         if not isinstance(mesh, Mesh) or not all(map(_is_spec, specs)) or self.axes not in (set(), {*mesh.axis_names}):
             return UNSPECIFIED

@@ -18,7 +18,7 @@ from minijax.core.records import NamedTuple
 
 
 class Membership(NamedTuple):
-    """This process's membership. ``service`` is the coordination service in process 0, None in others."""
+    """This process's membership. ``service`` is the coordination service in process 0, None in other processes."""
 
     service: Any
     connection: Any
@@ -39,7 +39,9 @@ def launched() -> bool:
 
 
 def _told(name: str, given: int | None) -> int | None:
-    """``given``, or if it is None the number in the environment variable ``name``; None if that has no number."""
+    """Return ``given``. If it is None, return the number in the environment variable ``name``, or None without a
+    number.
+    """
     text = os.environ.get(name, "")
     return int(text) if given is None and text.isdecimal() else given
 
@@ -78,8 +80,8 @@ def initialize(
 
     ``coordinator_address``: ``host:port`` of process 0, JAX_COORDINATOR_ADDRESS by default; ``num_processes``:
     JAX_NUM_PROCESSES by default; ``process_id``: from 0, JAX_PROCESS_ID by default; ``coordinator_bind_address``: where
-    process 0 listens, all interfaces by default. The timeouts are in seconds. The first one limits the wait for other
-    processes to join, the last one the wait for them to leave. A process that is silent for
+    process 0 listens, all interfaces by default. The timeouts are in seconds. The first limits the wait until all
+    processes have joined. The last limits the wait until all have left. A process that is silent for
     ``heartbeat_timeout_seconds`` counts as dead, and XLA ends the other processes.
 
     RuntimeError if called twice, or after something ran on a device. ValueError if an argument is missing or has a

@@ -175,7 +175,7 @@ def _to_numpy_slowly(buffer: Buffer) -> np.ndarray:
 
 
 class _DLPackCapsule:
-    """What ``numpy.from_dlpack`` consumes."""
+    """The object that ``numpy.from_dlpack`` reads."""
 
     __slots__ = ("capsule",)
 
@@ -217,7 +217,7 @@ def _through_dlpack(rt: Runtime, buffer: Buffer) -> np.ndarray | None:
 
 
 def block_until_ready(buffers: Any) -> Any:
-    """Wait until a buffer, or each of a list or tuple, is computed. ExecutionError if its program failed."""
+    """Wait until a buffer, or every buffer in a list or tuple, is computed. ExecutionError if its program failed."""
     rt = _client._runtime or runtime()
     try:
         rt.wait(buffers if isinstance(buffers, (list, tuple)) else [buffers])
@@ -383,7 +383,7 @@ def compile(
 ) -> Executable | SimulatedExecutable:
     """Compile a StableHLO module, text or bytecode, with a public ``@main``, and load it.
 
-    ``name``, ``n_consts`` (arguments closed over) and ``kept`` (positions of the others): for error messages.
+    ``name``, ``n_consts`` (how many arguments are closed over), ``kept`` (positions of the others): for error messages.
     ``out_avals``: the results' types; by default they are read from the program, in 0.1 ms. ``device``: the first by
     default. ``partitioning``: in place of ``device``, a ``spmd.Partitioning`` over several devices. ``host_callbacks``:
     the functions that custom calls name by index. ``flags``: XLA's options, such as ``("xla_dump_to", folder)``.

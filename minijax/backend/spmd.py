@@ -95,7 +95,7 @@ def put_over(value: Any, sharding: Sharding, aval: ShapedArray) -> Buffer:
 
 
 def placer(sharding: Sharding, aval: ShapedArray) -> Callable[[Any, bool], Buffer]:
-    """``put_over``, prepared for values of one type (not keys). Its second argument is ``owned``: see ``put``."""
+    """``put_over`` for values of one type, which is no key type. Its second argument is ``owned``: see ``put``."""
     rt, devices, lies = runtime(), list(sharding.local_devices), xla_sharding(sharding)
     found = sharding.addressable_devices_indices_map(aval.shape)
     places = None if sharding.is_fully_replicated else [found[device] for device in devices]
@@ -199,7 +199,7 @@ class Partitioning:
     def results(self, loaded: Any, out_avals: Sequence[ShapedArray]) -> list[Any]:
         """Store XLA's choices for the program ``loaded``. Return jaxlib's result shardings, [] if simulated."""
         if None in self.ins:
-            # XLA's description of a replicated argument does not have its rank
+            # XLA's description of a replicated argument does not contain the argument's rank
             found = loaded.get_parameter_shardings()
             self.ins = [
                 self._chosen(None if found is None else found[i], None) if each is None else each

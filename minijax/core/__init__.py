@@ -1,6 +1,6 @@
-"""The engine's foundations: abstract values, primitives, the interpreter stack, arrays and the observer seam.
+"""The engine's foundations: abstract values, primitives, the interpreter stack, arrays and observers.
 
-``jax.core``'s names that extension authors use resolve here: ``ShapedArray``, ``Tracer``, ``get_aval``.
+It has the names of ``jax.core`` that authors of extensions use, such as ``ShapedArray``, ``Tracer`` and ``get_aval``.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from minijax.core.lazy import HigherModule
 from minijax.core.primitive import Primitive
 from minijax.core.trace import Trace, Tracer, TraceTag, eval_context, set_current_trace, take_current_trace
 
-# minijax has only this kind of type.
+# In JAX this is the base class of all types of values.
 AbstractValue = ShapedArray
 
 __all__ = [

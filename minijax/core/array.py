@@ -221,7 +221,7 @@ def device_array(buffer: Any, aval: ShapedArray) -> Array:
 
 
 class CommittedArray(Array):
-    """An array that the user put on ``device``, or a result computed from one. Results follow it to that device.
+    """An array that the user put on ``device``, or that was computed from such an array. Operations on it run there.
 
     Its slot ``_np`` is never set. Evaluation reads that slot first, so only its slow path handles committed arrays.
     """
@@ -609,7 +609,7 @@ _numpy_avals: dict[Any, ShapedArray] = {}
 
 
 def numpy_aval(x: Any) -> ShapedArray:
-    """The type of a NumPy array or scalar. TypeError if arrays cannot have it."""
+    """The type of a NumPy array or scalar. TypeError if no array can have this type."""
     dtype = x.dtype
     if dtype.isbuiltin != 1:  # byte-swapped, structured, or of ml_dtypes: its number is not unique
         dtypes.check_valid_dtype(dtype, x)

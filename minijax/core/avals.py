@@ -300,7 +300,9 @@ class HasAval:
 
 
 class AnyArray(HasAval, Immutable):
-    """The class of arrays and tracers, ``minijax.Array`` and ``jnp.ndarray``. ``minijax.numpy`` adds its methods."""
+    """The class of arrays and tracers; its public names are ``minijax.Array`` and ``jnp.ndarray``. ``minijax.numpy`` adds
+    its methods.
+    """
 
     __slots__ = ()
 
