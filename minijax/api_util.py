@@ -34,9 +34,7 @@ debug_info, DebugInfo = borrow(__name__, "debug_info"), borrow("minijax.extend.c
 
 @transformation_with_aux
 def flatten_fun(in_tree: PyTreeDef, *args: Any) -> Any:
-    """Make a function of leaves from a function of ``*args, **kwargs``. Also return a function that gives the result
-    tree.
-    """
+    """Make a function of leaves from a function of ``*args, **kwargs``; also return a getter of the result tree."""
     args, kwargs = tree_unflatten(in_tree, args)
     out = yield args, kwargs
     yield tree_flatten(out)

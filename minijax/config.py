@@ -87,7 +87,7 @@ def _intern_key(values: tuple[Any, ...]) -> TraceKey:
 
 
 class _Watch:
-    """Callbacks: ``start`` runs when the first thread turns a setting on, ``stop`` when the last thread turns it off."""
+    """Callbacks: ``start`` runs when the first thread turns a setting on, ``stop`` when the last one turns it off."""
 
     def __init__(self, start: Callable[[], Any], stop: Callable[[], Any]) -> None:
         self.start, self.stop = start, stop

@@ -148,9 +148,7 @@ def as_weak_as(aval: ShapedArray, tangent: Any) -> Any:
 def linearize_flat(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str = "", lines: bool = True
 ) -> tuple[list[Any], LinearProgram | Tape]:
-    """The outputs of flat ``fun``, and its linear program in the inputs that ``wrt`` marks. With ``lines``, equations
-    keep their source lines.
-    """
+    """The outputs of flat ``fun``, and its linear program in inputs marked by ``wrt``. ``lines``: keep source lines."""
 
     def linearized(pe_main: Any) -> tuple[list[Any], LinearProgram]:
         pe = pe_main.trace

@@ -187,8 +187,8 @@ def save_any_names_but_these(*names_not_to_save: str) -> SaveAnyNamesButThese:
 
 
 def save_anything_except_these_names(*names_not_to_save: str) -> Callable[..., bool]:
-    """A policy that saves everything, as in JAX. There it excludes the name, not the equation that computes the
-    value.
+    """A policy that saves everything, as in JAX. JAX's policy excludes only the naming of a value; it allows the
+    equation that computes the value.
     """
     return lambda *args, **params: True
 

@@ -131,9 +131,7 @@ class CustomFunction:
         return bound.args
 
     def _evaluate(self, args: tuple[Any, ...], static: Sequence[int]) -> Any:
-        """Call the function directly, three times faster than with ``bind``; only while nothing is transformed or
-        observed.
-        """
+        """Call the function directly, three times faster than ``bind``; only if nothing is transformed or observed."""
         try:
             args = tuple(
                 a if isinstance(a, Array) or i in static else tree_map(as_value, a) for i, a in enumerate(args)

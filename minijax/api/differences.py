@@ -157,9 +157,7 @@ def _type_distance(was: ShapedArray, now: ShapedArray) -> int:
 def differences(
     fun: Any, with_static: Any, old: CallSignature, new: CallSignature, reprs: bool = True
 ) -> tuple[list[Difference], str]:
-    """All differences from ``old`` to ``new``, and advice on the first. ``reprs``: whether to call repr on static
-    values.
-    """
+    """All differences from ``old`` to ``new``, and advice on the first. ``reprs``: call repr on static values."""
     out: list[Difference] = []
     advice = ""
     if old.tree != new.tree:

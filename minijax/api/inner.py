@@ -25,8 +25,7 @@ def inner_jit(
 ) -> Any:
     """Stage a library function as a call of a jaxpr called ``name``; without ``fun``, a decorator.
 
-    Arguments outside ``static_argnames`` are operands. A call outside of a trace runs ``fun``, with jit if
-    ``compiled``.
+    Arguments outside ``static_argnames`` are operands. Outside of a trace, a call runs ``fun``, jitted if ``compiled``.
     """
     if fun is None:
         return functools.partial(inner_jit, static_argnames=static_argnames, name=name, compiled=compiled)

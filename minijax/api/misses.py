@@ -114,8 +114,8 @@ def _last_defined(fun: Any) -> tuple[str, int] | None:
         return None
     file, line = _named[key]
     space = fun.__globals__
-    # the id of a dead dict may be reused, but the globals of a module stay alive, and so do the globals of a prompt,
-    # which can be recognized by its list of inputs
+    # the id of a dead dict may be reused; the globals of a module stay alive, and so do those of a prompt, which have
+    # a list of inputs, ``In``
     module = sys.modules.get(getattr(fun, "__module__", None) or "")
     inputs = space.get("In")
     typed = isinstance(inputs, list) and any(

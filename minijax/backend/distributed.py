@@ -39,9 +39,7 @@ def launched() -> bool:
 
 
 def _told(name: str, given: int | None) -> int | None:
-    """Return ``given``. If it is None, return the number in the environment variable ``name``, or None without a
-    number.
-    """
+    """Return ``given``. If it is None, return the number in the environment variable ``name``, or None."""
     text = os.environ.get(name, "")
     return int(text) if given is None and text.isdecimal() else given
 

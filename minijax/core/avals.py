@@ -300,9 +300,7 @@ class HasAval:
 
 
 class AnyArray(HasAval, Immutable):
-    """The class of arrays and tracers; its public names are ``minijax.Array`` and ``jnp.ndarray``. ``minijax.numpy`` adds
-    its methods.
-    """
+    """The class of arrays and tracers, published as ``minijax.Array``. ``minijax.numpy`` adds its methods."""
 
     __slots__ = ()
 

@@ -92,7 +92,7 @@ class Tally:
 def _with_inline(program: Any, args: Sequence[Any]) -> Any:
     """The key of a run: the program, and a bit for each operand that is neither an ``Array`` nor a tracer.
 
-    KeyError if an operand is a boolean of NumPy, because there are only two such objects.
+    KeyError for a NumPy boolean: there are only two such objects, so their ids do not tell values apart.
     """
     inline, bit = 0, 1
     for x in args:

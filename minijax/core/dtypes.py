@@ -241,7 +241,7 @@ def canonicalize_explicit_dtype(
 
 
 def check_user_dtype(dtype: Any, fun_name: str = "", x64: bool = False, stacklevel: int = 4) -> np.dtype:
-    """The canonical form of a ``dtype=`` argument. TypeError if no array can have it, ValueError for None, arrays."""
+    """The canonical form of a ``dtype=`` argument. TypeError if no array can have it; ValueError for None or arrays."""
     if dtype is None:
         raise ValueError("dtype must be specified.")
     if isinstance(dtype, type) and dtype in _PYTHON_SCALARS:
@@ -470,7 +470,7 @@ def _lattice(x64: bool, strict: bool) -> dict[Node, tuple[Node, ...]]:
 
 @functools.cache
 def _upper_bounds(x64: bool, strict: bool) -> dict[Node, frozenset[Node]]:
-    """Each node with everything at or above it."""
+    """Each node with all nodes at or above it."""
     edges = _lattice(x64, strict)
     bounds: dict[Node, frozenset[Node]] = {}
     for start in edges:
@@ -531,7 +531,7 @@ def promote_types(a: Any, b: Any, x64: bool = False, strict: bool = False) -> np
 
     ``int``, ``float`` and ``complex`` (the Python classes) are weak. TypePromotionError if there is no such type.
     """
-    # By identity: np.dtype('int64') == int is true, but only the class int is weak.
+    # compare by identity: np.dtype('int64') == int is true, but only the class int is weak
     nodes = frozenset(t if t is int or t is float or t is complex else _name(as_dtype(t)) for t in (a, b))
     return as_dtype(_join(nodes, x64, strict))
 

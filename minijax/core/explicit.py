@@ -197,7 +197,9 @@ def mesh_of_type(aval: ShapedArray) -> AbstractMesh | None:
 
 
 def sharded_type(plain: ShapedArray, mesh: AbstractMesh, spec: Iterable[Part], sums: Sums | None = None) -> ShapedArray:
-    """``plain``, sharded over the explicit axes of ``spec``, with ``sums`` (default: spec's). ValueError if uneven."""
+    """``plain``, sharded over the explicit axes of ``spec``. By default ``sums`` are the unreduced and reduced axes of
+    ``spec``. ValueError if a dimension cannot be divided evenly.
+    """
     abstract = mesh.abstract_mesh
     parts = [explicit_part(abstract, part) for part in spec]
     if sums is None:

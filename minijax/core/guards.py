@@ -25,7 +25,7 @@ guards: list[Guard] = []
 
 
 class Guard:
-    """Counts the traces and compilations on its thread, except nested traces; raises after ``allowed`` of them."""
+    """Counts the traces and compilations on its thread, except nested ones. Raises if they exceed ``allowed``."""
 
     def __init__(self, allowed: int = 0) -> None:
         self.thread = get_ident()
@@ -105,7 +105,7 @@ for _direction in ("", "_host_to_device", "_device_to_device", "_device_to_host"
 def check_transfer(direction: str, aval: Any, explicit: bool = False) -> None:
     """Apply this thread's guard to a transfer of an array of type ``aval``: raise JaxRuntimeError, log, or do nothing.
 
-    ``direction``: such as ``host_to_device``; ``explicit``: made by ``device_put`` or ``device_get``.
+    ``direction``: such as ``host_to_device``. ``explicit``: whether ``device_put`` or ``device_get`` asked for it.
     """
     level = transfer_level(direction)
     action, _, every = level.partition("_")

@@ -23,7 +23,7 @@ _loaded: set[str] = set()
 
 
 def later(package: str, *modules: str) -> None:
-    """Names that ``package`` lacks come from ``modules``, which are imported when such a name is needed."""
+    """Take the names that ``package`` lacks from ``modules``, which are imported when such a name is needed."""
     _late[package] = modules
 
 

@@ -33,7 +33,7 @@ def merge(flags: Sequence[bool], false: Iterable[Any], true: Iterable[Any]) -> l
 
 
 def split_list(items: Sequence[Any], *sizes: int) -> list[list[Any]]:
-    """``items`` in consecutive parts of ``sizes``, and the rest."""
+    """Split ``items`` into consecutive parts with these ``sizes``, and the rest."""
     parts = []
     start = 0
     for size in sizes:

@@ -217,7 +217,7 @@ class Mesh(AbstractMesh):
 
     @functools.cached_property
     def abstract_mesh(self) -> AbstractMesh:
-        """The mesh without devices, as in types."""
+        """The mesh without devices, as types name it."""
         first = self.devices.flat[0] if self.devices.size and self.axis_names else None
         about = {"device_kind": getattr(first, "device_kind", None), "platform": getattr(first, "platform", None)}
         return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types, **about)

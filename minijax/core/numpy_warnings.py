@@ -13,7 +13,7 @@ class _Evaluating:
     _packages = "minijax.interpreters.", "minijax.ops.", "minijax.core.", "minijax.numpy."
 
     def match(self, module: str) -> bool:
-        return module.startswith(self._packages) and module != "minijax.ops.callback"  # a callback is the user's
+        return module.startswith(self._packages) and module != "minijax.ops.callback"  # a callback is user code
 
 
 # NumPy attributes its warning to the caller of the ufunc, which is this package. Entering NumPy's error state instead

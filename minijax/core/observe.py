@@ -1,8 +1,8 @@
 """The seam between the engine and its observers.
 
-The engine announces its work through the hook lists of this module. The microscope subscribes an ``Observer``. Each
-hook is a module-level list that is only changed in place, so the engine can import it and test whether it is empty.
-Without observers, that test is the whole cost: the arguments of hooks are built after it.
+The engine announces its work through the hook lists of this module. A tool subscribes an ``Observer``. Each hook is a
+module-level list that is only changed in place, so the engine can import it and test whether it is empty. Without
+observers, that test is the whole cost: the arguments of hooks are built after it.
 
 Observers get live engine objects and must not keep them; they copy avals, ids and previews. Operations that an observer
 binds itself are not observed. An observer that raises is removed, with one warning, and the user's program goes on.
@@ -85,7 +85,7 @@ class Observer:
         """``eqn`` was appended to the jaxpr that ``main`` builds."""
 
     def jaxpr(self, kind: str, closed: Any, name: str) -> None:
-        """A jaxpr was finished; ``kind`` is what made it ('staged', 'linear', 'jvp', 'vmap', 'transpose', ...)."""
+        """A jaxpr was finished. ``kind`` names the step that made it: 'staged', 'linear', 'jvp', 'vmap', ..."""
 
     def cache(self, cache: str, name: str, hit: bool, key: Any, reason: str) -> None:
         """A staging or compilation cache was looked up; ``reason`` explains a miss."""
@@ -131,7 +131,7 @@ class Observer:
         """The innermost backward pass has ended, normally or because of an exception."""
 
     def imported(self, names: Sequence[str], values: Sequence[Any]) -> None:
-        """The evaluation of an imported function's program begins. ``names`` name its arguments ``values``."""
+        """The evaluation of an imported function's program begins. The arguments ``values`` have these ``names``."""
 
     def imported_end(self) -> None:
         """The evaluation of the innermost imported program has ended."""

@@ -1,8 +1,8 @@
 """Adds a note to an error: the operands of the failed operation at each level of the interpreter stack.
 
 An operation inside transformations fails on physical shapes, which the user may never have written: ``vmap`` of a
-function of ``f32[3]`` computes on ``f32[8,3]``. The error also tells if a value of minijax reached a function of real
-JAX. ``annotate`` is called when an error leaves an interpreter, so programs without errors pay nothing.
+function of ``f32[3]`` computes on ``f32[8,3]``. If a value of minijax reached a function of real JAX, the error says so
+too. ``annotate`` is called when an error leaves an interpreter, so programs without errors pay nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_NAMES = 200
 _LONGEST_TEXT = 60
 _NOTED = "_has_operands"
 JAX_LIBRARIES = ("jax", "jaxlib")
-# How messages show values of minijax. Its tracers print like JAX's.
+# Finds a value of minijax in a message of JAX. The tracers of minijax print like JAX's.
 _OURS = re.compile(r"<class 'minijax\.|Got (\w+Tracer\(|Traced<)")
 # JAX removes its own frames from a traceback, and leaves this note.
 _FILTERED = "JAX has removed its internal frames"
@@ -103,7 +103,7 @@ def _operands(frame: FrameType | None) -> Iterator[Any]:
 
 
 def _binding(frames: list[tuple[FrameType, int]]) -> FrameType | None:
-    """The frame that passed the operation to an interpreter. It is used if no frame is the user's."""
+    """The frame of ``Primitive.bind``, or None. Its arguments are the operands if no frame is the user's."""
     return next((frame for frame, _ in frames if frame.f_code.co_qualname == "Primitive.bind"), None)
 
 

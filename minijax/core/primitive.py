@@ -60,7 +60,7 @@ impl_rules = RuleTable(
 class Primitive:
     """An operation that every interpreter knows by identity.
 
-    ``Primitive(name)``, with ``multiple_results = True`` when ``bind(*arrays, **params)`` returns a list. Each
+    ``Primitive(name)`` makes one. Set ``multiple_results = True`` if ``bind(*arrays, **params)`` returns a list. Each
     interpreter needs one rule, registered with
 
     - ``p.def_impl(rule)``: evaluation, ``rule(*arrays, **params) -> array``;
@@ -77,7 +77,7 @@ class Primitive:
     multiple_results: bool = False
     # False for primitives with jaxprs as parameters: a signature table would keep the jaxprs and their constants alive.
     keeps_signatures: bool = True
-    # True for primitives that compute with numbers, so not with random keys: see ``ops.declare``.
+    # True for primitives that compute with numbers and refuse random keys: see ``ops.declare``.
     refuses_keys: bool = False
     # True for primitives that take references: see ``core.refs``.
     takes_refs: bool = False
