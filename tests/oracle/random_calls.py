@@ -459,7 +459,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(
         f"{count} programs of {len(functions(tuple(asked.names)))} functions, seed {asked.seed} ({hows}): "
         f"{count - errors - excused.total()} agree, {excused.total()} differ with a reason, {errors} of "
-        f"{len(wrong)} functions without one; {taken:.0f} s, {count / taken:.0f} a second"
+        f"{len(wrong)} functions without a reason; {taken:.0f} s, {count / taken:.0f} a second"
     )
     return 1 if wrong else 0
 

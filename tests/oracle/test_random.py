@@ -69,7 +69,8 @@ def shown(ns: Any, tree: Any) -> list[Any]:
     return [leaf(x) for x in ns.tree.leaves(tree)]
 
 
-# Programs that derive keys and draw no bits. minijax borrows XLA's generator, which draws the bits of rbg keys.
+# For rbg keys, only programs that derive keys are compared: XLA's generator, which minijax borrows from JAX, draws
+# the bits of these keys.
 OF_RBG = [line for line in PROGRAMS if line.startswith(("(random.split(k), ", "(random.fold_in(k, 7)"))]
 
 

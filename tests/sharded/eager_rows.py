@@ -34,8 +34,8 @@ def _rows(of: Any, x: Any) -> dict[str, Any]:
         "array of arrays": lambda: jnp.array([x[0], x[1]]),
         "zeros": lambda: jnp.zeros((8, 4)),
         "full of an array": lambda: jnp.full((2, 8), HOST),
-        "zeros_like of an array here": lambda: jnp.zeros_like(jnp.array([1.0, 2.0])),
-        "ones_like of a sharded one": lambda: jnp.ones_like(sharded()),
+        "zeros_like of a new array": lambda: jnp.zeros_like(jnp.array([1.0, 2.0])),
+        "ones_like of a sharded array": lambda: jnp.ones_like(sharded()),
         "arange": lambda: jnp.arange(8),
         "linspace": lambda: jnp.linspace(0, 1, 5),
         "meshgrid": lambda: jnp.meshgrid(HOST, HOST),
@@ -44,26 +44,26 @@ def _rows(of: Any, x: Any) -> dict[str, Any]:
         "device_put": lambda: of.device_put(HOST),
         "device_put to a device": lambda: of.device_put(jnp.zeros(8), of.devices()[2]),
         "x + 1": lambda: x + 1,
-        "add of NumPy's": lambda: jnp.add(HOST, HOST),
-        "sin of NumPy's": lambda: jnp.sin(HOST),
-        "with a sharded one": lambda: sharded() + x,
-        "with one on another device": lambda: other() + 1,
-        "a call with one on another device": lambda: of.jit(jnp.sin)(other()),
+        "add of NumPy arrays": lambda: jnp.add(HOST, HOST),
+        "sin of a NumPy array": lambda: jnp.sin(HOST),
+        "a sharded array plus x": lambda: sharded() + x,
+        "an array on another device plus 1": lambda: other() + 1,
+        "a call with an array on another device": lambda: of.jit(jnp.sin)(other()),
         "a mask": lambda: x[x > 3],
         "iteration": lambda: list(jnp.arange(3)),
-        "iteration over a sharded one": lambda: list(sharded()),
+        "iteration over a sharded array": lambda: list(sharded()),
         "at": lambda: x.at[0].set(1.0),
         "sum": lambda: jnp.zeros((8, 4)).sum(0),
         "softmax": lambda: of.nn.softmax(x),
         "a call": lambda: of.jit(lambda v: (v, v + 1, jnp.zeros(3)))(x),
-        "a call of none": lambda: of.jit(lambda: jnp.ones(3))(),
+        "a call without arguments": lambda: of.jit(lambda: jnp.ones(3))(),
         "a gradient": lambda: of.grad(lambda v: (v * v).sum())(x),
         "a pushforward": lambda: of.jvp(jnp.sin, (x,), (x,)),
         "vmap": lambda: of.vmap(lambda v: v * 2)(x),
         "scan": lambda: lax.scan(lambda c, v: (c + v, c), 0.0, x),
         "cond": lambda: lax.cond(True, lambda v: v, lambda v: v + 1, x),
         "a reference": lambda: of.new_ref(x)[...],
-        "shard_map of a whole one": lambda: of.shard_map(jnp.sin, in_specs=P("x"), out_specs=P("x"))(jnp.arange(8.0)),
+        "shard_map of a new array": lambda: of.shard_map(jnp.sin, in_specs=P("x"), out_specs=P("x"))(jnp.arange(8.0)),
     }
 
 
@@ -94,7 +94,7 @@ def _all(of: Any) -> dict[str, Any]:
     mesh = of.make_mesh((4, 2), ("x", "y"))
     place = of.sharding.NamedSharding(mesh, of.sharding.PartitionSpec("x", "y"))
     sharded = of.device_put(np.ones((8, 8), np.float32), place)
-    found["iteration over a sharded one"] = described(of, lambda: list(sharded))
+    found["iteration over a sharded array"] = described(of, lambda: list(sharded))
     along_x = of.sharding.NamedSharding(mesh, of.sharding.PartitionSpec("x"))
     keys = of.device_put(of.random.split(of.random.key(0), 8), along_x)
     found["iteration over sharded keys"] = described(of, lambda: list(keys))

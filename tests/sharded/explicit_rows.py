@@ -63,7 +63,7 @@ def _rows(of: Any) -> dict[str, Any]:
             True, lambda b: b, lambda b: of.sharding.reshard(b, P(None, None)), both
         ),
         "a pullback of another type": lambda: of.vjp(lambda a: jnp.sin(a) * a, both)[1](sharded((8, 4))),
-        "linear functions of NumPy's": lambda: [
+        "linear functions of NumPy arrays": lambda: [
             of.linearize(lambda a: jnp.sin(a) * a, both)[1](np.ones((8, 4), np.float32)),
             of.linear_transpose(lambda a: a * 2, both)(np.ones((8, 4), np.float32)),
         ],
@@ -78,23 +78,23 @@ def _rows(of: Any) -> dict[str, Any]:
             of.make_jaxpr(of.vmap(left(of.jit(jnp.sin), out_sharding=P(None))))(rows)
         ).count("8@x"),
         "left to the compiler, mapped": lambda: of.vmap(left(jnp.sin, out_sharding=P("y")))(both),
-        "ones of rules": lambda: str(
+        "ones in derivative rules": lambda: str(
             of.make_jaxpr(of.grad(lambda a: (jnp.log1p(a) * jnp.tanh(a) + jnp.arctanh(a / 9)).sum()))(rows)
         ),
         "constants and masks": lambda: str(
             of.make_jaxpr(of.grad(lambda a: (jnp.triu(a) + abs(a) + of.nn.softplus(a) + jnp.modf(a)[0]).sum()))(rows)
         ).count("reshard"),
-        "einsum of one": lambda: [
+        "einsum of one operand": lambda: [
             jnp.einsum("ij->j", rows, out_sharding=P("y")),
             jnp.einsum("ij->ji", both, out_sharding=P("x")),
             jnp.einsum("ij->", both, out_sharding=P()),
             jnp.einsum("ii->i", sharded((8, 8)), out_sharding=P("y")),
         ],
-        "einsum of one, a diagonal": lambda: jnp.einsum("ii->i", sharded((8, 8), "x")),
+        "a diagonal by einsum": lambda: jnp.einsum("ii->i", sharded((8, 8), "x")),
         "a diagonal": lambda: jnp.diagonal(rows),
-        "a column got": lambda: of.jit(lambda a: a.at[:, 0].get(out_sharding=P("y")))(rows),
-        "a row got by a tracer": lambda: of.jit(lambda a, i: a.at[i].get(out_sharding=P("y")))(rows.T, 1),
-        "a column got outside of jit": lambda: both.at[:, 0].get(out_sharding=P("y")),
+        "a column by at.get": lambda: of.jit(lambda a: a.at[:, 0].get(out_sharding=P("y")))(rows),
+        "a row at a traced index": lambda: of.jit(lambda a, i: a.at[i].get(out_sharding=P("y")))(rows.T, 1),
+        "a column by at.get outside of jit": lambda: both.at[:, 0].get(out_sharding=P("y")),
         "meshes of calls": lambda: re.findall(
             "ctx_mesh=.*", str(of.make_jaxpr(left(of.jit(lambda a: of.jit(jnp.sin)(a)), out_sharding=P("y")))(both))
         ),
@@ -136,9 +136,9 @@ def _with_out_sharding(of: Any) -> dict[str, Any]:
         "not divisible": lambda x: jnp.zeros((7,), out_sharding=P("x")),
         "no such axis": lambda x: jnp.ones(8, out_sharding=P("q")),
         "no sharding": lambda x: jnp.ones(8, out_sharding="x"),
-        "a device too": lambda x: jnp.ones(8, device=of.devices()[0], out_sharding=P("x")),
+        "a device and out_sharding": lambda x: jnp.ones(8, device=of.devices()[0], out_sharding=P("x")),
         "repeat along a sharded dimension": lambda x: jnp.repeat(x, 2, axis=0),
-        "largest, reduced": lambda x: lax.reduce(x, np.float32(-np.inf), lax.max, (1,), P("x")),
+        "lax.reduce by max": lambda x: lax.reduce(x, np.float32(-np.inf), lax.max, (1,), P("x")),
     }
 
 

@@ -65,7 +65,7 @@ program(
     "16@x 8",
     of=lambda ns, x, w: ns.psum_scatter(ns.jnp.matmul(x, w, **ns.out("x", "-")), "x"),
 )
-program("product, not said where", "8 16@x", "16@x 8", of=lambda ns, x, w: x @ w)
+program("product without out_sharding", "8 16@x", "16@x 8", of=lambda ns, x, w: x @ w)
 program("product, one axis twice", ROWS, "16 8@x", of=lambda ns, x, w: x @ w)
 program("row by row", ROWS, ROWS, of=lambda ns, x, y: ns.jnp.einsum("ij,ij->i", x, y))
 program("three factors", ROWS, "16 8", "8 4@y", of=lambda ns, x, a, b: ns.jnp.einsum("ij,jk,kl->il", x, a, b))
@@ -87,7 +87,7 @@ program("padded along", ROWS, of=lambda ns, x: ns.jnp.pad(x, ((4, 4), (0, 0)), c
 program("sliced along", "16@x 4", of=lambda ns, x: x[: x.shape[0] // 2])
 program("reversed", XY, of=lambda ns, x: (ns.jnp.flip(x, 1), ns.lax.rev(x, (0,))))
 program("repeated", ROWS, of=lambda ns, x: (ns.jnp.tile(x, (1, 2)), ns.jnp.repeat(x, 2, axis=1)))
-program("like it", XY, of=lambda ns, x: (ns.jnp.zeros_like(x) + x, ns.jnp.full_like(x, 3.0)))
+program("zeros_like and full_like", XY, of=lambda ns, x: (ns.jnp.zeros_like(x) + x, ns.jnp.full_like(x, 3.0)))
 
 # Indices.
 program("rows of a table", "16 8", "i:8@x", of=lambda ns, t, i: t.at[i].get(**ns.out("x", "-")))
@@ -152,8 +152,8 @@ def _custom_vjp(ns: Any, x: Any) -> Any:
 
 
 # Random numbers.
-program("drawn of one key", "k:", ROWS, of=lambda ns, k, x: x + ns.random.normal(k, (16,)))
-program("a key each", "k:8@x", of=lambda ns, k: ns.vmap(lambda key: ns.random.uniform(key, (4,)))(k))
+program("drawn from one key", "k:", ROWS, of=lambda ns, k, x: x + ns.random.normal(k, (16,)))
+program("a key for each row", "k:8@x", of=lambda ns, k: ns.vmap(lambda key: ns.random.uniform(key, (4,)))(k))
 program("keys split", "k:", of=lambda ns, k: ns.random.split(k, 4))
 
 
@@ -179,5 +179,5 @@ program(
 program("a tree of results", XY, "8@x", of=lambda ns, x, y: {"s": x.sum(1) + y, "t": (x, [y * 2]), "n": None})
 program("donated", XY, of=lambda ns, x: x + 1, donated=(0,))
 program("a constraint", XY, of=lambda ns, x: ns.placed(ns.jnp.sin(x), "y", "-") * 2)
-program("does not fit", ROWS, "16 4", of=lambda ns, x, y: x + y)
-program("no whole number", ROWS, of=lambda ns, x: x.reshape(3, -1))
+program("shapes that do not fit", ROWS, "16 4", of=lambda ns, x, y: x + y)
+program("reshape to a size that is not an integer", ROWS, of=lambda ns, x: x.reshape(3, -1))

@@ -83,7 +83,7 @@ simple(
 )
 simple("axes in another order", lambda ns, x: x * ns.lax.axis_index(("y", "x")), "yx", "yx")
 simple(
-    "in each other",
+    "one mapped function inside another",
     lambda ns, x: ns.jit(ns.shard_map(lambda y: ns.lax.psum(y + y, "x"), in_specs=ns.P(), out_specs=ns.P()))(x),
     "x",
     "",
@@ -97,7 +97,7 @@ simple("a carry that starts to vary", lambda ns, x: ns.lax.scan(lambda c, r: (c 
 simple("branches of two types", lambda ns, x: ns.lax.cond(x[0, 0] > 0, lambda: ns.lax.psum(x, "x"), lambda: x))
 simple("not reduced", lambda ns, x: x, "x", "")
 simple("an axis left to XLA", lambda ns, x: x, "x", "x,y", axis_names=("x",))
-simple("a part of no array", lambda ns, x: x.sum())
+simple("a scalar with a sharded spec", lambda ns, x: x.sum())
 simple("no such axis", lambda ns, x: x, "z")
 
 
@@ -113,7 +113,7 @@ def mean_square(ns: Any, w: Any, x: Any) -> Any:
 
 two = {"shapes": ((8, 8), (8, 4)), "wrt": (0, 1)}
 both = {"shapes": ((8, 8), (8, 8)), "wrt": (0, 1)}
-mapped("an argument handed on", lambda ns: lambda x, w: x * w, ("x", "None"), shapes=((8, 8), (8,)))
+mapped("an argument without a spec", lambda ns: lambda x, w: x * w, ("x", "None"), shapes=((8, 8), (8,)))
 mapped("matmul, both sharded", lambda ns: lambda a, b: ns.lax.psum(a @ b, "y"), ("x,y", "y,-"), "x,-", **two)
 mapped(
     "two results",
