@@ -1,8 +1,8 @@
 """References: arrays that can be written to, ``Ref{float32[3]}``, and their types.
 
 Primitives that read and write a reference (``ops.refs``) are recorded in program order and keep that order. Before a
-program is partially evaluated, lowered or run, it is rewritten without references: equations pass on the content of
-each reference (``ops.refs.discharge``).
+program is partially evaluated, lowered or run, it is rewritten without references: the content of each reference is
+a value that equations pass on (``ops.refs.discharge``).
 
 Source: https://docs.jax.dev/en/latest/array_refs.html
 """

@@ -2,8 +2,8 @@
 
 Each thread has a stack of ``MainTrace``s with evaluation at level 0. ``Primitive.bind`` (``core.primitive``) passes an
 operation to the interpreter with the highest level among its arguments (data dependence). While a function is being
-staged, the dynamic interpreter also gets operations on constants, so every primitive is staged (omnistaging). A trace
-treats every value except its own tracers as a constant, so constants need no boxes.
+staged, the interpreter that stages it also gets operations on constants, so every primitive is staged (omnistaging). A
+trace treats every value except its own tracers as a constant, so constants need no tracers.
 
 A trace knows its stack, and so its thread. Its tracers may be used only on that thread, and only while the trace is on
 the stack.
@@ -203,10 +203,10 @@ class _ThreadState(threading.local):
 
 state = _ThreadState()
 
-# Interpreters of all threads with ``Trace.reaches_all``. While it is empty, calls without tracers skip the stack.
+# The interpreters of all threads whose ``Trace.reaches_all`` is true. If it is empty, tracer-free calls skip the stack.
 reaching: dict[MainTrace, None] = {}
 
-# ``MainTrace.trace`` of interpreters that will never return to the stack.
+# The value of ``MainTrace.trace`` for interpreters that will never return to the stack.
 ENDED = Trace()
 
 
@@ -227,8 +227,8 @@ def under(
 ) -> Result:
     """The result of ``body(main)``, run with a new interpreter ``main`` on top of this thread's stack.
 
-    The stack is restored however ``body`` ends. An interrupt can come at any call or return, so the clean-up has only
-    statements that call nothing. ``_leak_checked`` sets ``checked``, so that it is not called again.
+    The stack is restored however ``body`` ends. An interrupt can come at any call or return, so the clean-up avoids
+    calls. ``_leak_checked`` sets ``checked``, so that it is not called again.
     """
     if leak_checks and trace_type.checks_leaks and not checked:
         return _leak_checked(trace_type, label, body, global_data, subject, dynamic)
@@ -381,7 +381,7 @@ class eval_context(set_current_trace):
 def push_main(
     trace_type: type[Trace], label: str, global_data: Any = None, subject: str = "", dynamic: bool = False
 ) -> MainTrace:
-    """Put an interpreter on this thread's stack until ``pop_main``. For front ends, which clean up after Ctrl-C."""
+    """Put an interpreter on this thread's stack until ``pop_main``. Only for front ends: they clean up after Ctrl-C."""
     main = MainTrace(len(state.stack), trace_type, global_data, label, subject, dynamic)
     push_again(main)
     return main

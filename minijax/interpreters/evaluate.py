@@ -71,7 +71,7 @@ numpy_rules = _NumPyRules(
 # Primitives whose evaluation rule itself places the results on devices.
 commits_itself: set[Primitive] = set()
 
-# Primitives that call programs, which are compiled if an operand is over a mesh of devices.
+# Primitives that call a program. The program is compiled if an operand is over a mesh of devices.
 compiled_over_meshes: set[Primitive] = set()
 # The primitives that name a mesh. While there are none, programs need not be searched for them.
 constraints: list[Primitive] = []
@@ -129,7 +129,7 @@ def _evaluation(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, 
     """The function of NumPy values and the output type(s) for a signature, cached in ``evaluations``."""
     out_aval = abstract_eval(primitive, avals, params)
     function = numpy_function(primitive, avals, params)
-    # floats only: for an integer that wraps, scalar arithmetic makes a slow, hidden warning; ufuncs make none
+    # floats only: if an integer overflows, scalar arithmetic emits a warning (slow and hidden); ufuncs emit none
     if all([aval.dtype.kind == "f" and not aval.shape for aval in avals]):
         function = SCALAR_RULES.get(function, function)
     found: Any = function, out_aval

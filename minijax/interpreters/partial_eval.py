@@ -1,8 +1,8 @@
 """Partial evaluation: compute the known values now, and record a jaxpr for the unknown ones.
 
-``PartialEvalTrace`` gives a function's known results, and equations that compute the others from unknown inputs and
-residuals. ``partial_eval_jaxpr`` splits a jaxpr in two. Invariant: only an equation with an unknown input is recorded;
-its known operands are ``Residual``s, variables with values.
+``PartialEvalTrace`` gives a function's known results, and equations that compute its unknown results from unknown
+inputs and residuals. ``partial_eval_jaxpr`` splits a jaxpr in two. Invariant: only an equation with an unknown input is
+recorded; its known operands are ``Residual``s, variables with values.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class LinearProgram:
         self._closed: ClosedJaxpr | None = None
 
     def with_residuals(self, values: Sequence[Any]) -> LinearProgram:
-        """The same program with other residuals, in the order of the constants of ``closed()``."""
+        """The same program with ``values`` as residuals, in the order of the constants of ``closed()``."""
         jaxpr = self.closed().jaxpr
         found = iter(jaxpr.outvars)
         outs = [next(found) if isinstance(v, (Var, Literal)) else v for v in self.outs]
@@ -235,7 +235,7 @@ def live_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> list[JaxprEqn]:
     for eqn in reversed(eqns):
         if not needed.isdisjoint(eqn.outvars) or is_effectful(eqn):
             kept.append(eqn)
-            needed.update(eqn.invars)  # literals too, which no equation defines
+            needed.update(eqn.invars)  # literals as well, but no equation defines these
     kept.reverse()
     return kept
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-# Every role of a segment. White space and plain text have ''.
+# Every role of a segment. White space and plain text have the role ''.
 ROLES = (
     "",
     "keyword",
