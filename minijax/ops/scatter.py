@@ -1,6 +1,6 @@
 """Updating an array at indices: ``scatter``, and variants that combine the updates with the old elements.
 
-``scatter`` is the counterpart of ``gather``, with the same dimension numbers; it writes slices. An update that does not
+``scatter`` writes the slices that ``gather`` reads, with the same dimension numbers. An update that does not
 fit completely is dropped. With mode CLIP it is moved inside instead.
 """
 

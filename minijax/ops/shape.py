@@ -154,7 +154,7 @@ def _broadcast_numpy(x: Any, shape: Shape, broadcast_dimensions: Axes, sharding:
 
 
 def _spread(shape: Shape, size: int, x: Any) -> Any:
-    """``x`` repeated to ``shape``, which has ``size`` elements, as NumPy broadcasts."""
+    """``x`` broadcast to ``shape``, as by NumPy. ``size`` is the number of elements of ``shape``."""
     if size > _COPIED_BROADCAST:
         if size > _CERTAINLY_FITS:
             np.empty(shape, x.dtype)  # raise MemoryError now, not when the view is first used

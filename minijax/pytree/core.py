@@ -276,9 +276,9 @@ kinds = _Kinds(_registered)
 NONE_DEF = make_treedef(_NoneType, None, ())
 EMPTY_DICT_DEF = make_treedef(dict, (), ())
 
-# The fast tables: types of the children (and keys of a dict) -> a ``_Plan``, with the definition if all children are
-# leaves. ``_known``: (plan, definitions of the children that are nodes) -> the definition. All tables are bounded, and
-# cleared when a type is registered.
+# The fast tables map the types of the children (and the keys of a dict) to a ``_Plan``, which has the definition if all
+# children are leaves. ``_known`` maps a plan and the definitions of its child nodes to a definition. All tables are
+# bounded, and cleared when a type is registered.
 _tuple_table: dict[tuple[type, ...], Any] = {}
 _list_table: dict[tuple[type, ...], Any] = {}
 _dict_table: dict[tuple[Any, ...], Any] = {}
@@ -289,7 +289,7 @@ class _Plan:
     """How to flatten a tuple, list or dict whose children have the given types (and keys).
 
     ``runs``: the flatten function of each child, None for a leaf. ``getter`` sorts a dict's values, if needed.
-    ``treedef``: the definition if all children are leaves. ``last``: the latest run's child definitions and result.
+    ``treedef``: the definition if all children are leaves. ``last``: the latest run's child definitions and its result.
     """
 
     __slots__ = ("aux", "getter", "last", "node_type", "runs", "treedef")
@@ -341,7 +341,7 @@ def _runs(types: Iterable[type]) -> tuple[Any, ...]:
 
 
 def _types(tree: Any) -> tuple[type, ...]:
-    """``tuple(map(type, tree))``. Up to three elements are written out, which takes a third of the time."""
+    """``tuple(map(type, tree))``. The cases of up to three elements are written out, and take a third of the time."""
     count = len(tree)
     if count == 1:
         return (type(tree[0]),)

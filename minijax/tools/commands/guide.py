@@ -1,6 +1,6 @@
 """The guided tour: it runs each stop, and saves and restores the user's variables that it replaces.
 
-The parts are data (``tour_parts``). Each stop runs a line in the user's session and shows the same as the prompt.
+The parts are data (``tour_parts``). Each stop runs a line in the user's session and shows what the prompt would show.
 The first stop that needs a name saves the user's value of that name; the end of the part restores it.
 """
 

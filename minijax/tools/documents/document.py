@@ -375,7 +375,7 @@ def _below(block: Columns, width: int) -> Iterator[Line]:
         yield from wrapped(((role, mark), *title), width, 4)
     own = next((piece for pair in rows for role, piece in pair.among if role == "var" and piece.endswith(OWN)), "")
     if own:
-        note = f"names are those of +; {own} is a {own[:-1]} that only - has"
+        note = f"variables have their names on the + side; {own} is the {own[:-1]} of the - side"
         yield from wrapped((("", "  "), ("muted", note)), width, 4)
     for alike, run in groupby(rows, key=lambda pair: pair.mark == " "):
         pairs = list(run)

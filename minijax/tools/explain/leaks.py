@@ -1,8 +1,8 @@
 """Finds tracers that outlived their transformation: where they were created, and what keeps them alive.
 
 Nothing is recorded while programs run. ``find_leaks`` gets all tracers, ours and real JAX's, from the garbage
-collector. From each dead tracer it follows referrers up to a user variable. References from the prompt itself (its last
-results, the last exception) are reported separately.
+collector. From each tracer whose transformation has ended, it follows referrers up to a user variable. References from
+the prompt itself (its last results, the last exception) are reported separately.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def _referrers(wanted: Sequence[Any]) -> list[Any]:
 
 
 def _way(held_by: Mapping[int, tuple[Any, Any]], start: Any) -> Iterator[str]:
-    """The steps from ``start`` to the tracer. An object and its ``__dict__`` are one step, as are function and cell."""
+    """The steps from ``start`` to the tracer. An object and its ``__dict__`` are one step; so are function and cell."""
     way = [start]
     while held_by[id(way[-1])][1] is not None:
         way.append(held_by[id(way[-1])][1])
