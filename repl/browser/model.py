@@ -305,7 +305,7 @@ class StageBrowser:
                 return
             at += step
         there = "after" if step > 0 else "before"
-        self.say(f"no pass {there} this stage changed {self.chosen_text() or 'it: no line is highlighted'}", "muted")
+        self.say(f"no pass {there} this stage changed {self.chosen_text() or 'a highlighted line'}", "muted")
 
     def previous_change(self) -> None:
         self.next_change(-1)
@@ -369,7 +369,7 @@ class StageBrowser:
                 self.focus = "python"
                 self._into_sight("python")
                 self.show(0)
-                self.say("that was the last stage: this is where it comes from; Backspace goes back", "muted")
+                self.say("that was the last stage: here is its Python line; Backspace goes back", "muted")
         self._followed.append(before)
 
     def _kernel(self) -> int:

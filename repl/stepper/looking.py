@@ -145,7 +145,7 @@ class Looking:
         if not isinstance(self._viewed(), Worth):
             found = self._viewed()
             self.viewer = None
-            why = found.reason if isinstance(found, Unknown) else "it has none"
+            why = found.reason if isinstance(found, Unknown) else "there is none at this moment"
             self.stepper.say(f"no value of {named.name}: {why}", "muted")
 
     def _viewed(self) -> Worth | Unknown | None:
@@ -172,7 +172,7 @@ class Looking:
         moved = self.viewer.place._replace(slice=self.viewer.place.slice + step)
         self.viewer = self.viewer._replace(place=grid.within(value, moved))
         if grid.slices(value) == 1:
-            self.stepper.say("it has no more than two axes: there is one slice", "muted")
+            self.stepper.say("the array has at most two axes: there is one slice", "muted")
 
     def next_column(self, step: int = 1) -> None:
         """Show the next of primal, tangent and cotangent that is known."""
@@ -180,7 +180,7 @@ class Looking:
         row = value_row(self.known, self.viewer.named, self.at, self.at)
         there = [column for column in COLUMNS if isinstance(row.known[column], Worth)]
         if len(there) < 2:
-            self.stepper.say("it has no tangent and no cotangent here", "muted")
+            self.stepper.say("the value has no tangent and no cotangent here", "muted")
             return
         here = there.index(self.viewer.column)
         self.viewer = self.viewer._replace(column=there[(here + step) % len(there)])
@@ -305,7 +305,7 @@ class Looking:
         def watch(expression: str) -> None:
             if expression in self.watches:
                 self.watches.remove(expression)
-                self.stepper.say(f"{expression} is watched no more", "good")
+                self.stepper.say(f"{expression} is no longer watched", "good")
                 return
             try:
                 compile(expression, "<watch>", "eval")
@@ -318,10 +318,10 @@ class Looking:
                 self.stepper.say(f"{expression} is watched, but {found.error}")
                 return
             first = f"; {found.error}{self._first(found)}" if found.later is not None else ""
-            ends = "W and the same again ends it"
+            ends = "W with the same expression ends the watch"
             self.stepper.say(f"{expression} is watched in the values pane{first or f'; {ends}'}", "good")
 
-        self.stepper.ask("watch (an expression; the same again ends it)", watch)
+        self.stepper.ask("watch (an expression; a watched one: watch it no longer)", watch)
 
 
 def _same(a: object, b: object) -> bool:

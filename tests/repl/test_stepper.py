@@ -241,7 +241,7 @@ WALKS = [
     ("enter", "mul u * h leave", ""),
     ("enter enter 2", "tanh jnp.tanh(x * w) leave", ""),
     ("enter enter 1 enter 1", "sin jnp.sin(q) leave", ""),
-    ("enter enter 1 enter 1 enter enter", "tanh jnp.tanh(x * w) leave", "z is what the call was given"),
+    ("enter enter 1 enter 1 enter enter", "tanh jnp.tanh(x * w) leave", "z is an argument of the call"),
     ("enter enter 2 enter enter 2", "enter", "no operation made w: it came from outside"),
     ("enter enter 2 backspace backspace", "reduce_sum jnp.sum(u * h) enter", ""),
     ("backspace", "reduce_sum jnp.sum(u * h) enter", "Backspace comes back from where Enter went"),

@@ -41,7 +41,7 @@ def test_a_loaded_recording_shows_values_per_device(program):
 def test_a_file_says_where_its_values_per_device_end(limit, count):
     whole, held, last = shown_there()["without room"][limit]
     assert held == whole[: len(held)] and (len(held) < len(whole)) and bool(held) == bool(count)
-    assert "had no room in the file: %step of the call itself shows it" in last
+    assert "the file has no room for the values on devices from here on: %step of the call itself shows them" in last
 
 
 def test_arguments_are_shown_sharded_at_the_start():

@@ -81,7 +81,7 @@ def test_errors_show_user_frames_and_the_message(session):
     ("line", "expected"),
     [
         ("%origin inner", "%origin outer(2.0) --of inner"),
-        ("%values inner + 1", "inner is a variable inside outer(2.0), recorded before, not one of yours: %values"),
+        ("%values inner + 1", "a variable inside outer(2.0), which was recorded before, not one of yours: %values"),
         ("%tree inner", "%values outer(2.0) --of inner"),
         ("%nan jnp.sin(inner)", "%values outer(2.0) --of inner"),
         ("%find inner > 1.0", "1.81859"),

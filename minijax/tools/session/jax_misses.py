@@ -181,7 +181,7 @@ def _keep(said: str) -> None:
     if lines and lines[0].startswith("never seen"):
         name, _, defined = lines[1].partition(" defined at ")
         advice = _REDEFINED if len(lines) > 2 else ""
-        reason = _FIRST + ("; another was defined on the same line" if advice else "")
+        reason = _FIRST + ("; another function was defined on the same line" if advice else "")
         name = name.rpartition(" id=")[0]
     else:
         name, _, defined = lines[0].removeprefix("for ").partition(" defined at ")

@@ -38,13 +38,13 @@ def load(settings: Settings, path: Path) -> list[str]:
     except OSError as error:
         return [f"the settings in {path} are not used: {error.strerror or error}"]
     if len(content) > MOST_BYTES:
-        return [f"the settings in {path} are not used: it is larger than {MOST_BYTES:,} bytes"]
+        return [f"the settings in {path} are not used: the file is larger than {MOST_BYTES:,} bytes"]
     try:
         found = parsed(content.decode("utf-8"))
     except ValueError as error:  # includes UnicodeDecodeError and TOMLDecodeError
         return [f"the settings in {path} are not used: {error}"]
     except RecursionError:
-        return [f"the settings in {path} are not used: it is nested too deeply"]
+        return [f"the settings in {path} are not used: the file is nested too deeply"]
     return [f"{path}: {problem}" for name, value in found.items() if (problem := _take(settings, name, value))]
 
 

@@ -189,7 +189,7 @@ def refuse_local(session: Session, command: str, text: str) -> None:
             continue
         if source := session.held_in(name):
             asks = command if command in _OF else "values"
-            problem = f"{name} is a variable inside {shortened(source)}, recorded before, not one of yours"
+            problem = f"{name} is a variable inside {shortened(source)}, which was recorded before, not one of yours"
             raise UsageError(f"%{command}: {problem}: %{session.command_name(asks)} {source} --of {name}")
 
 
@@ -213,7 +213,7 @@ def _refuse_no_array(session: Session, command: str, node: ast.expr) -> None:
     if kind in _NO_ARRAYS:
         title = shortened(ast.unparse(node))
         is_kind = "" if title == "None" else f" is {_NO_ARRAYS[kind]}, and"
-        raise UsageError(f"%{command}: {title}{is_kind} computes nothing: give it a call such as f(3.0)")
+        raise UsageError(f"%{command}: {title}{is_kind} computes nothing: write a call such as f(3.0)")
 
 
 def _refuse_function(session: Session, node: ast.expr) -> None:

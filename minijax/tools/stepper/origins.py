@@ -63,7 +63,7 @@ def birth(cursor: Cursor, number: int) -> OriginChoice:
         given = _given(recording, number)
         if not given:
             break
-        note = note or f"{name} is what the call was given"
+        note = note or f"{name} is an argument of the call"
         number = given
     life = naming.life(number)
     if life is None:

@@ -75,7 +75,7 @@ class _Shown:
         return found
 
     def hidden(self, parts: Iterable[TreePart]) -> Line:
-        """A warning with the number of non-finite elements in hidden parts; at most ``MOST_HIDDEN`` are read."""
+        """A warning with the number of non-finite elements in hidden parts, from at most ``MOST_HIDDEN`` leaves."""
         wrong, every = 0, True
         for i, leaf in enumerate(islice(_leaves(parts), MOST_HIDDEN + 1)):
             if i == MOST_HIDDEN:

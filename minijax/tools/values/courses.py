@@ -374,7 +374,7 @@ class WhileRun(LoopRun):
         if params is None:
             return Unknown(reasons[0] if reasons else "it has no results")
         if self.unended:
-            return Unknown(f"it has not ended after {self.unended:,} iterations")
+            return Unknown(f"the loop has not ended after {self.unended:,} iterations")
         known = self.known(ins)
         found = _tried(lambda: self._to_the_end(known))
         if not isinstance(found, Unknown):
@@ -391,7 +391,7 @@ class WhileRun(LoopRun):
                 return found
             if time.monotonic() > late:
                 self.unended = limit
-                return Unknown(f"it has not ended after {limit:,} iterations")
+                return Unknown(f"the loop has not ended after {limit:,} iterations")
             limit = min(limit * 4, int(FOREVER))
 
     def whole(self, ins: Sequence[Any]) -> list[Any]:
@@ -448,7 +448,7 @@ class WhileRun(LoopRun):
         """The frame of an iteration, or of the condition before it."""
         length = self.length()
         if isinstance(length, Unknown):
-            return Unknown(f"its number of iterations is not known: {length.reason}")
+            return Unknown(f"the number of iterations is not known: {length.reason}")
         if not 0 <= index < length + (part == "condition"):
             raise IndexError(f"this while loop runs {length} iterations; there is no iteration {index}")
         n_own, offset = (self.n_cond, 0) if part == "condition" else (self.n_body, self.n_cond)

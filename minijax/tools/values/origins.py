@@ -263,7 +263,7 @@ class Origins:
         if step.run is None and len(step.bind.args) > len(step.bind.operands):
             return f"{step.bind.primitive} has more operands than were kept"
         if step.run is None and any(value.startswith("{") for _, value in step.bind.params):
-            return f"the program of {step.bind.primitive} was not kept: its results may depend on less"
+            return f"the program of {step.bind.primitive} was not kept: its results may depend on fewer operands"
         return ""
 
     # --- uses of a value

@@ -29,7 +29,7 @@ Reasons = list[str]
 CALLBACKS = {io_callback_p, pure_callback_p}
 SILENT = {debug_callback_p, debug_print_p}
 NOT_CALLED = "it comes from a callback, and the user's Python is not run again"
-REFERENCE = "it is a reference, whose content changes while the program runs; what is read from it is known"
+REFERENCE = "it is a reference, whose content changes while the program runs; the values read from it are known"
 
 
 def refused(eqn: JaxprEqn) -> str:

@@ -34,7 +34,7 @@ MOST_CHANGES = 5_000
 # Width in characters of a piece that has its own line.
 WIDEST_PIECE = 120
 FIRST_TURNS = "a file has the values on devices only for the first iterations of loops"
-NO_ROOM = "what devices have from here on had no room in the file: %step of the call itself shows it"
+NO_ROOM = "the file has no room for the values on devices from here on: %step of the call itself shows them"
 
 
 class SavedDevices:

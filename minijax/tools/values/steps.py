@@ -225,7 +225,7 @@ class Steps:
     def inside(self, eqn: JaxprEqn, index: int | None, part: str) -> Any:
         """The frame of a program inside ``eqn``: see ``Frame.inside``."""
         if any(map(is_reference, eqn.invars)):
-            return Unknown("it works on references of the program around it, and is evaluated as a whole")
+            return Unknown("it uses references of the program around it, so it is evaluated as a whole")
         if part not in self.parts(eqn):
             return Unknown(NEEDED.get(part, f"{eqn.primitive.name} has no program {part!r} inside"))
         name = eqn.primitive.name

@@ -26,7 +26,7 @@ GOOD = (
 )
 
 BAD = (
-    ("%values (i for i in [1])", "is a generator, and computes nothing: give it a call such as f(3.0)"),
+    ("%values (i for i in [1])", "is a generator, and computes nothing: write a call such as f(3.0)"),
     ("%values [1, 2]", "[1, 2] ran, and computed nothing with arrays: give it a call such as f(3.0)"),
     ("%values grad(f)(3.0) --of y", "nothing in grad(f)(3.0) is called y"),
     ("%values v(3.0)", "cannot be called: %values takes a call of a function"),

@@ -306,7 +306,7 @@ def test_a_replay_copies_refs():
     (given,) = minijax.vjp(f, x)[1](tuple(map(jnp.asarray, cts)))
     _agree("cotangent", frame.cotangent(frame.jaxpr.invars[0]), np.asarray(given))
     made = next(e for e in frame.jaxpr.eqns if e.primitive.name == "new_ref")
-    assert "what is read from it is known" in frame.value(made.outvars[0]).reason
+    assert "the values read from it are known" in frame.value(made.outvars[0]).reason
     loop = next(e for e in frame.jaxpr.eqns if e.primitive.name == "scan")
     assert "as a whole" in frame.inside(loop, 1).reason
 
@@ -316,7 +316,7 @@ def test_an_endless_loop_is_abandoned_and_can_be_inspected(monkeypatch):
     closed = minijax.make_jaxpr(lambda x: lax.while_loop(lambda s: s >= 0, lambda s: (s + 3) % 1000, x))(1)
     frame = replay(closed, [1], [None])
     (loop,) = frame.jaxpr.eqns
-    assert frame.count(loop) == Unknown("it has not ended after 4,096 iterations")
+    assert frame.count(loop) == Unknown("the loop has not ended after 4,096 iterations")
     assert "not ended" in frame.value(loop.outvars[0]).reason
     inner = frame.inside(loop, 4000)
     assert int(inner.value(inner.jaxpr.invars[0])) == (1 + 3 * 4000) % 1000
