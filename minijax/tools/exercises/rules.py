@@ -116,15 +116,15 @@ _JVP_MISTAKES: tuple[Mistake, ...] = (
     (X * _COS * DY, "The part that comes from dy is right; the value also moves with x, and dx is not in it."),
     (
         _SIN + X * _COS,
-        "Those are the derivatives, without the tangents: each is multiplied by the tangent of its own operand.",
+        "Those are the derivatives, without the tangents. Multiply each derivative by the tangent of its operand.",
     ),
     (
         DX * _SIN + X * _COS,
-        "The part of dx is right; the other is the derivative by y, without its tangent: dy is not in it.",
+        "The part of dx is right; the other is the derivative by y, without dy. Multiply it by dy.",
     ),
     (
         _SIN + X * _COS * DY,
-        "The part of dy is right; the other is the derivative by x, without its tangent: dx is not in it.",
+        "The part of dy is right; the other is the derivative by x, without dx. Multiply it by dx.",
     ),
     (DX * _SIN - X * _COS * DY, "One sign is wrong: the derivative of sin is cos, not -cos."),
     (
@@ -144,8 +144,8 @@ def _judge_zeros(rule: Any) -> None:
         rule((x, y), (np.float32(1.0), ad.Zero(get_aval(y))))
     except TypeError as error:
         raise NotYet(
-            "Right where both tangents are numbers. grad with respect to x alone gives an ad.Zero for dy, which no "
-            "operation takes: convert it to an array with ad.instantiate_zeros, as the start code does.",
+            "The rule is right if both tangents are numbers. grad with respect to x alone gives an ad.Zero for dy, and "
+            "no operation accepts it: convert it to an array with ad.instantiate_zeros, as the start code does.",
             error=error,
         ) from None
 
@@ -251,7 +251,7 @@ def _transpose_mistakes(ct: np.ndarray, later: np.ndarray, earlier: np.ndarray) 
         ),
         (later, "That is the part of x[1:]. x[:-1] went into the result too, with a minus."),
         (-earlier, "That is the part of x[:-1]. x[1:] went into the result too, with a plus."),
-        (earlier, "That is the part of x[:-1], but it went into the result with a minus; and x[1:] went in too."),
+        (earlier, "That is the part of x[:-1], but it went into the result with a minus; and x[1:] is missing."),
         (later + earlier, "Both parts are there, but x[:-1] went in with a minus."),
         (
             np.diff(ct),
@@ -379,7 +379,7 @@ def _judge_batch_shape(where: str, shape: tuple[int, ...], axis: Any, hint: str,
     if axis not in (0, -1):
         raise NotYet(
             f"For {where} overlap_batch says that the batch axis of its result is {axis!r}; the result is f32[2], and "
-            "has axis 0 alone.",
+            "has only axis 0.",
             before,
         )
 

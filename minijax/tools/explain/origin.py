@@ -203,7 +203,7 @@ class OriginLane:
         program = ProgramLane(self, part, operands, known, letters)
         rows = tuple(program.rows())
         frames = program.frames
-        times = f" ×{len(frames)}, values of the last" if frames and len(frames) > 1 and part.carries else ""
+        times = f" ×{len(frames)}, values of the last iteration" if frames and len(frames) > 1 and part.carries else ""
         carried = [program.name(part.jaxpr.invars[i]) for i in sorted(part.carries) if i in part.inputs]
         said = f"{part.title}{times}" + (f" · carries {', '.join(carried)}" if carried else "")
         heading = line(("muted", said)) if said else ()

@@ -176,7 +176,7 @@ class Reasons:
         if kind == "all-gather":
             return f"all of an operand, which is divided{along}, is needed on each device"
         if kind == "all-to-all":
-            return f"{name} needs a whole dimension that is divided{along}: XLA divides another one instead"
+            return f"{name} needs a whole dimension that is divided{along}: XLA divides another dimension"
         return f"parts of the operands and of the result of {name} are on different devices"
 
     def _placed(self, eqn: JaxprEqn) -> str:

@@ -44,7 +44,7 @@ def blocks(found: Roofline, most: int) -> Iterator[Block]:
     if outside > 0:
         said += f", {seconds_text(outside)} around them: Python, dispatch, waiting"
     else:
-        said += ": more than the call, since some ran side by side or the profiler slowed them"
+        said += ": more than the call, because some ran side by side or the profiler slowed them down"
     how = f"times are means of {plural(found.traced, 'call')} with XLA's profiler running"
     yield Row("call", (line(said), line(("muted", how))))
     yield Row("machine", (line(_machine(found.limits)),), line(("muted", "measured once, now")))

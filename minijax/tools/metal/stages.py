@@ -29,7 +29,7 @@ _LLVM_FUNCTION = r'define [^@]*@(?:"([^"]+)"|([\w.$-]+))\('
 _LLVM_KERNEL_END = "_kernel"
 _COMPUTATION = r"(?:ENTRY )?%?([\w.-]+) \(.*\{$"
 # Why a line of a kernel's code has no equation.
-LIBRARY, FRAME = "code of XLA's own", "LLVM's own"
+LIBRARY, FRAME = "XLA's own code", "LLVM's own"
 # Notes on lines that XLA added by itself. ``_SHORT``: note -> the short mark of a line with this note.
 _OWN = frozenset((ADDED, MADE, COPIED, LIBRARY))
 _SHORT = {

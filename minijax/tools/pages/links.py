@@ -51,7 +51,7 @@ def linked(texts: Texts, programs: LinkedPrograms, highlight: Highlighter | None
 
 def _title(pane: Pane) -> str:
     title = os.path.basename(pane.title) if pane.language == "python" else pane.title
-    note = f" · {pane.left_out} more lines left out (%hlo --line or --eqn shows those of one)"
+    note = f" · {pane.left_out} more lines left out (%hlo with --line or --eqn shows some of them)"
     return title + note if pane.left_out else title
 
 

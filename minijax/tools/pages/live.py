@@ -137,7 +137,7 @@ def changed(leaf: Any, index: tuple[int, ...], value: float) -> Any:
         return type(leaf)(value)
     low, high = _bounds(leaf)
     if not low <= value <= high:
-        raise OverflowError(f"{value:g} is no {leaf.dtype}: it goes from {low:g} to {high:g}")
+        raise OverflowError(f"{value:g} is no {leaf.dtype}, a number from {low:g} to {high:g}")
     if isinstance(leaf, (np.ndarray, np.generic)):
         made = np.array(leaf)
         made[index] = value

@@ -113,7 +113,7 @@ WRONG = {
         (_BATCH + "jnp.sum(x * y, axis=0), 0\n", "added up along the batch axis"),
         (_BATCH + "jnp.sum(x * y, axis=1)\n", "It returns a pair"),
         (_BATCH + "jnp.sum(x * y, axis=1), None\n", "It has one: which?"),
-        (_BATCH + "jnp.sum(x * y, axis=1), 1\n", "has axis 0 alone"),
+        (_BATCH + "jnp.sum(x * y, axis=1), 1\n", "has only axis 0"),
         ("def overlap_batch(args, dims): return vmap(overlap, dims)(*args), 0\n", "vmap of overlap, and so calls"),
         (_BATCH + "x * y, 0\n", "one number for each of 2 examples"),
         (
