@@ -32,13 +32,13 @@ def test_a_gradient_is_shown_beside_its_function_in_wide_and_narrow_text(session
     golden("diff.txt", "\n".join(plain(outcome.shown, width) for width in (120, 40)))
 
 
-# The call with g(v) uses the names of the first and the last argument, so these get other names.
+# The program of g(v) uses the names of the first and the last argument for other variables: %diff renames both.
 UNEQUAL = "%diff (lambda u, v, w: g(w) * u.sum())(v, v, v) --with g(v)"
 
 
 @pytest.mark.parametrize("line", ["%diff g(v) --by vmap", "%compare grad(g)(v)", "%compare g(v)", UNEQUAL])
 def test_every_name_in_one_column_is_bound(session, line):
-    """If one reads a column with the lines common to both, each name is bound once, before its use."""
+    """In one column, read together with the lines common to both, each name is bound once and before its use."""
     session.run_line("from minijax import *")
     session.run_line("def g(x): return jnp.linalg.norm(jnp.tanh(x) * x) + jnp.insert(x, 1, 2.0).sum()")
     (columns,) = [block for block in session.run_line(line).shown.blocks if isinstance(block, Columns)]
