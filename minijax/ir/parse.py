@@ -371,7 +371,7 @@ class _Parser:
             if any(axes) or found[3]:
                 read = lazy.public("minijax.ir.parse_meshes", "typed")
                 aval = read(self.scan, aval, axes, found[3] or "", at)
-            if not (found[3] and ("U:" in found[3] or "R:" in found[3])):  # such a type is different inside shard_map
+            if not (found[3] and ("U:" in found[3] or "R:" in found[3])):  # the type differs inside ``shard_map``
                 self.avals[found[0]] = aval
         return aval
 

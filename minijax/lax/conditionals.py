@@ -68,7 +68,7 @@ def cond(
     bodies = [stage_body(fun, in_tree, avals, "cond") for fun in (true_fun, false_fun)]
     _check_same_outputs("cond", ["true_fun", "false_fun"], [true_fun, false_fun], bodies)
     index = convert(pred, _INT32)
-    # true_fun is staged first, so its constants come first; but it is branch 1, because True is 1
+    # ``true_fun`` is staged first, so its constants come first; but it is branch 1, because True is 1
     return _bind(index, bodies, leaves, order=[1, 0])
 
 

@@ -218,7 +218,7 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
             raise ValueError(
                 f"Unsupported pcast from={before}, to={to!r}: {aval.str_short()} is {before} along {axes}. {advice}."
             )
-        # without check_vma, types do not record a state
+        # without ``check_vma``, types do not record a state
         return leaf if mesh_axes(axes) and not is_checked(axes) else primitive.bind(leaf, axes=ordered(axes))
 
     return tree_map(cast, x)
@@ -305,7 +305,7 @@ def all_to_all(
 
 
 def _with_size(x: Any, axis_name: Any, axis_index_groups: Any, bind: Callable[[Any, dict[str, Any]], Any]) -> Any:
-    """``bind(leaf, params)`` for every leaf, with the parameters that all_gather and psum_scatter share."""
+    """``bind(leaf, params)`` for every leaf, with the parameters that ``all_gather`` and ``psum_scatter`` share."""
     names = names_tuple(axis_name)
     if not names:
         return x

@@ -16,7 +16,7 @@ DIALECTS = ("arith", "builtin", "chlo", "func", "math", "memref", "scf", "sdy", 
 
 def ir() -> Any:
     """The module ``jaxlib.mlir.ir``: contexts, types, attributes, values."""
-    # the flags of XLA are read once, when jaxlib is loaded: see backend.client
+    # the flags of XLA are read once, when jaxlib is loaded: see ``backend.client``
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     return importlib.import_module("jaxlib.mlir.ir")
 

@@ -68,9 +68,9 @@ class ModuleWriter:
         # signatures of extension authors' rules -> symbol; ``bindings``: the ``ModuleContext`` of these rules
         self.authored: dict[Any, str] = {}
         self.bindings: Any = None
-        # a core.shardings.Placement, if the program runs on several devices
+        # a ``core.shardings.Placement``, if the program runs on several devices
         self.placement: Any = None
-        # the meshes that the module names: see lowering.shardings, which is imported for the first program with a mesh
+        # the meshes that the module names; ``lowering.shardings`` is imported for the first program with a mesh
         self._meshes: Any = None
         # records the equation of each line, if a tool needs it
         self.places: Places | None = None

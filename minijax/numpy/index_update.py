@@ -1,4 +1,4 @@
-"""``x.at[index]``, and functions that take elements at indices: take, take_along_axis."""
+"""``x.at[index]``, and functions that take elements at indices: ``take``, ``take_along_axis``."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
 
 
 def _of_later(name: str) -> Function:
-    """A method for function ``name`` of a module that is imported on first use."""
+    """A method that calls the function ``name`` of ``minijax.numpy``. Its module is imported on first use."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(_numpy, name)(self, *args, **kwargs)
@@ -239,7 +239,7 @@ def _compress(self: Any, condition: Any, axis: int | None = None, **options: Any
 
 
 def _trace(self: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
-    """The sum of the diagonal of the two axes."""
+    """The sum along the diagonal of two axes."""
     return _numpy.trace(self, offset, axis1, axis2, dtype, out)
 
 
@@ -299,7 +299,7 @@ def _scalar_conversion(kind: Callable[[Any], Any]) -> Function:
     )
 
     def conversion(self: Tracer) -> Any:
-        # as in JAX, refuse float(x) even if the primal value is known: the result would silently lose its derivative
+        # as in JAX, refuse ``float(x)`` even if the primal value is known: the result would lose its derivative
         if kind is not int:
             raise errors.ConcretizationTypeError(self, context)
         return kind(_concrete(self, context))

@@ -1,4 +1,4 @@
-"""Conversion between element types, and the primitives that return their operand: copy and stop_gradient."""
+"""Conversion between element types, and the primitives that return their operand: ``copy`` and ``stop_gradient``."""
 
 from __future__ import annotations
 

@@ -40,15 +40,15 @@ __all__ = [
     "dot_general_p",
 ]
 
-# ((lhs contracting, rhs contracting), (lhs batch, rhs batch)): the dimensions of both operands
+# ((lhs contracting, rhs contracting), (lhs batch, rhs batch)): the contracting and batch dimensions of both operands
 DotDimensionNumbers = tuple[tuple[Ints, Ints], tuple[Ints, Ints]]
 _Numbers = tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
 
 
 class Precision(enum.Enum):
-    """How exactly an accelerator multiplies float32 matrices; CPUs always compute in full precision.
+    """The precision with which an accelerator multiplies float32 matrices. CPUs always compute in full precision.
 
-    Strings name its members: ``Precision("float32")`` is HIGHEST.
+    A string can name a member: ``Precision("float32")`` is HIGHEST.
     """
 
     DEFAULT = 0
@@ -80,7 +80,7 @@ _PRECISION_NAMES: dict[object, Precision] = {
 
 
 class DotAlgorithm(NamedTuple):
-    """How an accelerator forms a product: the types of the operands and of the sums, and the number of products.
+    """How an accelerator forms a product: the operands' types, the type of the sums, and how many products replace one.
 
     CPUs support only the algorithms that a ``DotAlgorithmPreset`` names.
     """
@@ -369,7 +369,7 @@ def _taken(algorithm: DotAlgorithmPreset, dtype: np.dtype) -> np.dtype:
 
 
 def _given(algorithm: DotAlgorithmPreset, lhs: np.dtype, dtype: np.dtype) -> np.dtype:
-    """The dtype in which the product is rounded before it is converted to ``dtype``; ``lhs``: the operands' dtype."""
+    """The dtype to which the product is rounded before it is converted to ``dtype``; ``lhs``: the operands' dtype."""
     small = _ON_CPU[algorithm][1] and dtype == lhs == dtypes.bfloat16
     return dtype if small else np.dtype(algorithm.accumulation_type)
 

@@ -148,7 +148,7 @@ rem_numpy = by_kind("iu", _rem_integers, np.fmod)
 _FEW = 2048
 
 
-# NumPy's public count_nonzero is a Python wrapper of this C function, which is ten times as fast for few numbers.
+# NumPy's public ``count_nonzero`` is a Python wrapper of this C function, which is ten times as fast for few numbers.
 _count = getattr(getattr(getattr(np, "_core", np), "multiarray", np), "count_nonzero", np.count_nonzero)
 
 

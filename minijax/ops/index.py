@@ -398,7 +398,7 @@ def _gather_words(avals: Any, out_avals: Any, params: Params) -> Params:
     return {**params, "dimension_numbers": numbers, "slice_sizes": (*sizes, *words)}
 
 
-# ops.scatter sets the transpose rule, which is a scatter-add
+# ``ops.scatter`` sets the transpose rule, which is a scatter-add
 gather_p = declare(
     "gather",
     abstract=_gather_abstract,

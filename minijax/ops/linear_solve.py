@@ -1,8 +1,8 @@
 """``custom_linear_solve``: the solution of a linear equation, with derivatives that do not depend on the solver.
 
 The equation is ``matvec(x) = b``; ``solve`` finds x. The tangent dx solves ``A dx = db - dA x``. The transpose solves
-the transposed equation. Invariant: each of the four functions (matvec, vecmat, solve, transpose_solve) is linear in its
-last operands, which have the types of ``b``; its constants are operands of the primitive.
+the transposed equation. Invariant: each of the four functions (``matvec``, ``vecmat``, ``solve``, ``transpose_solve``)
+is linear in its last operands, which have the types of ``b``; its constants are operands of the primitive.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["linear_solve_p"]
 
 
 class _LinearSolveTuple(NamedTuple):
-    """One item for each of the four functions: matvec, vecmat, solve and transpose_solve."""
+    """One item for each of the four functions: ``matvec``, ``vecmat``, ``solve`` and ``transpose_solve``."""
 
     matvec: Any
     vecmat: Any

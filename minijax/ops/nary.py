@@ -40,7 +40,7 @@ from minijax.interpreters.vmap import batching_rules
 from minijax.lowering.lower import lowering_rules
 from minijax.lowering.text import Line, line_rules, mlir_type
 
-# The dtype kinds that an operand may have: the letters of dtypes.kind.
+# The dtype kinds that an operand may have: the letters of ``dtypes.kind``.
 FLOAT, INT, INEXACT, NUM, ANY = "f", "iu", "fc", "iufc", "biufc"
 BOOL_OR_INT, ORDERED, KEY = "biu", "biuf", "k"
 _KIND_NAMES = {"f": "floating", "c": "complexfloating", "i": "integer", "u": "integer", "b": "bool", "k": "prng_key"}
@@ -130,7 +130,7 @@ def maybe_broadcast(shape: Shape, x: Any, sharding: Any = None) -> Any:
     return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=kept, sharding=sharding)
 
 
-# Declared here because transposes need them; ops.reduce, ops.shape and ops.elementwise set their rules.
+# Declared here because transposes need them; ``ops.reduce``, ``ops.shape`` and ``ops.elementwise`` set their rules.
 reduce_sum_p = Primitive("reduce_sum")
 reshape_p = Primitive("reshape")
 eq_p = Primitive("eq")

@@ -52,7 +52,7 @@ names_shardings[reshard_p] = _placed
 def reshard_abstract(
     x: ShapedArray, *, dst_sharding: NamedSharding, concrete_mesh: Any, operand_mesh: Any = None
 ) -> ShapedArray:
-    return x  # core.explicit adds the sharding to the type of the result
+    return x  # ``core.explicit`` adds the sharding to the type of the result
 
 
 @reshard_p.def_impl

@@ -310,7 +310,7 @@ def _transposed(
     out_avals = _chosen(arrives, in_avals)
     axes = params["newly_manual_axes"]
     sizes = params["mesh"].shape
-    source = state.source  # the equations added here get the source line of the shard_map
+    source = state.source  # the equations added here get the source line of the ``shard_map``
 
     def missing(spec: PartitionSpec) -> tuple[Any, ...]:
         """The axes that ``spec`` does not name."""
@@ -342,7 +342,7 @@ def _transposed(
 def shard_map_lower(ctx: Any, avals: Any, out_avals: Any, *names: str, **params: Any) -> list[str]:
     """Write ``sdy.manual_computation``, whose region is the program of one device."""
     mesh, axes, jaxpr = params["mesh"], params["newly_manual_axes"], params["jaxpr"]
-    if not axes:  # an enclosing shard_map runs the program on each device already
+    if not axes:  # an enclosing ``shard_map`` runs the program on each device already
         consts = [ctx.constant(c, v.aval) for c, v in safe_zip(jaxpr.consts, jaxpr.jaxpr.constvars)]
         return lower_eqns(ctx, jaxpr.jaxpr, consts, names)
     module = ctx.module

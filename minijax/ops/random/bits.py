@@ -220,7 +220,7 @@ def _split_few(keys: Any, *, shape: Shape) -> Rule | None:
 
 
 def _evaluated(compute: Program, avals: Sequence[Any], out: KeyType | None) -> Rule:
-    """``compute`` as a function of NumPy values. Keys are stored as in ``core.keys``. ``out``: key type or None."""
+    """``compute`` on NumPy values, with keys stored as in ``core.keys``. ``out``: the result's key type, or None."""
     run = program(staged(compute, tuple(avals))).function
     kinds = [aval.dtype if is_key(aval.dtype) else None for aval in avals]
 
