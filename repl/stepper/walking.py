@@ -78,7 +78,7 @@ class Walking:
             position = self.back.pop()
             self.stepper.move(self.stepper.cursor.go(position), "this is already the moment where that move started")
         else:
-            self.stepper.say("Backspace comes back from where Enter went; ← goes to the moment before", "muted")
+            self.stepper.say("Backspace returns from a move with Enter; ← goes to the previous moment", "muted")
 
     # --- conditions
     # ------------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Walking:
         if 1 <= number <= len(choices):
             self._go(choices[number - 1])
         else:
-            self.stepper.say(f"{text} is none of 1 to {len(choices)}", "muted")
+            self.stepper.say(f"{text} is not a number from 1 to {len(choices)}", "muted")
 
     def _go(self, choice: OriginChoice) -> None:
         before = self.stepper.cursor.position

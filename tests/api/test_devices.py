@@ -120,7 +120,7 @@ def answer(program, *args):
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", RESULTS)
-def test_results_follow_their_operands(name, place):
+def test_results_lie_on_the_same_devices_as_in_jax(name, place):
     program, at = RESULTS[name], PLACES[place]
     assert answer(program, minijax, array(minijax, at)) == answer(program, jax, array(jax, at))
 

@@ -94,7 +94,7 @@ class StopsIt(Exception):
     pass
 
 
-def test_a_resumed_vmap_is_left_after_an_error():
+def test_a_failed_backward_pass_leaves_its_vmap():
     """After a backward pass has failed, another thread can use the pullback."""
     refuses = [True]
 

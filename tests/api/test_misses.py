@@ -95,7 +95,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_reason_of_a_miss(name):
+def test_each_kind_of_miss_has_its_reason(name):
     make, first, second, reason, advice = KINDS[name]
     api_compile._staged.pop(step, None)
     api_compile._staged.pop(of_static, None)

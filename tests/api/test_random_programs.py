@@ -317,7 +317,7 @@ def check(body, in_axes, names, mode):
 
 @given(st.data())
 @settings(max_examples=EXAMPLES, derandomize=not DRAW_OTHERS, suppress_health_check=list(HealthCheck))
-def test_random_programs(data):
+def test_random_programs_match_jax(data):
     program = data.draw(programs())
     in_axes = data.draw(st.sampled_from(IN_AXES))
     names = list(transformed(subject, program, in_axes))
@@ -348,6 +348,6 @@ FOUND = {
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_programs_that_failed_before(name):
+def test_programs_that_failed_before_match_jax(name):
     statements, outs, in_axes, transformation = FOUND[name]
     check(Body(INPUTS, True, statements, outs), in_axes, [transformation], "32")

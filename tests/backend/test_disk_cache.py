@@ -270,7 +270,7 @@ def test_programs_with_callbacks_are_never_cached(folder: Path, counting: Counti
     assert counting.counts == (2, 0) and entries(folder) == []
 
 
-def test_showing_xlas_passes_compiles_cached_programs_again(folder: Path, counting: CountingClient) -> None:
+def test_showing_passes_of_xla_compiles_cached_programs_again(folder: Path, counting: CountingClient) -> None:
     run_chain()
     run_chain()
     assert counting.counts == (1, 1)

@@ -92,7 +92,7 @@ def test_put_accepts_any_layout(value: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("n", [4, 1_000_000])
-def test_put_does_not_alias_the_users_array(n: int) -> None:
+def test_put_does_not_alias_the_array_of_the_user(n: int) -> None:
     """``value`` begins at a multiple of 64 bytes, where PJRT may use memory without a copy."""
     raw = np.zeros(n + 16, np.float32)
     offset = (-raw.ctypes.data % 64) // 4
@@ -204,7 +204,7 @@ def test_a_program_has_analyses() -> None:
 # --- errors -------------------------------------------------------------------------------------------------
 
 
-def test_compile_errors_carry_xlas_message() -> None:
+def test_compile_errors_carry_the_message_of_xla() -> None:
     with pytest.raises(
         failures.CompileError, match=r"(?s)could not compile my_program.*'stablehlo.nonsense' is unknown"
     ):

@@ -233,7 +233,7 @@ def test_an_unknown_tangent_in_another_thread_raises():
 
     program = minijax.linearize(f, 1.0)[1].jaxpr
     assert isinstance(outcomes[0], errors.UnexpectedTracerError)
-    assert [eqn.primitive.name for eqn in program.eqns] == ["mul"], "nothing of it was recorded"
+    assert [eqn.primitive.name for eqn in program.eqns] == ["mul"], "no operation of the other thread was recorded"
 
 
 def test_operations_of_another_thread_are_not_recorded():

@@ -77,19 +77,19 @@ def faults(window: Browser, path: Path) -> list[str]:
     found = []
     for dark, width in ((False, 1200), (True, 480)):
         window.open(path, dark=dark, width=width)
-        found += [f"asks for {url}" for url in window.addresses() - {path.as_uri()}]
+        found += [f"requests {url}" for url in window.addresses() - {path.as_uri()}]
         found += window.console()
         if not window.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth"):
             found.append(f"is wider than {width}")
         contrasts = window.run(CONTRASTS)
         found += [f"{text!r}: {ratio}" for text, ratio, _ in contrasts if ratio < 4.5]
-        found += [] if contrasts and (contrasts[0][2] < 0.2) == dark else ["has the other page's background"]
+        found += [] if contrasts and (contrasts[0][2] < 0.2) == dark else ["has the wrong background"]
         if 'class="minijax mjw' in path.read_text(encoding="utf-8") and not window.all(".mjw-stage, .mjw-programs"):
             found.append("has a stepper that does not start")
     if path.stat().st_size > LARGEST:
         found.append(f"has {path.stat().st_size:,} bytes")
     text = re.sub(r"<script.*?</script>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
-    found += [f"tells of {folder}" for folder in (str(ROOT), sys.prefix) if folder in text]
+    found += [f"contains the path {folder}" for folder in (str(ROOT), sys.prefix) if folder in text]
     return found
 
 

@@ -32,7 +32,7 @@ def wrapped(lib, fun):
     return wrap(fun, debug_info=info)
 
 
-def test_primitives_have_jaxs_names():
+def test_primitives_have_the_names_of_jax():
     names = [name for name in dir(jax_primitives) if name.endswith("_p")]
     assert len(names) == 175
     for name in names:

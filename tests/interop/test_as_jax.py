@@ -101,7 +101,7 @@ def test_output_and_exit_status_match_jax(program):
     assert (loaded, theirs_loaded) == ("False True", "True False")
 
 
-def test_tracebacks_point_at_the_programs_lines(program):
+def test_tracebacks_point_at_lines_of_the_program(program):
     failed = run(*REPL, "--as-jax", program, "--fail")
     assert failed.returncode == 1
     lines = program.read_text().splitlines()
@@ -131,7 +131,7 @@ def test_wrong_arguments_are_usage_errors(words, capsys):
     assert left.value.code == 2 and "error: --as-jax" in capsys.readouterr().err
 
 
-def test_a_session_keeps_the_programs_names(program):
+def test_a_session_keeps_the_names_of_the_program(program):
     program.write_text("import jax\ndef late():\n    import jax.numpy as jnp\n    return jnp.sin\nkept = late()\n")
     session = Session(find, {})
     outcome = session.run_line(f"%run --as-jax {program}")

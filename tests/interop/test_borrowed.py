@@ -271,7 +271,7 @@ def test_rules_that_a_third_party_adds_later_are_borrowed():
     assert check_rules(p, np.float32([0.5, 2]), np.float32([1, 3]), scale=2).ok
 
 
-def test_function_params_are_freed_and_unhashable_params_refused():
+def test_function_params_are_freed_and_unhashable_params_are_refused():
     p, x = borrowed(third_party("scaled_by")), mj.numpy.arange(3.0)
     function = lambda: None  # noqa: E731
     alive = weakref.ref(function)

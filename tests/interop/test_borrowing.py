@@ -191,7 +191,7 @@ def test_errors_of_jax_end_at_the_users_line():
     assert "/jax/" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_jaxs_frames_are_shown_on_request():
+def test_frames_of_jax_are_shown_on_request():
     before = jax.config.jax_traceback_filtering
     jax.config.update("jax_traceback_filtering", "off")
     try:

@@ -103,7 +103,7 @@ def counted(fun):
     return counting, runs
 
 
-def test_trees_have_jaxs_classes_and_minijaxs_arrays():
+def test_trees_keep_their_classes_and_get_minijax_arrays():
     def fun(layer, state, *, mode):
         assert mode == "train"
         assert state["none"] is None
@@ -192,7 +192,7 @@ def test_a_function_and_its_programs_die_together():
     assert [ref() for ref in refs] == [None, None]
 
 
-def test_64_bits_and_jaxs_settings_make_another_program():
+def test_64_bit_mode_and_settings_of_jax_cause_a_new_trace():
     fun, runs = counted(lambda x: x * 2 + rnp.arange(3))
     mine = from_jax(fun)
     assert mine(X.astype(np.float64)).dtype == np.float32
@@ -221,7 +221,7 @@ def needs_a_shape(params, x):
 
 
 @pytest.mark.parametrize("fun", [needs_a_truth_value, needs_an_array, needs_a_mask, needs_a_shape])
-def test_jaxs_error_names_the_argument_that_must_be_known(fun):
+def test_the_error_of_jax_names_the_argument_that_must_be_known(fun):
     with pytest.raises((jax.errors.JAXTypeError, jax.errors.JAXIndexError, TypeError)) as caught:
         from_jax(fun)({"scale": X}, X)
     message = str(caught.value)

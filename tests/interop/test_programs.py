@@ -146,7 +146,7 @@ def _inside(x):
     return rnp.sin(jax.ad_checkpoint.checkpoint_name(rnp.sin(x), "kept") @ rnp.eye(3)).sum()
 
 
-def test_callbacks_call_the_functions_with_jaxs_arrays(capfd):
+def test_callbacks_call_the_functions_with_arrays_of_jax(capfd):
     seen = []
 
     def host(x):

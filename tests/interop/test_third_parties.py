@@ -172,7 +172,7 @@ def test_every_command_accepts_objects_of_third_parties(session, line, shown):
     assert "from JAX" in text
 
 
-def test_why_explains_a_librarys_jit(session):
+def test_why_explains_the_jit_of_a_library(session):
     """JAX treats all functions of this jit as one function with different names."""
     session.run_line("a, b = lib.keeping_jit(lambda q: jnp.sin(q)), lib.keeping_jit(lambda q: q)")
     assert "JAX has not traced a while it was watched" in _text(session, "%why a(x)")

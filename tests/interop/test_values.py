@@ -75,7 +75,7 @@ def test_trees_registered_with_jax_flatten_as_in_jax():
         tree_util.tree_map(lambda a, b: a, tree["layer"], Layer(1, 2, jnp.cos))
 
 
-def test_minijaxs_registration_of_a_class_wins():
+def test_a_registration_with_minijax_wins():
     class Both:
         def __init__(self, x, y):
             self.x, self.y = x, y
@@ -117,7 +117,7 @@ def test_weak_types_are_kept_between_libraries():
     assert not to_jax_value(jnp.asarray(np.float32(2))).weak_type
 
 
-def test_memory_is_shared():
+def test_arrays_of_both_libraries_share_memory():
     theirs = rnp.arange(64.0)
     ours = from_jax_value(theirs)
     assert np.shares_memory(np.asarray(ours), np.asarray(theirs))
@@ -126,7 +126,7 @@ def test_memory_is_shared():
     np.testing.assert_array_equal(back, X)
 
 
-def test_jaxs_arrays_are_accepted_wherever_minijaxs_are():
+def test_arrays_of_jax_are_accepted_like_those_of_minijax():
     x, theirs = jnp.asarray(X), rnp.asarray(X)
     for found in (x + theirs, jnp.add(theirs, theirs), mj.lax.add(theirs, x), mj.vmap(lambda v: v * 2)(theirs)):
         assert isinstance(found, mj.Array)

@@ -44,7 +44,7 @@ def last_sizes(ns, program):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_backward_pass_is_as_small_as_jaxs(name):
+def test_the_backward_pass_is_as_small_as_in_jax(name):
     ours, theirs = (last_sizes(ns, PROGRAMS[name](ns)) for ns in (minijax, jax))
     assert ours == theirs
 

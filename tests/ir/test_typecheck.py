@@ -50,7 +50,7 @@ def negation(in_aval=F32, out_aval=F32):
     return Jaxpr([], [a], [b], [JaxprEqn(neg, [a], {}, [b])])
 
 
-def test_accepts_a_good_jaxpr():
+def test_a_good_jaxpr_is_accepted():
     a, b, c, k = variables(4)
     d = DropVar(I32)
     eqns = [

@@ -109,7 +109,7 @@ def test_u_stops_at_the_outermost_frame_and_wrong_arguments_are_refused(typed: T
         minijax.debug.breakpoint(token=1)
 
 
-def test_in_the_repl_its_commands_run_in_the_frame(typed: Type) -> None:
+def test_commands_of_the_repl_run_in_the_frame(typed: Type) -> None:
     from tests.repl.test_app import ENTER, Typed
 
     typed("%jaxpr inner.__name__ and jnp.sin(z)", "z * 2", "v = z + 1", "p v", "%grad jnp.sin(w)", "c")
@@ -123,7 +123,7 @@ def test_in_the_repl_its_commands_run_in_the_frame(typed: Type) -> None:
     assert "grad(jnp.sin)(z)" in stepped.printed, "the stepper was opened"
 
 
-def test_in_ipython_its_commands_run_in_the_frame(typed: Type, capsys: Any) -> None:
+def test_commands_of_ipython_run_in_the_frame(typed: Type, capsys: Any) -> None:
     from IPython.core.interactiveshell import InteractiveShell
 
     from minijax.api import callbacks

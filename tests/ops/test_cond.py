@@ -244,7 +244,7 @@ def test_disable_jit_calls_the_function() -> None:
     assert np.asarray(out).tolist() == [4, 4, 3]
 
 
-def test_io_under_vmap_is_refused() -> None:
+def test_io_callbacks_in_a_cond_under_vmap_are_refused() -> None:
     callbacks = importlib.import_module(SUBJECT_NAME + ".experimental")
 
     def noisy(x: Any) -> Any:
@@ -267,7 +267,7 @@ def conds(jaxpr: Any) -> list[Any]:
 
 
 @only_minijax
-def test_the_same_functions_are_the_same_program() -> None:
+def test_conds_of_the_same_functions_share_their_programs() -> None:
     """However often it is called, a cond of the same functions is staged, differentiated and compiled once."""
 
     def double(x: Any) -> Any:
@@ -288,7 +288,7 @@ def test_the_same_functions_are_the_same_program() -> None:
 
 
 @only_minijax
-def test_residuals_of_one_type_share_their_place() -> None:
+def test_residuals_of_one_type_share_a_variable() -> None:
     """The number of residuals of each type is the maximum over the branches, not the sum."""
     from minijax.ir.typecheck import typecheck_jaxpr
 

@@ -317,7 +317,7 @@ def test_a_plain_call_runs_the_function_itself() -> None:
     assert f.__name__ == "f" and "custom_jvp" in repr(f)
 
 
-def test_the_function_is_not_called_if_its_rule_is() -> None:
+def test_the_function_is_not_called_if_its_rule_is_called() -> None:
     calls: list[str] = []
 
     @minijax.custom_jvp

@@ -126,7 +126,7 @@ def use_of_a_deleted_array() -> None:
         use_of_a_deleted_array,
     ],
 )
-def test_errors_have_no_internal_context(mistake: Any) -> None:
+def test_errors_have_no_context_inside_minijax(mistake: Any) -> None:
     with pytest.raises(Exception) as caught:  # noqa: PT011  (any error)
         mistake()
     assert caught.value.__context__ is None or caught.value.__suppress_context__

@@ -147,7 +147,7 @@ def test_vmap_of_a_reduction_by_a_function_matches_jax() -> None:
     np.testing.assert_array_equal(mapped(minijax, 0, np.zeros(3, np.float32)), wanted)
 
 
-def test_a_result_does_not_follow_its_argument() -> None:
+def test_later_writes_to_an_argument_do_not_change_a_result() -> None:
     """A result may be a view of an operand, so an operand that comes from the caller is copied first."""
     x = np.arange(6.0, dtype=np.float32)
     taken = [lax.slice(x, (1,), (4,)), lax.reshape(x, (2, 3)), lax.rev(x, (0,)), *lax.split(x, (2, 4))]

@@ -251,7 +251,7 @@ def test_outer_references_are_written():
     assert minijax.lax.while_loop(lambda c: other[0] < 5, double, 0) == 4
 
 
-def test_programs_are_lowered_ahead_of_their_call():
+def test_programs_can_be_lowered_ahead_of_a_call():
     lowered = minijax.jit(OURS[2]).lower(X)
     assert "stablehlo.while" in lowered.as_text()
     check(lowered.compile()(X), OURS[2](X))

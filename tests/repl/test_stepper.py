@@ -244,10 +244,10 @@ WALKS = [
     ("enter enter 1 enter 1 enter enter", "tanh jnp.tanh(x * w) leave", "z is an argument of the call"),
     ("enter enter 2 enter enter 2", "enter", "no operation made w: it came from outside"),
     ("enter enter 2 backspace backspace", "reduce_sum jnp.sum(u * h) enter", ""),
-    ("backspace", "reduce_sum jnp.sum(u * h) enter", "Backspace comes back from where Enter went"),
+    ("backspace", "reduce_sum jnp.sum(u * h) enter", "Backspace returns from a move with Enter"),
     ("enter enter 2 t 1", "jit minijax.jit(doubled)(h) enter", ""),
     ("enter enter 2 t 2", "mul u * h enter", ""),
-    ("enter enter 9", "mul u * h leave", "9 is none of 1 to 2"),
+    ("enter enter 9", "mul u * h leave", "9 is not a number from 1 to 2"),
 ]
 
 
