@@ -1,1 +1,1 @@
-"""The documentation: Markdown pages, and ``site``, which turns them into HTML. ``python -m docs`` writes it."""
+"""The documentation: Markdown pages, and ``site``, which turns them into HTML. ``python -m docs`` writes the HTML."""

@@ -54,7 +54,7 @@ class Shown:
     """A magic's result, which displays itself. ``value`` is the command's value, None if the command returns none.
     Unpacking and indexing use ``value``: ``y, dy = %grad f(3.0)``.
 
-    ``document`` is the displayed text. ``recording`` is what minijax did; functions of ``minijax.tools`` take it.
+    ``document`` is the displayed text. ``recording`` has what minijax did; pass it to functions of ``minijax.tools``.
     """
 
     def __init__(self, shell: Any, result: Result, ended: Callable[[], None] | None = None) -> None:

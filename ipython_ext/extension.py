@@ -1,4 +1,4 @@
-"""Registers everything with one shell, and remembers it for removal."""
+"""Registers the parts of the extension with one shell, and remembers them, to remove them later."""
 
 from __future__ import annotations
 

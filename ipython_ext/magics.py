@@ -149,7 +149,7 @@ class _Traits(Magics):
     def pythons_own(self, name: str) -> Callable[..., Any]:
         """IPython's own magic with this ``name``."""
         if type(self.pythons[name]).__name__ == "LazyMagic":
-            # a LazyMagic would look itself up in the table, which now holds ours
+            # a LazyMagic looks for IPython's magic in the table of magics, where ours now has this name
             shell: Any = self.shell
             self.pythons[name] = getattr(shell.magics_manager.registry["ExecutionMagics"], name)
         return self.pythons[name]

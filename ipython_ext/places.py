@@ -82,8 +82,8 @@ def keep_typed(shell: Any) -> None:
 
 def shows_itself(shell: Any) -> bool:
     """Whether the running magic must display its result itself: in a loop or a function, before the cell's last line,
-    or in an assignment. IPython displays it if the magic is the whole last line. If no cell runs the magic, its caller
-    has the result.
+    or in an assignment. IPython displays the result of a magic that is the whole last line. If no cell runs the magic,
+    its caller has the result.
     """
     frame = _cell_frame(shell)
     if frame is None:

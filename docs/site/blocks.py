@@ -150,7 +150,7 @@ class Blocks:
         return shown + (_shown(outcome.summary) if "panels" in words else "")
 
     def _screen(self, step: Step | Browse, words: list[str]) -> str:
-        """A full terminal screen after some actions."""
+        """The full-screen terminal after the actions in ``words``."""
         size, *actions = words
         columns, rows = map(int, size.split("x"))
         shown: Stepper | StageBrowser

@@ -1,4 +1,4 @@
-"""The gallery: a page for each recording, with a stepper below a section of gallery.md that says what to look at."""
+"""The gallery: a page for each recording. It has a section of gallery.md, which says what to look at, and a stepper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page around its body: navigation, style, and a content policy that blocks requests and foreign scripts."""
+"""Builds a page around its body: navigation, style, and a content policy that blocks requests and foreign scripts."""
 
 from __future__ import annotations
 

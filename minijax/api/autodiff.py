@@ -607,7 +607,7 @@ def check_output(transform: str, aval: ShapedArray, holomorphic: bool) -> None:
 def on_leaves(
     fun: Callable[..., Any], argnums: Any, args: Sequence[Any], kwargs: dict[str, Any], transform: str
 ) -> tuple[Callable[..., Any], list[Any], Any]:
-    """Return ``fun`` as a function of the leaves of arguments ``argnums``, these leaves, and their tree."""
+    """Return three results: ``fun`` as a function of the leaves of arguments ``argnums``; these leaves; their tree."""
     single = not isinstance(argnums, (tuple, list))
     if len(args) == 1 and type(argnums) is int and not argnums and isinstance(args[0], AnyArray) and not kwargs:
         return fun, [args[0]], LEAF

@@ -111,7 +111,7 @@ def _result_aval(result: Any) -> ShapedArray:
 
 
 def _split_static(args: Any, kwargs: Any) -> tuple[Any, list[Any], tuple[tuple[int, Any], ...]]:
-    """Split a tree into its structure, its array leaves, and the other leaves by position, which pass unchanged."""
+    """Split a tree into its structure, its array leaves, and its other leaves with their positions."""
     leaves, in_tree = tree_flatten((args, kwargs))
     static = tuple((i, x) for i, x in enumerate(leaves) if not is_array_like(x))
     return in_tree, [x for x in leaves if is_array_like(x)], static

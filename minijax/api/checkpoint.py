@@ -1,4 +1,4 @@
-"""``checkpoint`` (also ``remat``): trade memory for computation in reverse mode, under a policy of saved values."""
+"""``checkpoint`` (also ``remat``): reverse mode saves the values that a policy selects, and recomputes the others."""
 
 from __future__ import annotations
 

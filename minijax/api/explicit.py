@@ -29,7 +29,7 @@ def _within(mesh: Any) -> Iterator[None]:
 
 @contextmanager
 def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[None]:
-    """Within the block, trace programs for ``mesh``, whose axes may have other types than before."""
+    """Within the block, trace programs for ``mesh``. Its axis types may differ from those of the current mesh."""
     now = context.mesh
     if now is not None and isinstance(now, Mesh) and mesh.shape_tuple == now.shape_tuple:
         mesh = now.update_axis_types(dict(zip(mesh.axis_names, mesh.axis_types, strict=True)))

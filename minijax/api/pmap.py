@@ -1,4 +1,4 @@
-"""``pmap``: a ``JitFunction`` of a ``shard_map`` over a mesh of one axis, whose size follows from the arguments."""
+"""``pmap``: a ``JitFunction`` of a ``shard_map`` over a mesh of one axis. The arguments determine its size."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ __all__ = ["AbstractRef", "Ref", "Slice", "addupdate", "ds", "free_ref", "freeze
 
 
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Any:
-    """A mutable reference to the array ``init_val``: ``r[i]``, ``r[i] = x``, ``r[i] += x``, in functions too.
+    """A mutable reference to the array ``init_val``. ``r[i]``, ``r[i] = x`` and ``r[i] += x`` work in functions too.
 
     A reference may be an argument or closed over, but not returned. TypeError unless ``init_val`` is an array;
     NotImplementedError for a ``memory_space`` or ``kind``.
@@ -78,7 +78,7 @@ def set(ref: Any, idx: Any, value: Any) -> None:  # noqa: A001  (JAX's name)
 
 
 def addupdate(ref: Any, idx: Any, x: Any) -> None:
-    """Add ``x`` to ``ref[idx]``. An element that an integer array names twice gets both additions."""
+    """Add ``x`` to ``ref[idx]``. An element that an integer array selects twice gets both additions."""
     index, operands = _indexed(_checked("ref_addupdate", ref), idx)
     addupdate_p.bind(ref, x, *operands, index=index)
 

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 from minijax.backend.client import runtime
 
-# Several threads may share work. Its end is then an event of its own, with the work's number, since the thread that
-# ends the work may have run other work after the start.
+# Several threads may share one piece of work. Then a separate event, which has the number of this work, marks its end:
+# the thread that ends the work may have run other work since the start.
 _END = "end: "
 # Marks a call on the profiler's clock.
 _CALL = "minijax call"
-# The names of jaxlib and PJRT for copying to a device and for executing a program, on the calling thread.
+# Names that jaxlib and PJRT give to two events of the calling thread: copying to a device, and executing a program.
 _TRANSFERS = ("DevicePut", "DevicePutWithSharding")
 _EXECUTE = "CommonPjRtLoadedExecutable::ExecuteHelperOnSingleDevice"
-# A pipeline of passes: this file of XLA reports it to the profiler, as ``simplification (jit_f)``.
+# The source file of XLA that reports a pipeline of passes to the profiler, as ``simplification (jit_f)``.
 _PIPELINES = "hlo_pass_pipeline.cc"
 _PIPELINE = r"(.*) \(.*\)"
 # Work for a thread pool is queued under a number. Another thread starts and ends it under that number.

@@ -62,7 +62,7 @@ def xla_sharding(sharding: Sharding) -> Any:
 
 
 def put_parts(arrays: Sequence[Any], sharding: Sharding, aval: ShapedArray) -> Buffer:
-    """The array of type ``aval`` whose shards on this process's devices are ``arrays``, in order (keys as words)."""
+    """The array of type ``aval`` whose shards on this process's devices are ``arrays``, in order. Keys are words."""
     rt = runtime()
     if aval.dtype == dtypes.float0:
         # on devices, float0 is an unused array of booleans

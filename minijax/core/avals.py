@@ -44,7 +44,7 @@ def note_sharded_types() -> None:
 
 
 class ManualAxisType(NamedTuple):
-    """The mesh axes along which a value varies, is unreduced and is reduced, inside ``shard_map``."""
+    """Inside ``shard_map``: the mesh axes along which a value varies, is unreduced, or is reduced."""
 
     varying: frozenset[Any] = frozenset()
     unreduced: frozenset[Any] = frozenset()

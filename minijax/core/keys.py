@@ -117,7 +117,7 @@ THREEFRY4 = PRNGImpl("threefry4x32", (4,), "fry4")
 
 
 def impl_of(theirs: Any) -> PRNGImpl:
-    """Our implementation for JAX's ``theirs``. Unless we have the same algorithm, it borrows JAX's functions."""
+    """Our implementation for JAX's ``theirs``. It borrows JAX's functions unless minijax has this algorithm."""
     ours = PRNGImpl(theirs.name, theirs.key_shape, theirs.tag)
     ours.theirs = theirs
     return ours

@@ -32,7 +32,7 @@ class SourceInfo(NamedTuple):
 
 
 def source_info_of(source: Any) -> SourceInfo:
-    """The result of ``errors.source_info`` in two parts."""
+    """Split the result of ``errors.source_info`` into the user's line and the name stack."""
     return SourceInfo(None, ()) if source is None else SourceInfo(source[:2], source[2] if len(source) > 2 else ())
 
 
