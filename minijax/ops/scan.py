@@ -267,7 +267,7 @@ class _Split:
     flags the inputs (or tangents) of the later loop, ``later_out`` its results; ``hoisted`` is a jaxpr from the known
     consts to the hoisted values. The origin of a residual is a pair: ``("const", i)``, the i-th known const;
     ``("hoisted", i)``; ``("literal", atom)``; ``("xs", i)``, the i-th known array; ``("stacked", i)``, a result of the
-    known loop. The first three become consts of the later loop, the others its ``xs``."""
+    known loop. The first three become consts of the later loop, the others become its ``xs``."""
 
     __slots__ = (
         "later",

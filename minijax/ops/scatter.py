@@ -217,7 +217,7 @@ def _linear_jvp(primitive: Primitive) -> Rule:
 
 def _transposer(to_operand: Rule, to_updates: Rule) -> Callable[..., list[Any]]:
     """The transpose rule, from functions that give the cotangents: ``to_operand(ct, indices, updates, **params)`` and
-    ``to_updates(ct, operand, indices, shape, **params)``, where ``shape`` is that of the updates."""
+    ``to_updates(ct, operand, indices, shape, **params)``. ``shape`` is the shape of the updates."""
 
     def scatter_transpose(ct: Any, operand: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
         assert type(indices) is not UndefinedPrimal, "a scatter is not linear in its indices"

@@ -627,7 +627,7 @@ iota_p = declare(
 
 
 def broadcasted_iota(dtype: Any, shape: Ints, dimension: int, *, out_sharding: Any = None) -> Any:
-    """An array of ``shape`` and sharding ``out_sharding``. Each element is its own index along ``dimension``."""
+    """An array of ``shape`` and sharding ``out_sharding``. Each element equals its index along ``dimension``."""
     dtype = dtypes.check_user_dtype(dtype, "broadcasted_iota", x64_enabled())
     if out_sharding is not None:
         out_sharding = meant_sharding(out_sharding, "broadcasted_iota")

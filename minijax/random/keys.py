@@ -102,7 +102,7 @@ def _implementation(spec: Any) -> PRNGImpl:
 
 
 def _chosen(name: str, impl: Any, dtype: Any) -> PRNGImpl:
-    """The implementation for the arguments ``impl`` and ``dtype`` of function ``name``. ValueError for both at once."""
+    """The implementation for the arguments ``impl`` and ``dtype`` of ``name``. ValueError if both are given."""
     if impl is not None and dtype is not None:
         raise ValueError(f"Cannot specify both `impl` and `dtype` arguments to jax.random.{name}")
     return _implementation(dtype if impl is None else impl)

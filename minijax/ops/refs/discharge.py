@@ -1,7 +1,7 @@
 """Discharge: rewrite a program so that its equations pass arrays, the contents of references, instead of references.
 
 In: a jaxpr that takes or makes references. Out: a jaxpr on arrays alone. It takes the contents of the references, and
-returns the final contents of those that are written. Invariant: equations keep their order.
+returns the final contents of the references that it writes. Invariant: equations keep their order.
 
 Tracing to a jaxpr stages a call of a program with references (``jit``, ``cond``, ``while``, ``scan``, ``remat2``)
 unchanged. Every other interpreter reads the references, binds the discharged call, and writes the references

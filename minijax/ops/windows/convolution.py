@@ -457,8 +457,8 @@ def conv_general_dilated(
     The kernel is not flipped.
 
     Args:
-      lhs: images, of n dimensions: batch, feature and n - 2 spatial ones.
-      rhs: the kernel, of the same dtype: output feature, input feature and n - 2 spatial dimensions.
+      lhs: images with n dimensions: batch, feature and n - 2 spatial ones.
+      rhs: the kernel, in the same dtype, with output feature, input feature and n - 2 spatial dimensions.
       window_strides: n - 2 integers, the distance from window to window in elements.
       padding: ``"SAME"``, ``"SAME_LOWER"``, ``"VALID"``, or a pair (low, high) for each spatial dimension.
       lhs_dilation, rhs_dilation: the distance between elements of the images, and of the kernel; by default 1.

@@ -256,7 +256,7 @@ def _leak_rows(leak: Leak) -> Iterator[Block]:
 
 def _searched(session: Session, command: str, text: str) -> targets.Target:
     """The target to search: the whole expression, or only its outermost call if JAX would trace the expression as one
-    program. JAX's trace would replace arrays that are not arguments, such as those of Flax NNX models.
+    program. JAX's trace would replace arrays that are not arguments, such as the arrays of Flax NNX models.
     """
     __tracebackhide__ = True
     whole = _whole(session, command, text)

@@ -64,7 +64,7 @@ class Tour:
         # saves the user's values of the names that this part of the tour uses
         self.lent = LentNames(session.namespace)
         self.under_way = False
-        # the names for which this part has told the user that their values are replaced
+        # the names that were announced as replaced in this part
         self.told: set[str] = set()
         self.first = True
 

@@ -320,7 +320,7 @@ def _target(session: Session, command: str, args: Arguments) -> Target:
     __tracebackhide__ = True
     target = targets.typed(session, command, args["expr"], args.cell).concrete(command)
     target = targets.traceable(command, target)
-    # without positional arguments, as in f(x=3.0), the keyword arguments become positional; otherwise they stay
+    # if there are no positional arguments, as in f(x=3.0), the keyword arguments become positional
     return target if target.args else targets.positional(target)
 
 

@@ -76,7 +76,7 @@ def build(
     most: int = MOST_EQUATIONS,
     names: Mapping[Var, str] | None = None,
 ) -> Graph:
-    """The graph of ``closed``. Variables have their names in ``names``, or else those in ``str(closed)``.
+    """The graph of ``closed``. Variables have the names in ``names``, or else the names in ``str(closed)``.
 
     ``input_names`` are the Python names of the inputs. A jaxpr that occurs several times is drawn once; at its other
     occurrences the graph is empty and its title says so.

@@ -1,7 +1,7 @@
 """Measure a program on minijax and on JAX: phases, repeated calls, values, jaxprs.
 
-Both libraries are measured the same way, each on a new function that no cache holds. A ``Side`` is one of the libraries
-with the program.
+Both libraries are measured the same way, each on a new function that no cache holds. A ``Side`` is the program on one
+of the libraries.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _best(run: Callable[[], Any], nowhere: Nowhere) -> float:
 def measured(side: Side, abstract: bool = False, once: bool = False) -> Figures:
     """Measure the phases of the program and its repeated calls, eager and jitted.
 
-    A program with type-only arguments (``abstract``) does not run. A program with effects (``once``) runs once,
+    A program with type-only arguments (``abstract``) does not run. A program with effects (``once``) runs only once,
     compiled. A program that cannot be jitted is timed eagerly only.
     """
     found: dict[str, float] = {}

@@ -1,7 +1,7 @@
 """Limits for the size of a notebook's outputs, which are saved with the notebook and drawn whenever it is opened.
 
 The HTML of a program with ten thousand equations is larger than 1 MB. The first lines of each block are kept. If
-others are cut, a line gives their number and says how to see them.
+lines are cut, a line gives their number and says how to see them.
 """
 
 from __future__ import annotations

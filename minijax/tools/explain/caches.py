@@ -74,7 +74,7 @@ class no_recompile(contextlib.ContextDecorator):
 
     @property
     def misses(self) -> tuple[str, ...]:
-        """The calls let through so far, as texts. If blocks of one object nest, only those of the innermost block."""
+        """The calls let through so far, as texts. If blocks of one object nest, the calls of the innermost block."""
         mine = self._mine()
         return tuple(self._entered[mine[-1]].misses) if mine else ()
 

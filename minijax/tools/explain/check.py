@@ -126,7 +126,7 @@ def _evaluated(session: Session, inner: str) -> tuple[tuple[Any, ...], dict[str,
 
 
 def _check_taken(primitive: Primitive, values: Sequence[np.ndarray], params: dict[str, Any]) -> None:
-    """Raise UsageError if the primitive refuses these operands but accepts others.
+    """Raise UsageError if the primitive refuses these operands but accepts other operands.
 
     The primitive must refuse them as types and as values. If a primitive of the user accepts no known operands, its
     rules may be wrong: then raise nothing, so that the report is shown.

@@ -45,7 +45,7 @@ class Leak(Frozen):
       born: where it was created, 'input 0 of it' for an argument of the function, or '' if unknown.
       chain: the path from a name of the user to the tracer: ('global acc', 'list [0]').
       host: the prompt's own name for it, 'Out[3]'.
-      same: the number of other leaks with the same facts. ``chain`` and ``host`` describe only the first leak.
+      same: how many more leaks have this type, level, function and place. ``chain`` and ``host`` are of the first.
     """
 
     type: str

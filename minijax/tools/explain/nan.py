@@ -208,7 +208,7 @@ def find_nonfinite(
 
     The arguments are pytrees of arrays and numbers. ``names``: id of a closed-over value -> its name. A function whose
     Python code depends on values runs without staging, and its operations are inspected one by one. Exceptions of the
-    function propagate; those of a staged program do so only before a NaN is found.
+    function propagate, but not exceptions of a staged program after a NaN is found.
     """
     __tracebackhide__ = True
     leaves, in_tree = tree_flatten((tuple(args), kwargs))
