@@ -20,7 +20,8 @@ import pytest
 
 from minijax.distributed.__main__ import free_port
 
-# The program of every process. The second argument is "alone" for one process with both devices.
+# The program of every process. With the first argument "jax" it imports jax first. With the second argument "alone"
+# there is one process, which has both devices.
 PROGRAM = """
 import json, sys
 import numpy as np

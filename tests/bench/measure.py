@@ -195,9 +195,9 @@ class Row:
       check: converts the thunk's value to a form that must be equal for both libraries.
       ops: the number of operations in one thunk, by which absolute times are divided.
       reuse: whether to prepare once and time the same thunk in every round (for cached calls).
-      repeat: whether a sample is as many calls as fill ``FULL_SAMPLE_NS``, for work that caches nothing between calls.
-                A single call of half a millisecond would mostly measure cold caches: the collector runs before each
-                sample.
+      repeat: whether a sample repeats the call to fill ``FULL_SAMPLE_NS``, for work that caches nothing between calls.
+          The collector runs before each sample, so a single call of half a millisecond would mostly measure cold
+          caches.
       rtol: relative tolerance of the results.
     """
 

@@ -23,7 +23,7 @@ LARGEST = 2_500_000
 
 
 def built(folder: Path, *recordings: str) -> str:
-    """Write the site with pages for these recordings into ``folder``; return the output of ``python -m docs``."""
+    """Write the site into ``folder``, with these recordings (default: all); return the output of ``python -m docs``."""
     chosen = ["--gallery", ",".join(recordings)] if recordings else []
     command = [sys.executable, "-m", "docs", str(folder), *chosen]
     environment = {**os.environ, "PYTHONWARNINGS": "error::DeprecationWarning:minijax"}

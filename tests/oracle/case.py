@@ -55,7 +55,7 @@ class Case:
     coarse: str | None = None
 
     def argnums(self) -> tuple[int, ...]:
-        """The positions of the differentiated arguments: their leaves are all floating point."""
+        """The positions of the differentiated arguments: all their leaves are floating point or complex."""
         if not self.grads:
             return ()
         return tuple(i for i, arg in enumerate(self.args) if all(map(is_float, jax.tree.leaves(arg))))

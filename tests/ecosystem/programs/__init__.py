@@ -1,7 +1,7 @@
 """Small programs as users of real libraries write them, one file per family of libraries.
 
 Each is a function with an ``example`` of its arguments. Tests read the functions' names from the text of the files and
-do not import the libraries; ``pip install -e '.[test-ecosystem]'`` installs these.
+do not import the libraries, which ``pip install -e '.[test-ecosystem]'`` installs.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Haiku: functions that create parameters where they use them; ``transform`` makes them pairs of pure functions."""
+"""Haiku: functions create parameters where they use them; ``transform`` turns each into a pair of pure functions."""
 
 from __future__ import annotations
 
