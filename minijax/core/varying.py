@@ -212,7 +212,10 @@ def _during(axes: frozenset[Any], checked: bool, mesh: Any) -> Iterator[None]:
 
 @contextmanager
 def manual(mesh: Any, axes: Iterable[Any], checked: bool) -> Iterator[None]:
-    """Within the block, trace a per-device program over ``axes`` of ``mesh``; ``checked``: types show varying axes."""
+    """Within the block, trace a per-device program over ``axes`` of ``mesh``.
+
+    ``checked``: whether types show the axes along which values vary.
+    """
     if checked:
         _ask_for_types()
         bind_hooks.append(same_varying)

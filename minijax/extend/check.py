@@ -132,10 +132,10 @@ class Case(NamedTuple):
 def check_rules(primitive: Primitive, *example_args: Any, **params: Any) -> RulesReport:
     """Check every rule of ``primitive`` at ``primitive.bind(*example_args, **params)``.
 
-    It compares: the value with abstract evaluation and the compiled program; jvp with finite differences (in 64 bit if
-    the primitive supports it); linearize with jvp; vjp and the transpose rule with jvp, by inner products; vmap with a
-    loop, for every ``in_axes``; second derivatives and vmapped derivatives with first derivatives. Staged programs are
-    typechecked, and their compiled results are compared with evaluated ones.
+    The value is compared with abstract evaluation and with the compiled program. The jvp rule is compared with finite
+    differences, in 64 bit if the primitive supports it. The linearization, vjp and the transpose rule are compared with
+    jvp, vmap with a loop for every ``in_axes``, and second and vmapped derivatives with first derivatives. Staged
+    programs are typechecked, and their compiled results are compared with evaluated results.
 
     Args:
       primitive: any primitive, user-defined ones included.

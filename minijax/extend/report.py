@@ -27,8 +27,8 @@ class RulesError(AssertionError):
 class RuleOutcome(Frozen):
     """One check: its comparison and outcome.
 
-    ``interpreter``: the one whose rule is suspected; ``rule``: its place; ``detail``: the error, or the reason for a
-    skip; ``example``: the smallest failing operands; ``also``: the number of further failing cases.
+    ``interpreter``: the one whose rule is suspected; ``rule``: the rule's place; ``detail``: the error or why it is
+    skipped; ``example``: the smallest failing operands; ``also``: the number of further failing cases.
     """
 
     check: str

@@ -84,7 +84,7 @@ class Traces:
     ) -> tuple[Any, list[int]]:
         """Find or make the trace of a call: its result, and the positions of its array leaves.
 
-        ``kinds``: for each leaf the type of the array, or a ``Static``. ``settings``: what else tracing depends on.
+        ``kinds``: for each leaf the type of the array, or a ``Static``. ``settings``: whatever else tracing depends on.
         """
         if self.traced_numbers:
             for i, x in enumerate(leaves):

@@ -1,6 +1,6 @@
 """Linearization: compute a function's value, and record the linear program of its derivative.
 
-In: primals, and a flag for each that has a tangent. Out: the outputs and a ``Tape``. The results equal those of jvp
+In: primals, and which of them have tangents. Out: the outputs and a ``Tape``. The results equal the results of jvp
 over partial evaluation. A ``LinearizeTracer`` is a known primal with the place of its tangent on the tape.
 
 Without observers, a program derived for the signature runs on NumPy values (``interpreters.derived``). Otherwise the

@@ -1,6 +1,6 @@
 """Partial evaluation under a policy: values that the unknown side needs are saved or recomputed.
 
-In: a jaxpr, a flag for each unknown input, and a policy that decides for each known equation whether its results may be
+In: a jaxpr with known and unknown inputs, and a policy that decides for each known equation whether its results may be
 saved. Out: two jaxprs, as from ``partial_eval_jaxpr``, but the unknown one recomputes values that the policy does not
 save. Invariant: all inputs are available to the unknown side, and each saved value is the result of an equation that
 the policy allows or that has a side effect, because a side effect must happen only once.

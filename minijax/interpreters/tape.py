@@ -210,7 +210,10 @@ class Tape:
                 return _ForwardRun(self, now).run(tangents)
 
     def bottom_now(self, counted: bool = False) -> Bottom | None:
-        """The ``Bottom`` for a run over the entries; None if equations must run. ``counted``: observers may count."""
+        """The ``Bottom`` for a run over the entries, or None if equations must run instead.
+
+        ``counted``: whether a run is allowed while observers count operations.
+        """
         if self.eqns is not None or (watched() if not counted else followed()):
             return None
         now = bottom()
