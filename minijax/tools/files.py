@@ -1,4 +1,4 @@
-"""Write files atomically. Only their owner can read them, since they hold the user's results."""
+"""Write files atomically. Only their owner can read them, because they hold the user's results."""
 
 from __future__ import annotations
 

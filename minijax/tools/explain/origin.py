@@ -41,7 +41,7 @@ class OriginRow(Frozen):
 
     Attributes:
       kind: 'input', 'const', 'equation', 'call' or 'output', as for nodes of a graph.
-      reads, makes: the keys of the values that it reads, and of those that it makes.
+      reads, makes: the keys of the values that the operation reads, and of the values that it makes.
       names: the names of the values that it makes.
       said: the operation as a text, with the user's names.
       type, value, place: the type, value (an array or a text) and source line of the first result.
@@ -82,7 +82,7 @@ class OriginLane:
 
     @cached_property
     def groups(self) -> list[list[StepUse]]:
-        """The operations of the slice in order; those that belong to the same user operation are in one list."""
+        """The operations of the slice in order. Operations that belong to the same user operation are in one list."""
         return list(self._groups())
 
     def rows(self, most: int = MOST_ROWS) -> Iterator[OriginRow]:
@@ -413,7 +413,7 @@ def _facts(row: OriginRow, types: int, room: int) -> Line:
 
 
 def _brief(array: Array, room: int) -> Line:
-    """A value in ``room`` columns without its type, since the type has its own column."""
+    """A value in ``room`` columns without its type, because the type has its own column."""
     said = brief(array, room)
     if said[0][0] == "type":
         said = brief(array, room + len(said[0][1]) + 1)

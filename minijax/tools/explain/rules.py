@@ -85,8 +85,8 @@ def primitives(session: Session) -> list[Primitive]:
 def primitive_named(session: Session, command: str, text: str) -> Primitive:
     """The primitive with the name ``text`` (``sin``, ``sin_p``), or the value of that expression (``lax.sin_p``).
 
-    If several primitives have this name, those in the user's variables take precedence, then those of minijax. Among
-    these, the one that was defined last is chosen. Raise UsageError if no primitive is found.
+    If several primitives have this name, primitives in the user's variables take precedence, then minijax's primitives.
+    Of several such primitives, the latest is chosen. Raise UsageError if no primitive is found.
     """
     __tracebackhide__ = True
     text = text.strip()

@@ -198,7 +198,7 @@ class _Converter:
 
     def _inside(self, value: Any) -> Any:
         if type(value) is list or isinstance(value, dict):
-            # call the methods of list and dict themselves, since user classes may override them
+            # call the methods of list and dict themselves, because user classes may override them
             kind: Any = list if type(value) is list else dict
             items: list[tuple[Any, Any]] = list(enumerate(value) if kind is list else kind.items(value))
             for key, each in items:

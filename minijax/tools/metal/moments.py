@@ -13,7 +13,8 @@ from minijax.tools.recording.values import RunRecord
 
 
 def compiled_call(cursor: Cursor) -> RunRecord | None:
-    """The innermost call of a compiled program at the cursor; None if there is none, or if it was not recorded."""
+    """The innermost call of a compiled program at the cursor; None if no such call is open, or if it was not recorded.
+    """
     kept = cursor.recording.kept
     for bind in reversed(cursor.state().path):
         run = None if kept is None else kept.runs.get(bind.at)
@@ -24,9 +25,8 @@ def compiled_call(cursor: Cursor) -> RunRecord | None:
 
 
 def call_stages(run: RunRecord, naming: Naming) -> Stages:
-    """The stages of the call. Its arguments are named after the variables that held them.
-
-    The program is compiled again, but it does not run. Raises the errors of compiling."""
+    """The stages of the call, whose arguments are named after the variables that held them. The program is compiled
+    again, but it does not run. Raises the errors of compiling."""
     params = run.params
     closed, name = params["jaxpr"], params["name"]
     how = params.get("donated_invars", ()), params.get("keep_unused", False)

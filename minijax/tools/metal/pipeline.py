@@ -90,7 +90,7 @@ class Descent(Frozen):
     """A program on its way through XLA: the passes that changed it, and the resulting memory and kernels.
 
     ``linked``: the program's other forms, from Python to optimized HLO. ``places`` and ``closed`` relate the text after
-    each pass to equations. ``arguments`` are the Python names of XLA's parameters, in order; '' for one without a name.
+    each pass to equations. ``arguments`` are the Python names of XLA's parameters, in order; '' if a name is unknown.
     """
 
     closed: ClosedJaxpr

@@ -162,7 +162,7 @@ class Stages:
     def mark(self, each: StageLine) -> str:
         """The source lines of a line: ``L4``, ``L4, 7–9``, ``model:12`` (lines of the main file have no file name).
 
-        ``XLA`` marks a line that XLA added, ``XLA L4`` one that it added for line 4. Other lines without a source line
+        ``XLA`` marks a line that XLA added, ``XLA L4`` if XLA added it for line 4. Other lines without a source line
         have marks such as ``const`` or ``arg``, or ''.
         """
         places = mark_text(each.places, self.main_file)
@@ -179,7 +179,7 @@ class Stages:
             step = self.descent.passes[stage.number - 1]
             numbers = {each.number for each in self.descent.equations(step)}
             if any(step.made[kind] for kind in hlo.HOLDING):
-                # XLA's metadata may lack a fusion's source line: add those of its contents
+                # XLA's metadata may lack a fusion's source line: add the source lines of its contents
                 before = {each.name for each in self.all[stage.previous].lines}
                 new = [each for each in stage.lines if each.holds and each.name not in before]
                 numbers.update(number for each in new for number in each.equations)

@@ -54,7 +54,7 @@ def stages_html(stages: Stages, highlight: Highlighter | None = None, title: str
         over = len(made) - MOST_HTML_OF_BLOCK
         if over <= 0 or most <= _FEWEST:
             return made
-        # 10% of margin, since lines have different lengths
+        # 10% of margin, because lines have different lengths
         room = 0.9 * max(len(data["packed"]) - over, 0) / len(data["packed"])
         most = max(_fitting([len(stage.lines) for stage in listed], most, room), _FEWEST)
 

@@ -1,6 +1,6 @@
 """The choices on a page: iterations of loops and examples of vmaps, as many as the page can hold.
 
-Lines with values are drawn here once for every choice. The script shows those of the current choice.
+Lines with values are drawn here once for every choice. The script shows the lines of the current choice.
 """
 
 from __future__ import annotations

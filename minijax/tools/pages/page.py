@@ -69,7 +69,7 @@ class Texts:
         return self.lines.setdefault((-len(self.varying),), len(self.lines)), picks
 
     def block(self, lines: Iterable[Line], most: int = MOST_LINES) -> list[int]:
-        """The numbers of the first ``most`` lines. If there are more, a line with the number of the others follows."""
+        """The numbers of the first ``most`` lines. If there are more, a line says how many are left out."""
         listed = list(lines)
         out = [self.line(each) for each in listed[:most]]
         if len(listed) > most:

@@ -88,7 +88,7 @@ class _EquationList:
 
 
 def around_bind(state: State) -> Node | None:
-    """The record that encloses the current operation of a state; None if there is none."""
+    """The record that encloses the current operation of a state; None if no record does."""
     for outer, inner in zip((None, *state.path), state.path, strict=False):
         if inner is state.bind:
             return outer
@@ -482,7 +482,7 @@ class PagePart(Texts):
         self.tracks["newest"].show(position, newest)
 
     def finished(self, node: JaxprRecord | ModuleRecord | ExecutableRecord) -> list[int]:
-        """The lines of a finished program after its title. They are computed once, since many moments show them."""
+        """The lines of a finished program after its title. They are computed once, because many moments show them."""
         known = self.printed.get(node.at)
         if known is None:
             known = self.printed[node.at] = self.block(self._finished(node), MOST_PROGRAM_LINES)

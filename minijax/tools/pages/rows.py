@@ -1,6 +1,6 @@
 """The rows of the tree at consecutive moments, for a page with all moments.
 
-The rows are those of ``tree_rows``. They are computed again only if other rows are visible than at the previous moment.
+The rows are those of ``tree_rows``. They are computed again only when other rows become visible.
 """
 
 from __future__ import annotations

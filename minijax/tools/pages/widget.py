@@ -102,7 +102,7 @@ class SteppedPage:
         return {ENTER: "(", LEAVE: ")", EVENT: "."}.get(kind, "")
 
     def note(self, left_out: int) -> int:
-        """The number of a line that says how many records are missing from the page; -1 if none are."""
+        """The number of a line that says how many records are missing from the page; -1 if no record is missing."""
         message = self.source.cursor.cut
         if left_out:
             total = len(self.moments.nodes)

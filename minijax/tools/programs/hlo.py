@@ -41,7 +41,7 @@ def stablehlo_counts(text: str) -> Counter[str]:
 
 
 def hlo_counts(text: str) -> Counter[str]:
-    """Count the instructions of the entry computation by opcode, without those that do no work, such as parameters."""
+    """Count the entry computation's instructions by opcode, except instructions that do no work, such as parameters."""
     entry = re.search(_HLO_ENTRY, text)
     body = text if entry is None else entry[1]
     return Counter(op for op in re.findall(_HLO_INSTRUCTION, body) if op not in _NO_INSTRUCTION)

@@ -158,7 +158,7 @@ def ways(known: Sequence[Moment]) -> list[Any]:
 
 class Alive(Sequence[LifeRecord]):
     """The live tracers of a scope at one moment, in order of birth. They are looked up when read, newest first,
-    because a pane shows a few of thousands and counts the rest.
+    because a pane shows only a few of thousands of tracers.
     """
 
     __slots__ = ("at", "length", "lives")
@@ -272,7 +272,7 @@ class Cursor:
     # ------------------------------------------------------------------------------------------------------
 
     def go(self, position: int) -> bool:
-        """Move to the moment with this index, or to the nearest one."""
+        """Move to the moment with this index, or to the nearest moment."""
         before = self.position
         self.position = min(max(position, 0), len(self.moments) - 1)
         return self.position != before

@@ -1,7 +1,7 @@
 """Why an interpreter processed an operation: the argument that forced it, in words.
 
-``bind`` gives the operation to the interpreter of the highest level among its arguments, or to the one that stages
-everything. A stepper shows the text of ``forced_by`` next to the rule.
+``bind`` gives the operation to the interpreter of the highest level among its arguments, or to the interpreter that
+stages everything. A stepper shows the text of ``forced_by`` next to the rule.
 """
 
 from __future__ import annotations

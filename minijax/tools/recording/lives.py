@@ -108,7 +108,7 @@ class Lives:
         # the variable of a staged program -> the number of its first tracer; filled when ``staged`` is called
         self._staged: dict[Var, int] = {}
         self._asked = 0
-        # number of a tracer -> the variable that it stands for in a program that runs again under interpreters
+        # number of a tracer -> the variable that has this value in a program that runs again under interpreters
         self.ran: dict[int, Var] = {}
 
     def see(self, x: Any, scopes: Sequence[Scope], place: str = "", name: str = "", held: bool = False) -> Life | None:
@@ -217,7 +217,7 @@ class Lives:
 
     def _begin_around(self, x: Any, scopes: Sequence[Scope], place: str, name: str, shape: int) -> Life:
         """``begin``, for a tracer that holds values."""
-        # the values inside come first, since they were made first
+        # the values inside come first, because they were made first
         values = (x.val,) if shape == BATCHED else (x.primal,) if shape == DUAL else (x.primal, x.tangent)
         known = self.known
         within = [known.get(id(each)) or self.begin(each, scopes, place, held=True) for each in values]

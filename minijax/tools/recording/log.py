@@ -177,7 +177,7 @@ def linearizes(bind: BindRecord) -> bool:
 
 
 def _named_line(node: BindRecord, done: bool, naming: Naming, around: Node | None, with_level: bool) -> Line:
-    """``h = tanh(a @ w1) : f32[3]``, preceded by the level if it differs from that of ``around``."""
+    """``h = tanh(a @ w1) : f32[3]``, after the level if the level of ``around`` differs."""
     same = node.level == (around.level if isinstance(around, (BindRecord, ScopeRecord)) else naming.recording.base[-1])
     out: list[Segment] = [("level", node.level), ("", " ")] if with_level or not same else []
     assigned = naming.assigned(node, around)

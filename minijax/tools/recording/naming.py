@@ -103,7 +103,7 @@ class Naming:
         return _LivesByNumber(self)
 
     def life(self, number: int) -> LifeRecord | None:
-        """The life of the tracer or array with this number; None if there is none."""
+        """The life of the tracer or array with this number; None if nothing has this number."""
         known = self.recording.lives
         if 0 < number <= len(known) and known[number - 1].tracer.id == number:
             return known[number - 1]
@@ -339,8 +339,8 @@ class Naming:
         return number
 
     def results(self, bind: BindRecord, around: Node | None = None) -> list[str]:
-        """The names of an operation's results that variables or named tracers hold; '' for the others. A value inside a
-        result of ``around`` is ``primal`` instead of ``primal of h``.
+        """The names of an operation's results that variables or named tracers hold; '' for other results. A value
+        inside a result of ``around`` is ``primal`` instead of ``primal of h``.
         """
         outer = around.results if isinstance(around, BindRecord) else ()
         return [self._result(number, outer) for number in bind.results]
@@ -390,7 +390,7 @@ class Naming:
 
 
 def own_name(name: str) -> str:
-    """``h`` for ``primal of h``, since both have the same value."""
+    """``h`` for ``primal of h``, because both have the same value."""
     while name.startswith(_PRIMAL):
         name = name.removeprefix(_PRIMAL)
     return name[1:-1] if name.startswith("(") and name.endswith(")") else name

@@ -1,7 +1,7 @@
 """Values as short strings, bounded in length and in cost for every kind of value.
 
-Nothing here keeps a value or runs a method of the user's classes, since a foreign ``repr`` could do anything. Values on
-a device stay there unless ``fetch`` is given.
+Nothing here keeps a value or runs a method of the user's classes, because a foreign ``repr`` could do anything. Values
+on a device stay there unless ``fetch`` is given.
 """
 
 from __future__ import annotations

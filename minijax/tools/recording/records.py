@@ -263,8 +263,8 @@ class BindRecord(Frozen):
 
     ``args`` and ``out`` are previews; ``types`` are the results' types and ``in_types`` the arguments'; ``operands``
     and ``results`` are the numbers of the tracers and arrays among them (0 for other values). ``forced`` is the
-    reason for this interpreter, and ``forced_by`` the index of the argument that caused it (-1: no argument did, since
-    everything is staged). ``nonfinite`` marks a result with a NaN or an infinity. ``cached`` is the function whose
+    reason for this interpreter, and ``forced_by`` the index of the argument that caused it (-1: no argument
+    did; see ``forcing``). ``nonfinite`` marks a result with a NaN or an infinity. ``cached`` is the function whose
     trace came from a cache, so its Python did not run here.
     """
 
@@ -320,7 +320,7 @@ Node = BindRecord | ScopeRecord | Leaf
 
 def place_parts(place: str) -> tuple[str, int, str]:
     """``('/home/me/file.py', 12, 'f')`` for ``/home/me/file.py:12 (f)``; ``('', 0, '')`` for other texts."""
-    # the last bracket, since paths may contain brackets
+    # the last bracket, because paths may contain brackets
     where, _, function = place[:-1].rpartition(" (") if place.endswith(")") else (place, "", "")
     file, _, line = where.rpartition(":")
     return (file, int(line), function) if file and line.isdigit() else ("", 0, "")

@@ -62,7 +62,7 @@ class Sources:
         self.wanted: dict[str, set[int]] = {}
         # id of the code of a rule -> that code
         self.rules: dict[int, CodeType] = {}
-        # id of a rule -> a weak reference (since ids are reused), the result of ``rule``, and whether the rule calls
+        # id of a rule -> a weak reference (ids are reused), the result of ``rule``, and whether the rule calls
         # only engine code, as far as that can be seen
         self.described: dict[int, tuple[weakref.ref[Any], tuple[str, str, int], bool]] = {}
         # whether the rule described last calls only engine code

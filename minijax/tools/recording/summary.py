@@ -404,7 +404,7 @@ class Summary(observe.Observer):
             total[3] += 1
 
     def phase_records(self) -> tuple[PhaseRecord, ...]:
-        """The phases in the order of events; those of a function between two misses are added up."""
+        """The phases in the order of events. A function's phases between two cache misses are added up."""
         return tuple(
             PhaseRecord(at, phase, name, seconds, own, times)
             for (phase, name, _), (at, seconds, own, times) in self.phases.items()
@@ -502,7 +502,7 @@ class Summary(observe.Observer):
         return None
 
     def number(self, value: Any) -> int:
-        """The number of a value; 0, since a summary follows no values."""
+        """The number of a value; 0, because a summary follows no values."""
         return 0
 
     def finish(self, error: BaseException | None) -> Finished:

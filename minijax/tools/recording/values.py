@@ -44,7 +44,7 @@ class RunRecord(Frozen):
 
 
 class Kept(Mapping[int, Array]):
-    """Arrays by number. ``Array`` objects are created on access, since a recording has very many scalars."""
+    """Arrays by number. ``Array`` objects are created on access, because a recording has very many scalars."""
 
     def __init__(self) -> None:
         # number -> the NumPy value (``types`` has its type); for an array on a device, an ``Array`` with its type
