@@ -173,7 +173,7 @@ def _show(outcome: Outcome, page: Page) -> None:
 
 
 def exit_code(leaving: SystemExit) -> int:
-    """The exit code of a SystemExit. If its argument is a text, print this and return 1, as Python does."""
+    """The exit code of a SystemExit. If its argument is a text, print the text and return 1, as Python does."""
     if leaving.code is None:
         return 0
     if isinstance(leaving.code, int):

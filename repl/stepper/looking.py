@@ -219,7 +219,7 @@ class Looking:
         self._keep_digits = False
 
     def iterate(self, step: int) -> None:
-        """Choose the next iteration of the selected value's loop; if digits were typed, the one with that number."""
+        """Choose the next iteration of the selected value's loop; after digits, the iteration with that number."""
         if self.viewer is not None and not self._digits:
             self.next_slice(step)
             return
@@ -248,7 +248,7 @@ class Looking:
         return None
 
     def _near(self) -> Iterator[Named]:
-        """The selected value and those before it, latest first; if none is selected, then also the latest values."""
+        """The selected value and the values before it, latest first; if none is selected, also the latest values."""
         every = named_until(self.known, self.at)
         for here in dict.fromkeys([self._row(), *([len(every) - 1] if self.selected < 0 else [])]):
             yield from (every[place] for place in range(here, max(here - _BACK, -1), -1))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Nothing:
-    """Means "no value", since None may be a value."""
+    """Means "no value". None cannot mean this, because None may be a value."""
 
     def __repr__(self) -> str:
         return "NOTHING"

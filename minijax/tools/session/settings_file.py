@@ -112,7 +112,7 @@ def _toml_value(value: Any) -> str:
 
 
 def _updated(text: str, values: dict[str, str]) -> str:
-    """``text`` with ``values`` in place of the old ones. New names go before the first table."""
+    """``text`` with the new ``values``. Names that the text lacks are added before the first table."""
     lines = text.splitlines()
     end = next((i for i, each in enumerate(lines) if each.lstrip().startswith("[")), len(lines))
     top, rest = lines[:end], lines[end:]

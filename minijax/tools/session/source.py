@@ -111,7 +111,7 @@ def status(source: str) -> str:
 
 
 def syntax_error(source: str) -> SyntaxError | None:
-    """The error that compiling ``source`` raises, if any."""
+    """The error that compiling ``source`` raises, or None."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -76,7 +76,7 @@ def passed_engine(error: BaseException) -> bool:
 
 
 def without_engine(tb: TracebackType | None) -> tuple[TracebackType | None, int]:
-    """A traceback without minijax's frames, and how many were removed. If only such frames exist, all of it, and 0."""
+    """A traceback without minijax's frames, and their number; the whole traceback and 0 if it has no other frames."""
     frames = []
     at = tb
     while at is not None:

@@ -293,7 +293,7 @@ class BackwardPass:
     # ------------------------------------------------------------------------------------------------
 
     def value(self, ct: CotangentRecord) -> Line:
-        """A short form of the cotangent: small ones in full, larger ones by type and norm."""
+        """A short form of the cotangent: its elements if it is small, else its type and norm."""
         return self.staged(ct.number) or brief_line(ct.text)
 
     def staged(self, number: int) -> Line:

@@ -64,8 +64,8 @@ def at_line(programs: LinkedPrograms, pane: int, index: int) -> Selection:
 def pane_index(programs: LinkedPrograms, name: str, selection: Selection, place: str = "") -> int:
     """The index in ``programs.panes`` of the stepper's pane ``name``; -1 if there is no such program.
 
-    Of several Python files, choose the file of the selected line, else the one with the most selected lines; if several
-    have the same number, the file of ``place``.
+    Of several Python files, choose the file of the selected line, or else the file with the most selected lines. If
+    several files have equally many, choose the file of ``place``.
     """
     languages = {"jaxpr": "jaxpr", "stablehlo": "stablehlo", "optimized": "hlo"}
     known = list(enumerate(programs.panes))

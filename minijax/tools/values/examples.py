@@ -164,7 +164,7 @@ class Levels:
     def staged(self, key: Any, fun: Operation, values: Sequence[Stacked], times: int = 1) -> tuple[list[Stacked], Any]:
         """Like ``run``, but ``fun`` is traced only once for each ``key`` and types of ``values``: for bodies of loops.
 
-        ``times`` is the number of iterations. A loop with a lot of work is compiled by XLA; others run on NumPy.
+        ``times`` is the number of iterations. A loop with a lot of work is compiled by XLA; other loops run on NumPy.
         """
         arrays, mapped = [x.array for x in values], [x.mapped for x in values]
         full = (key, *[x.aval for x in arrays], *mapped)

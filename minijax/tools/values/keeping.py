@@ -34,7 +34,7 @@ class Keeper:
         return found[0]
 
     def keep(self, key: Any, value: Any) -> None:
-        """Keep ``value``, and evict the least recently used ones."""
+        """Keep ``value``. Evict the least recently used values if all are too large together."""
         before = self.held.pop(key, None)
         size = size_of(value) + ENTRY
         self.bytes += size - (0 if before is None else before[1])

@@ -174,7 +174,7 @@ class Ledger:
         return self._guarded("tangent", number)
 
     def glance(self, number: int, what: str = "primal") -> Worth | None:
-        """The 'primal' or 'tangent' if it is known or quick to compute; None otherwise. For views of many values."""
+        """The 'primal' or 'tangent' if it is known or quick to compute, else None. Used for views of many values."""
         with self.glances():
             found = self._guarded(what, number)
         return found if isinstance(found, Worth) else None

@@ -174,7 +174,7 @@ def of_latest(known: Ledger, at: int, level: str) -> DevicesShown | None:
 
 
 def of_call(known: Ledger, bind: BindRecord, done: bool) -> DevicesShown | None:
-    """The values that a call divides among devices, and those that it assembles once ``done``."""
+    """The operands that a call divides among devices and, once ``done``, the results that it assembles."""
     found = known.call_of(bind)
     if found is None or not is_mapped(found.eqn) or "in_specs" not in found.eqn.params:
         return None
@@ -187,7 +187,7 @@ def of_call(known: Ledger, bind: BindRecord, done: bool) -> DevicesShown | None:
 
 
 def _columns(known: Ledger, number: int, name: str, mesh: LoopShown, result: bool) -> Iterator[DeviceColumn]:
-    """The column of a value, and that of its tangent if it has one."""
+    """The column of a value, and the column of its tangent if it has a tangent."""
     if known.variable(number) is None:
         return
     yield _OfVariable(known, number, name, mesh, result)

@@ -1,4 +1,4 @@
-"""The operations that a value of a recording depends on, and those that use it.
+"""The operations that a value of a recording depends on, and the operations that use the value.
 
 The operations on arrays, below all transformations, form one program. Calls of staged programs are among these
 operations: ``slices`` finds the dependencies of each of their results, even if the trace came from a cache. A tracer
@@ -270,7 +270,7 @@ class Origins:
     # ----------------------------------------------------------------------------------------------------
 
     def users(self, number: int) -> list[BindRecord]:
-        """The operations that use the value, in order: the user's and those of rules."""
+        """The operations that use the value, in order: operations of the user and of rules."""
         return [
             node
             for _, node in self.recording.walk()

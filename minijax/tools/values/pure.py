@@ -232,7 +232,7 @@ def _filled(cell: CellType) -> bool:
 
 
 class KnownRule(Function):
-    """``inner`` as jaxprs. Staged jaxprs are used; others are staged only if that runs no Python of the user."""
+    """``inner`` as jaxprs. It uses staged jaxprs, and stages further ones only if staging runs no user Python."""
 
     def __init__(self, purifier: Purifier, inner: Function) -> None:
         self.purifier = purifier

@@ -157,7 +157,7 @@ class Frame:
           eqn: an equation of this frame's jaxpr.
           index: for a scan, the index of the iteration in the scanned arrays; for a ``while``, the iteration; for a
             ``cond`` whose examples take different branches, the branch; for a ``shard_map``, the device, or None for
-            all, which become examples of one more vmap for each axis of the mesh. Ignored for other operations.
+            all devices: these become examples of one more vmap for each mesh axis. Other operations ignore ``index``.
           part: one of ``parts``: 'condition' of a ``while``, before iteration ``index``; 'rule' of a custom_jvp call;
             'fwd' and 'bwd' of a custom_vjp call; 'solve' and 'matvec' of a linear solve.
 
@@ -403,14 +403,14 @@ def replay(
       closed: a staged program.
       args: an array or number for each input. An argument is unknown if it is a tracer, an Unknown, no longer readable,
         or not of the input's type.
-      tangents: those of the inputs; None means zero.
-      cotangents: those of the outputs, for each example as in ``vmap(grad(f))``; None means zero.
+      tangents: the tangents of the inputs; None means zero.
+      cotangents: the cotangents of the outputs, for each example as in ``vmap(grad(f))``; None means zero.
       axes: name (or None) and size of each vmap around the program, outermost first.
       mapped: for each argument, a flag for each of these vmaps. The argument and its tangent have a leading axis for
         each flag that is set, in the order of the vmaps. Cotangents have an axis for each vmap or for none.
-      rules: allow staging of derivative rules that are not staged yet; this runs their Python once each.
+      rules: allow staging of derivative rules that are not staged yet; the Python of each rule then runs once.
       most_bytes: memory bound for kept values.
-      name: the start of ``path``, if given.
+      name: the first item of ``path``; '' for no such item.
     """
     levels = Levels([AxisData(n, size) for n, size in axes])
     flags = [(False,) * len(axes)] * len(args) if mapped is None else [tuple(m) for m in mapped]

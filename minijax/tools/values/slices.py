@@ -287,7 +287,7 @@ def size(primitive: str, params: Mapping[str, Any]) -> int:
 
 
 def held(parts: Sequence[SlicedProgram]) -> Iterator[Any]:
-    """The values of the needed constants, including those of inner programs."""
+    """The values of the needed constants, including constants of inner programs."""
     for part in parts:
         yield from part.held
         for use in part.uses:

@@ -162,7 +162,7 @@ class Steps:
     # ------------------------------------------------------------------------------------------ cotangents
 
     def pulled(self, eqn: JaxprEqn, cts: Sequence[Any]) -> list[Any]:
-        """The cotangents of the operands, given those of the results; None means zero."""
+        """The cotangents of the operands, given the cotangents of the results; None means zero."""
         try:
             found = self._pulled(eqn, cts)
         except Exception as error:

@@ -24,7 +24,7 @@ class ValueSummary(Frozen):
 
     Attributes:
       type: ``f32[8,3]``.
-      shape, dtype: those of the array.
+      shape, dtype: the shape and the dtype of the array.
       numbers: statistics of the elements that were read (all, or a sample). None if there are no numbers.
       mean: the mean of the finite elements seen (of absolute values if complex); None if there are none.
       spark: a picture of up to eight characters; '' if there is none.
@@ -46,7 +46,7 @@ class ValueSummary(Frozen):
 
     @property
     def finite(self) -> int:
-        """The number of finite elements among those seen."""
+        """The number of finite elements among the elements that were read."""
         return 0 if self.numbers is None else self.numbers.seen - self.numbers.nans - self.numbers.infs
 
     @property

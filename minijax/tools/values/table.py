@@ -23,7 +23,7 @@ from minijax.tools.values.moment import Found, Ledger, LoopShown, Unknown, Worth
 from minijax.tools.values.sharing import shared_with
 from minijax.tools.values.summary import summary
 
-# The most rows of one table. It shows the latest rows and the number of the others.
+# The most rows of one table. It shows the latest rows, and how many rows are hidden.
 MOST_ROWS = 60
 # The same for a page, which has a table for every moment.
 MOST_PAGE_ROWS = 30
@@ -71,7 +71,7 @@ class ValueRow(NamedTuple):
 
 class TableRows(NamedTuple):
     """All values named until a moment. ``shown``: the latest rows, or those around row ``selected``; ``first``: the
-    index of the first shown one. ``more``: a very long recording has earlier values that are not in ``named``.
+    index of the first row shown. ``more``: a very long recording has earlier values that are not in ``named``.
     """
 
     named: Sequence[Named]
@@ -212,7 +212,7 @@ def rows_at(known: Ledger, at: int, before: int, selected: int = -1, most: int =
 def rows_of(
     known: Ledger, chosen: Sequence[Named], at: int, before: int, most: int = MOST_ROWS, selected: int = -1
 ) -> TableRows:
-    """The rows of these values at event ``at``."""
+    """The rows of the values ``chosen`` at event ``at``."""
     count = len(chosen)
     first = max(count - most, 0)
     if 0 <= selected < count:
@@ -410,8 +410,8 @@ def _row_line(row: ValueRow, name: str, there: Sequence[str], width: int, room: 
 
 
 class PageEntry(NamedTuple):
-    """A line of a page's table. ``draw`` draws it again for the chosen iterations and examples. ``number``: that of the
-    line's value, or 0. Lines with equal text have equal ``key``. ``row``: the value's index among all named values.
+    """A line of a page's table. ``draw`` draws it again for the chosen iterations and examples. ``number``: the number
+    of its value, or 0. Lines with equal text have equal ``key``. ``row``: its value's index among all named values.
     """
 
     line: Line
@@ -446,7 +446,7 @@ class PageTable:
         self.changes = sorted({*steps, *(record.begun for record in known.recording.backward)})
 
     def named(self, at: int) -> tuple[Sequence[Named], int, bool]:
-        """The named values, how many of them exist by event ``at``, and whether earlier ones are left out."""
+        """The named values, how many of them exist by event ``at``, and whether earlier values are left out."""
         if self.long:
             return _latest(self.known, at)
         every = named_values(self.known)
