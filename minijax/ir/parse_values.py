@@ -39,7 +39,7 @@ _KEY_TYPE = re.compile(r"key<\w+>")
 _KEYWORD = re.compile(r"([A-Za-z_]\w*)\s*=\s*")
 _LAMBDA = re.compile(r"\{\s*lambda\b|let\s+\S+\s*=\s*\{")
 _WORDS: dict[str, Any] = {"None": None, "True": True, "False": False, "UnspecifiedValue": UNSPECIFIED}
-# ``ir.parse_meshes`` reads these words. It is imported only if a text contains them.
+# ``ir.parse_meshes``, which few programs need, reads these words
 _MESH_WORDS = ("Auto", "Explicit", "Manual", "UNCONSTRAINED")
 _MESH_CONSTRUCTORS = ("P", "PartitionSpec", "NamedSharding", "SingleDeviceSharding")
 _of_meshes = functools.partial(lazy.public, "minijax.ir.parse_meshes")

@@ -58,8 +58,8 @@ def reduce(
     ``computation(a, b)`` maps trees of scalars; it must be associative and commutative, since XLA chooses the order.
     Raises ValueError for trees, shapes or dtypes that do not fit, NotImplementedError if ``computation`` closes over
     tracers.
-    ``out_sharding`` is the sharding of the result if ``computation`` is ``lax.add``. As in JAX, other functions with a
-    specialised reduction, such as ``lax.max``, raise NotImplementedError for it, and all other functions ignore it.
+    ``out_sharding`` shards a sum that starts from 0. As in JAX, other specialised reductions (such as ``lax.max``,
+    starting from the least value) raise NotImplementedError for it, and all other computations ignore it.
 
     >>> lax.reduce(jnp.arange(6.).reshape(2, 3), 0., lax.add, (1,))
     Array([ 3., 12.], dtype=float32)

@@ -265,7 +265,7 @@ def bind_scan(
     reverse: bool = False,
     unroll: int = 1,
 ) -> tuple[list[Any], list[Any]]:
-    """Scan a closed jaxpr ``(consts, carry, x) -> (carry, y)`` on lists. The loop omits values that it passes on."""
+    """Scan a closed jaxpr ``(consts, carry, x) -> (carry, y)`` on lists. The loop omits values it only passes on."""
     plan = closed.memo.get("forwarding")
     if plan is None or plan.sizes != (len(consts), len(init)):
         plan = closed.memo["forwarding"] = _Forwarding(closed, len(consts), len(init))

@@ -101,7 +101,7 @@ def custom_root(
     tangent_solve: Callable[..., Any],
     has_aux: bool = False,
 ) -> Any:
-    """Solve ``f(x) = 0`` for x by ``solve``, differentiably with respect to the values that ``f`` closes over.
+    """Solve ``f(x) = 0`` for x by ``solve``. The result is differentiable in the values that ``f`` closes over.
 
     The derivatives follow from the implicit function theorem
     (https://en.wikipedia.org/wiki/Implicit_function_theorem).

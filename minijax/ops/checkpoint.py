@@ -1,6 +1,6 @@
 """``checkpoint`` (``remat``): a call that recomputes its intermediate values for derivatives instead of saving them.
 
-Evaluation, batching and forward derivatives treat the call as its jaxpr. Partial evaluation differs: the unknown part
+Evaluation, batching and forward derivatives treat the call like its jaxpr. Partial evaluation differs: the unknown part
 is a call that takes the inputs and the values that the policy saves, and recomputes the rest. This module also has
 ``name``, the identity that policies look for, and ``optimization_barrier``, which keeps XLA from merging the
 recomputation with the first computation.

@@ -1,8 +1,8 @@
 """Functions with side inputs and outputs, the parts of ``custom_jvp_call`` and ``custom_vjp_call``.
 
-A ``Function`` maps arrays to arrays. It also maps a side input to a side output, both known while tracing: which
-tangents are symbolic zeros, or along which axes residuals are batched. Derivative rules, forward passes and backward
-passes are ``Function``s, so they are all transformed alike.
+A ``Function`` maps arrays to arrays. It also maps a side input to a side output. Both are known while tracing: they
+tell which tangents are symbolic zeros, or along which axes residuals are batched. Derivative rules, forward passes and
+backward passes are ``Function``s, so they are all transformed alike.
 
 A call has two forms. In the *function form* the user's Python functions are parameters of ``bind``. The call goes
 through all interpreters on the stack, innermost first, because the functions may close over their tracers. Staging
@@ -126,7 +126,7 @@ class Written(Function):
 
 
 class StagedFunction(Function):
-    """``inner``, staged when first needed for each side input. In an equation, the first values are closed-over ones.
+    """``inner``, staged when first needed for each side input. In an equation, the closed-over values come first.
     A rule that closes over the same tracers (those in ``closed_over``) gets the equation's operands for them."""
 
     def __init__(self, inner: Function, avals_for: Rule, closed_over: Values = ()) -> None:

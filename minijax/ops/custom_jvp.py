@@ -1,8 +1,8 @@
 """``custom_jvp_call``: a function with the user's jvp rule.
 
-Function form: ``fun``, ``jvp`` (``Function``s), ``symbolic_zeros``, ``level``. Equation form: ``call_jaxpr``,
-``jvp_jaxpr_fun`` (a ``Function``), ``num_consts``, ``symbolic_zeros``; the first ``num_consts`` operands are the
-closed-over values.
+The function form has the parameters ``fun``, ``jvp`` (``Function``s), ``symbolic_zeros`` and ``level``. The equation
+form has ``call_jaxpr``, ``jvp_jaxpr_fun`` (a ``Function``), ``num_consts`` and ``symbolic_zeros``; its first
+``num_consts`` operands are the closed-over values.
 
 ``fun`` has no side input or output. The side input of ``jvp`` is the zero flags of the tangents; the values are the
 primals and the nonzero tangents. ``jvp`` returns the primal results and their nonzero tangents; its side output is the

@@ -1,8 +1,8 @@
 """``custom_vjp_call``: a function whose reverse-mode derivative is the user's forward and backward passes.
 
-Function form: ``fun``, ``fwd``, ``bwd`` (``Function``s), ``symbolic_zeros``, ``level``. Equation form: ``call_jaxpr``,
-``fwd_jaxpr_thunk`` and ``bwd`` (``Function``s), ``num_consts``, ``symbolic_zeros``; the first ``num_consts`` operands
-are the closed-over values.
+The function form has the parameters ``fun``, ``fwd``, ``bwd`` (``Function``s), ``symbolic_zeros`` and ``level``. The
+equation form has ``call_jaxpr``, ``fwd_jaxpr_thunk`` and ``bwd`` (``Function``s), ``num_consts`` and
+``symbolic_zeros``; its first ``num_consts`` operands are the closed-over values.
 
 The side input of ``fwd`` says which inputs are perturbed (None without ``symbolic_zeros``). ``fwd`` returns residuals
 and results; its side output is an object with ``n_res``, the number of residuals. The side input of ``bwd`` is this
