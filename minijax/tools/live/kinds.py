@@ -158,7 +158,7 @@ class BatchLevel(Level):
 class ReverseLevel(Level):
     """linearize, vjp and grad: each value has an unknown tangent, which is a variable of a linear program.
 
-    It pushes the interpreter linearize. If ``jax_use_direct_linearize`` is off, it pushes partial evaluation and jvp.
+    The level pushes linearize. If ``jax_use_direct_linearize`` is off, it pushes partial evaluation and jvp instead.
     """
 
     outside = "the primal"
@@ -378,7 +378,7 @@ def is_type(value: Any) -> bool:
 
 
 def default_tangent(x: Any) -> Any:
-    """A tangent of ones for each leaf of ``x``. It is weakly typed for a Python number and float0 for an integer."""
+    """A tangent of ones for each leaf of ``x``: weakly typed for a Python number, float0 zeros for an integer."""
 
     def one(leaf: Any) -> Any:
         aval = get_aval(leaf)

@@ -1,7 +1,7 @@
 """The collectives of a program for several devices, each with its source line, its bytes and its reason.
 
-They are found in the linked programs of a compiled call, in program order. A collective belongs to the equation that
-asks for it, or for which XLA's partitioner inserted it.
+A compiled call's linked programs show its collectives. A collective belongs to the equation that asks for it, or for
+which XLA's partitioner inserted it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Collective(Frozen):
 
     ``kind`` is XLA's name, ``bytes`` the size of the result on each device, ``sent`` an estimate of the bytes that a
     device sends; both are for one run. ``size`` is the number of devices in a group, 0 if the program names no groups.
-    ``axes``: the mesh axes along which they communicate, () if the groups do not follow whole axes. ``equations`` has
+    ``axes``: the mesh axes along which devices communicate, () if groups do not follow whole axes. ``equations`` has
     one item, or several if XLA merged collectives, or none if the instruction names no equation. ``inside`` is 'loop'
     in a loop's body, 'branch' in a conditional, else ''. ``times``: how often it runs in a call if every branch
     is taken, 0 if the trip count of a loop is unknown.

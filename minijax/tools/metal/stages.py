@@ -323,7 +323,7 @@ def _code_line(of: Stages, text: str, number: int, numbers: Numbers, work: bool)
 
 
 def _held(of: Stages, function: str, kernel: Kernel) -> Numbers:
-    """The equations of a machine-code function. In the optimized HLO they have its name or the kernel's name."""
+    """The equations of the HLO instruction or computation with the function's name, or else with the kernel's name."""
     pane = of.linked.hlo
     for name in (function, function.removesuffix(_LLVM_KERNEL_END), kernel.name):
         at = of.descent.line_of.get(name, -1)

@@ -57,7 +57,7 @@ class StepRow(Frozen):
 
 
 class StepTime(Frozen):
-    """The fastest of ``calls`` calls under XLA's profiler. ``stretches`` cover it from its beginning to its end."""
+    """The fastest of ``calls`` calls under XLA's profiler. ``stretches`` cover the call from beginning to end."""
 
     seconds: float
     calls: int

@@ -97,7 +97,7 @@ def by_line(step: StepTime, most: int) -> Iterator[Block]:
 
 
 def _role(step: StepTime, rows: Iterable[StepRow]) -> str:
-    """The role that gives the colour of the instructions' source line. If they have several or none: a plain role."""
+    """The role of the instructions' source line, which selects its colour; a plain role unless they have one line."""
     known = user_lines(step.linked)
     found = known.places(number for row in rows for number in row.equations)
     return known.role(found[0]) if len(found) == 1 else "label" if found else "muted"
@@ -111,7 +111,7 @@ def _where(step: StepTime, each: StepRow) -> str:
 
 
 def _what(step: StepTime, rows: Sequence[StepRow]) -> Segment:
-    """The text of the instructions' source line. If they have none or several, the names of the instructions."""
+    """The text of the instructions' source line; their names if they have no source line, or several."""
     lines = {(e.file, e.line) for row in rows for e in map(step.linked.equation, row.equations) if e.line}
     source = _source(step, *lines.pop()) if len(lines) == 1 else ""
     if source:
@@ -223,7 +223,7 @@ def lane(when: Iterable[tuple[float, float]], whole: float, columns: int) -> str
     return "".join("█" if mark == 8 else _EIGHTHS[mark] for mark in marks)
 
 
-# A row has four cells: name, lane, time and place. It is no table, because notebooks style tables in their own way.
+# A row has four cells: name, lane, time and place. No HTML table, because notebooks style tables in their own way.
 _GRID = (
     "display:grid;grid-template-columns:fit-content(40%) minmax(90px,1fr) auto fit-content(25%);gap:1px 10px;"
     "align-items:center;font-family:monospace"

@@ -167,7 +167,7 @@ class Choices:
 
     def here(self, cursor: Cursor, every: Sequence[Named], row: int) -> list[tuple[int, int]]:
         """The choices at the cursor's moment, outermost first, each with the number of a value that depends on it.
-        They come from the value in row ``row`` of ``every``, or else from the last value before it that has choices.
+        These are choices of the value in row ``row`` of ``every``, or else of the last value before it with choices.
         """
         if self.known is None:
             return []

@@ -18,7 +18,7 @@ _FEWEST = 40
 
 
 def programs_html(programs: LinkedPrograms, highlight: Highlighter | None = None, title: str = "") -> str:
-    """The linked programs side by side. Without scripts they are below each other, with line numbers.
+    """The linked programs side by side. Without scripts, the programs are below each other, with line numbers.
 
     Long programs are cut, so that a notebook can keep them (``documents.room``).
     """

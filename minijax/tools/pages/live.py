@@ -197,7 +197,7 @@ def _bounds(value: Any) -> tuple[float, float]:
 
 
 def _range(elements: list[float], whole: bool, bounds: tuple[float, float]) -> dict[str, float]:
-    """The range of a slider, about twice as far from 0 as the largest element. It is within the bounds of the type."""
+    """The range of a slider: about twice the largest element in both directions, but within the type's ``bounds``."""
     widest = max(2 * max(map(abs, elements)), 10.0 if whole else 1.0)
     # round up to 1, 2 or 5 times a power of ten
     power = 10.0 ** math.floor(math.log10(widest))

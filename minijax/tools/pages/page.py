@@ -148,8 +148,8 @@ def has_script(markup: str) -> bool:
 
 
 def lent(markup: str) -> str:
-    """``markup`` without style and script, for a page on which an earlier ``element`` has them. If they are removed
-    later, the content without scripts keeps its layout and says how to get the stepper.
+    """``markup`` without style and script, for a page on which an earlier ``element`` has both. If that element
+    is removed later, the content without scripts keeps its layout and says how to get the stepper.
     """
     begin = f'<script>document.dispatchEvent(new Event("mjw{script()[1]}"))</script>'
     markup = markup.replace(_own_style(), f"<style>{layout()}</style>")

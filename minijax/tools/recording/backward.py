@@ -1,5 +1,5 @@
 """The backward pass of a linear program, as a full recorder records it.
-For each equation, it has the cotangents of its results, the cotangents that its rule returned, and the sums so far.
+For each equation: the cotangents of its results, the cotangents that its transpose rule returned, and the sums so far.
 
 Variables are recorded as indices into the program (see ``BackwardRecord``). When they are shown, ``listed`` writes
 their names and the equations from a copy of the program.

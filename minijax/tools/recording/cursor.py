@@ -157,7 +157,7 @@ def ways(known: Sequence[Moment]) -> list[Any]:
 
 
 class Alive(Sequence[LifeRecord]):
-    """The live tracers of a scope at one moment, in order of birth. They are looked up when read, newest first,
+    """The live tracers of a scope at one moment, in order of birth. Tracers are looked up when read, newest first,
     because a pane shows only a few of thousands of tracers.
     """
 

@@ -1,5 +1,5 @@
-"""Records of the values on each device of a mesh at each moment: texts of bounded size, for recordings in files. They
-are made when a recording is saved. The process that recorded looks up the values themselves.
+"""Records of the values on each device of a mesh at each moment: texts of bounded size, for recordings in files. Saving
+a recording makes these records. The process that recorded looks up the values themselves.
 """
 
 from __future__ import annotations

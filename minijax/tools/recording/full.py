@@ -295,8 +295,8 @@ class Full(Summary):
             self.note_own(began)
 
     def going_back(self) -> bool:
-        """Whether variables have been read since the running backward pass began. They need no second reading: the
-        user's frame waits until the pass ends.
+        """Whether variables have been read since the running backward pass began. No second reading is needed, because
+        the user's frame waits until the pass ends.
         """
         return self.looked and state.source is not None and bool(self.transpositions.open)
 

@@ -6,8 +6,8 @@ the tracer, ``primal of h``. If an expression takes several operations, only its
 named by their operation, ``reduce_sum(e ** 2)``, or by number, ``reduce_sum #12``.
 
 A name is never guessed. A variable names a value that it was seen to hold. An expression names one of the values that
-its operations compute in one run: the only one that other parts of the program use. If they use several, or if the
-user's functions ran in between, the expression names no value.
+its operations compute in one run: the only one that other parts of the program use. If other parts use several values,
+or if the user's functions ran in between, the expression names no value.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The raw notes of a full recorder, and the records that are built from them on demand.
 
-Notes are integers and strings in one flat list. They take a tenth of the time and less than half of the memory of
-records. Many of their parts are shared, and the garbage collector does not track them. A bind or scope has one note for
-its beginning and one for its end; this encodes the nesting.
+Notes are integers and strings in one flat list. Notes take a tenth of the time and less than half of the memory of
+records. Many of their parts are shared, and the garbage collector does not track notes. A bind or scope has one note
+for its beginning and one for its end; this encodes the nesting.
 """
 
 from __future__ import annotations

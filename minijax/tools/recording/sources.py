@@ -75,7 +75,7 @@ class Sources:
     def place(self) -> str:
         """The user's current line, in the format of ``errors.source_line``.
 
-        While the engine evaluates equations (as in a backward pass), it is the line of the current equation.
+        While the engine evaluates equations (as in a backward pass), this is the line of the current equation.
         """
         return self.spot()[0]
 

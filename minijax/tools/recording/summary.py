@@ -1,6 +1,6 @@
 """The recorder of level 'summary': counts, the deepest stack, the first tracers, the jaxprs, the phases.
 
-It is cheap enough for every line of a prompt: tracing takes at most twice the time, and compiled calls take no longer.
+This is cheap enough for every line of a prompt: tracing takes at most twice the time, compiled calls take no longer.
 """
 
 from __future__ import annotations

@@ -202,8 +202,8 @@ class Timeline(Sequence[Moment]):
     def loose_rule(self, index: int) -> RuleRecord | None:
         """The rule of a backward pass that is being applied at a moment, outside of any bind.
 
-        It applies until the next rule inside the same record, or until a phase or jaxpr there marks its end. None if
-        there is none, and at the beginning and the end.
+        A rule applies until the next rule inside the same record, or until a phase or jaxpr there marks its end. None
+        if no rule applies, and at the beginning and the end.
         """
         if not 0 < index < len(self.signs) - 1:
             return None
