@@ -554,9 +554,9 @@ scatter = _scatter_function(
 
     The last axis of ``scatter_indices`` holds one index vector: entry i is the start along dimension
     ``dimension_numbers.scatter_dims_to_operand_dims[i]``. ``updates`` has the other axes of ``scatter_indices``, and
-    the slice's axes at ``update_window_dims``. It has the operand's dtype. The result is like the operand.
-    Of several updates of one element, one wins. ``mode`` decides for slices out of bounds: 'drop' (the default) skips
-    them, 'clip' moves them inside.
+    the slice's axes at ``update_window_dims``, in the operand's dtype. The result has the operand's shape and dtype.
+    If several updates change one element, one of them wins. ``mode`` decides for slices out of bounds: 'drop' (the
+    default) skips them, 'clip' moves them inside.
     Raises TypeError or ValueError if shapes, dtypes and dimension numbers do not fit.
     """,
 )

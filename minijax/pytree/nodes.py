@@ -32,7 +32,7 @@ def register_pytree_node(
 ) -> None:
     """Register ``nodetype``: its instances become nodes, instances of subclasses do not. ValueError if done before.
 
-    ``flatten_func(x) -> (children, auxiliary data)``; the auxiliary data is hashable and has ``==``.
+    ``flatten_func(x) -> (children, auxiliary data)``; the auxiliary data must be hashable and support ``==``.
     ``unflatten_func(auxiliary data, children) -> x`` must accept any objects as children. ``flatten_with_keys_func``
     gives ``(key entry, child)`` pairs as children.
     """

@@ -1,4 +1,4 @@
-"""Prefixes of trees, differences between trees, and texts in JAX's words that explain them.
+"""Prefixes of trees, differences between trees, and JAX's error texts about both.
 
 A prefix of a tree becomes the tree when its leaves are replaced by subtrees: ``in_axes=(0, None)`` is a prefix of the
 arguments ``({'w': w, 'b': b}, x)``.
@@ -54,7 +54,7 @@ def prefix_leaves(
     """Broadcast the leaves of a prefix to the leaves of a full tree, or of its structure, as for ``in_axes``.
 
     ``is_leaf`` says which nodes of the prefix are leaves. With ``none_is_leaf`` None is a leaf too; otherwise it is a
-    node. Errors call the prefix ``name``. ValueError, with the key path and both types, if it is not a prefix.
+    node. Errors call the prefix ``name``. ValueError with the key path and both types if ``prefix_tree`` is no prefix.
     """
     stop = _none_stops(is_leaf) if none_is_leaf else is_leaf
     treedef = full if isinstance(full, PyTreeDef) else tree_structure(full)

@@ -1,4 +1,4 @@
-"""Shapes of windowed operations: padding by name, and the number of windows.
+"""Shapes of operations on windows: padding that is given by name, and the number of windows.
 
 A window of ``w`` elements, ``dilation`` apart, covers ``dilated(w, dilation)`` elements. Windows begin at every
 ``stride``-th element.

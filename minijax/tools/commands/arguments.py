@@ -18,8 +18,8 @@ from minijax.tools.usage import UsageError
 class Param(Frozen):
     """One parameter of a command.
 
-    ``kind`` is 'text' (everything except options: an expression, words), 'program' (a file and its arguments: any
-    options after the file belong to it), 'flag' (an option without a value), 'int', 'ints' (``0`` or ``0,1``),
+    ``kind`` is 'text' (everything except options: an expression, words), 'program' (a file and its arguments; options
+    after the file belong to the program), 'flag' (an option without a value), 'int', 'ints' (``0`` or ``0,1``),
     'expression' (a Python value; the command evaluates it) or 'word' (quoted if it contains spaces).
     """
 

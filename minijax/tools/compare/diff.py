@@ -134,7 +134,7 @@ def pairs(
 ) -> Iterator[tuple[str, _Row | None, _Row | None]]:
     """The rows of both sides in order, each with its mark (see ``document.Pair``).
 
-    ``derived``: a transformation made the right program from the left one, so equations have the same order and source
+    ``derived``: whether the right program was made from the left one. Then equations have the same order and source
     lines. Without it, rows are paired by their primitives alone, in the longest common runs. Equations in the backward
     pass of ``passes`` stay unpaired, because the left program is like the forward pass. Pairing updates ``names``.
     """

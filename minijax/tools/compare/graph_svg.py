@@ -157,7 +157,7 @@ class _Layout:
 
 
 def _layers(graph: Graph) -> list[int]:
-    """The layer of each node: below its operands, or just above its first reader if it has none. Results are last."""
+    """The layer of each node: below its operands, or without operands just above its first reader. Results are last."""
     layer = [0] * len(graph.nodes)
     readers: dict[int, list[int]] = {}
     read = {b for _, b, _ in graph.edges}

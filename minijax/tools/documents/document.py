@@ -20,7 +20,7 @@ Line = tuple[Segment, ...]
 Highlighter = Callable[[str, str], Iterable[Segment]]
 
 LABEL_WIDTH = 9
-# Maximum column up to which the right part of a row may reach.
+# The last column that the right part of a row may reach.
 WIDEST = 100
 # Minimum width, in columns, of a page that shows two texts side by side.
 BESIDE = 100
@@ -116,7 +116,7 @@ class Pair(Frozen):
     among: Line = ()
 
 
-# In a single column, variables have the right side's names. A name with this mark is one that only the left side has.
+# In a single column, variables have the right side's names. A name with this mark is a variable of the left side only.
 OWN = "'"
 
 

@@ -40,7 +40,7 @@ from minijax.tools.documents.room import MOST_HTML, MOST_HTML_OF_BLOCK, Room
 from minijax.tools.documents.theme import STYLES, visible
 
 MOST_LINES = 400
-# Maximum number of folded lines of one block on an exported page. The page only counts the lines after them.
+# Maximum number of folded lines of one block on an exported page. The page shows only the number of further lines.
 MOST_FOLDED = 4000
 _WIDTH = 100
 

@@ -3,8 +3,8 @@
 Each role has a terminal style and two colours, for a light and for a dark page. The contrast of each colour with its
 background (white or #1e1e1e) is at least 4.5 to 1.
 
-A terminal's theme is 'light' or 'dark' (these colours), 'terminal' (the 16 ANSI colours, from the user's palette) or
-'none' (only bold and reverse). The setting 'auto', which is the default, chooses one of them: see ``resolved``.
+A terminal's theme is 'light' or 'dark' (the colours for such a page), 'terminal' (the 16 ANSI colours of the user's
+palette) or 'none' (only bold and reverse). The default setting, 'auto', chooses one of them: see ``resolved``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from minijax.tools.documents.fold import folded
 
 
 class Style(NamedTuple):
-    """The look of a role. ``ansi`` is the SGR parameter; ``terminal`` is the same style for prompt_toolkit."""
+    """The look of a role. ``ansi`` is the parameter of the escape code; ``terminal`` is a style for prompt_toolkit."""
 
     ansi: str
     terminal: str

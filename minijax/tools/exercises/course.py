@@ -1,4 +1,4 @@
-"""A user's way through the exercises: the open one, the progress, and the user's values that an exercise replaced."""
+"""A user's way through the exercises: the open exercise, the progress, and the user's values that it replaced."""
 
 from __future__ import annotations
 
