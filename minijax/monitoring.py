@@ -1,6 +1,6 @@
 """``minijax.monitoring``: JAX's events, which programs record for listeners. minijax itself records none.
 
-All names are those of ``jax.monitoring``. Their first use imports jax.
+This module has the names of ``jax.monitoring``. The first use of a name imports jax.
 
 Source: https://docs.jax.dev/en/latest/jax.monitoring.html
 """

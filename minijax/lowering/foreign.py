@@ -94,7 +94,7 @@ class LoweringRuleContext(Frozen):
 
 
 def lowering_platform(writer: ModuleWriter) -> str:
-    """The platform of ``writer``'s module, by the name that rules use: 'cuda' or 'rocm' where PJRT says 'gpu'."""
+    """The platform of ``writer``'s module, by the name that rules use: 'cuda' or 'rocm' if PJRT says 'gpu'."""
     platform = writer.platform()
     if platform != "gpu":
         return platform

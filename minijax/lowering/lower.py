@@ -59,9 +59,9 @@ class ModuleWriter:
         self.used: set[str] = {"main"}
         # Python functions that custom calls refer to by their index
         self.host_callbacks: list[Callable[..., Any]] = []
-        # the names and sizes of the mapped mesh axes, while the program of one device (``shard_map``) is written
+        # the names and sizes of the mapped mesh axes; empty except inside the program of one device (``shard_map``)
         self.axes: tuple[tuple[Any, int], ...] = ()
-        # the manual mesh axes; XLA partitions the program along the others
+        # the manual mesh axes; XLA partitions the program along the other axes
         self.manual: frozenset[Any] = frozenset()
         # (id of a jaxpr, mapped axes, shardings) -> its function's symbol, and the jaxpr, so that the id is not reused
         self.written: dict[Any, tuple[str, Any]] = {}

@@ -6,7 +6,7 @@ equations lowers the jaxpr a second time with a ``Places``. This gives the same 
 that the tool can read XLA's notes about the executable that ran.
 
 ``ModulePlaces.located_text`` is the module with locations named as in JAX:
-``loc("jit(f)/sin"("f"("file.py":5:8 to :18)))``. ``ModulePlaces.hlo_text`` is XLA's program with such names as notes.
+``loc("jit(f)/sin"("f"("file.py":5:8 to :18)))``. ``ModulePlaces.hlo_text`` is XLA's program, annotated with such names.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Function:
 
 
 class Written(Function):
-    """The user's function, flattened by ``run(side, *values)``; ``rule`` is the function itself, for observers."""
+    """The user's function, flattened by ``run(side, *values)``. ``rule`` is the unflattened function, for observers."""
 
     def __init__(
         self, run: Callable[..., tuple[list[Any], Any]], about: About, primitive: Primitive, rule: Any = None
@@ -196,7 +196,7 @@ class Batched(Function):
         return side, self.in_dims
 
     def leave(self, side: Any, side_out: Any, values: list[Any], dims: Dims) -> tuple[list[Any], Any]:
-        """The results and the side output, from those of ``inner``. ``dims``: the batch axes of ``values``."""
+        """Make the results and the side output from those of ``inner``. ``dims``: the batch axes of ``values``."""
         raise NotImplementedError
 
     def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:

@@ -438,7 +438,7 @@ def gather(
     mode: str | GatherScatterMode | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """Slices of ``slice_sizes`` from ``operand``, whose starts are the integers ``start_indices[..., :]``.
+    """Slices of ``operand`` with the sizes ``slice_sizes``. They start at the integers ``start_indices[..., :]``.
 
     The last axis of ``start_indices`` holds one index vector: entry i is the start along dimension
     ``dimension_numbers.start_index_map[i]``. Every slice has shape ``slice_sizes``, without the dimensions in

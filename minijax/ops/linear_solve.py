@@ -52,7 +52,7 @@ linear_solve_p.keeps_signatures = False
 
 def bind_linear_solve(jaxprs: Sequence[ClosedJaxpr | None], consts: Sequence[Values], b: Values) -> Any:
     """Bind the primitive. It returns the leaves of x, then those of ``solve``'s auxiliary output.
-    ``jaxprs`` are those of matvec, vecmat, solve and transpose_solve (None if vecmat or transpose_solve is not given).
+    ``jaxprs`` are those of ``matvec``, ``vecmat``, ``solve`` and ``transpose_solve``, or None for a missing function.
     ``consts`` has the values of each jaxpr's first inputs."""
     opened: list[Any] = []
     operands: list[list[Any]] = []
