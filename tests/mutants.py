@@ -32,7 +32,7 @@ from tests.sampling import function_of, rate_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# The first run of a mutant takes the quickest tests: at most so many, and for at most so many seconds in total.
+# The first run of a mutant takes the quickest tests. These limit their number, and their seconds in total.
 MOST_TESTS = 60
 MOST_SECONDS = 15.0
 
@@ -83,7 +83,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "repl": ("tests/repl", "tests/ipython"),
     "ipython_ext": ("tests/ipython",),
 }
-# Files without mutants: no test is expected to notice a change there.
+# Files without mutants: no test is expected to notice a change in them.
 LEFT_OUT = ("minijax/example_libraries", "minijax/scipy", "minijax/tools/gallery", "minijax/version.py")
 
 # (file, old, new) of survivors that no test can notice -> the reason

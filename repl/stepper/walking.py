@@ -1,4 +1,4 @@
-"""Moves along the data flow: Enter goes to the birth of a value or an operand, t to its next use, and Backspace back.
+"""Moves along the data flow: Enter goes to the birth of a value or an operand, t to a use, and Backspace back.
 The key c goes to the next moment that satisfies a condition.
 """
 

@@ -66,7 +66,7 @@ def static():
     return jit(of_static, static_argnums=1)
 
 
-# name -> (function, first arguments, second arguments, reason, kind of advice)
+# name -> (function, first arguments, second arguments, reason, part of the advice)
 KINDS = {
     "two shapes": (lambda: jit(step), (params(3, 5), 2.0), (params(4, 6), 2.0),
      "params['w'][0]: f32[3] became f32[4]; params['w'][1]: f32[5] became f32[6]", "Pad params['w'][0]"),
@@ -449,7 +449,7 @@ FUNCTIONS = {
 inner = jit(helper)
 """
 
-# function -> (code to run after its trace, report). The report is '' if a new trace would give the same program.
+# function -> (code to run after its trace, beginning of the report: '' if a new trace would give the same program)
 STALE = {
     "global": ("scale = 3.0", "scale was 2.0 when it was traced and is 3.0 now: the program still uses 2.0"),
     "jitted helper": ("scale = 2", "scale was 2.0 when it was traced and is 2 now"),

@@ -43,7 +43,7 @@ def outside(make: Workload) -> Prepare:
 
 
 def first_call(make: Workload) -> Prepare:
-    """``jit`` of a new function, called once: tracing, lowering, XLA and the run."""
+    """The first call of ``jit`` of a new function: tracing, lowering, XLA and the run."""
 
     def prepare(ns: Any) -> Thunk:
         function, arguments = make(ns)

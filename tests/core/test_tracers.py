@@ -16,7 +16,7 @@ def custom(J, f):
     return rule
 
 
-# name -> program. It takes the package, a function that prints its argument, and a vector.
+# name -> program. It takes the package, a function that notes its argument's text and doubles it, and a vector.
 PROGRAMS = {
     "jit": lambda J, f, v: J.jit(f)(1.0),
     "jit of a key": lambda J, f, v: J.jit(lambda k: (f(J.random.key_data(k)), str(k))[0])(J.random.key(0)),

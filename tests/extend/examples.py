@@ -104,7 +104,7 @@ def programs():
     for p in (call_p, closed_call_p):
         fun = wrap_init(lambda x, y: [minijax.numpy.sin(x) * y, x])
         yield Row(p.name, lambda ns, x, y, p=p, fun=fun: p.bind(x, y, subfuns=(fun,)), (vector, number))
-    for name in ("max", "min"):  # tests/ops has equal operands, for which there is no second derivative
+    for name in ("max", "min"):  # the operands in tests/ops are equal, so they have no second derivative
         yield Row(f"scatter {name}", lambda ns, x, n=name: getattr(x.at[np.array([1, 0])], n)(x[1:] * 3), (vector,))
     yield Row("conj", lambda ns, x: ns.lax.conj(x), (vector + 1j * vector[::-1],))
     yield Row("integer_pow", lambda ns, x: ns.lax.integer_pow(x, 3), (vector,))

@@ -84,7 +84,7 @@ def test_parsing_borrows_primitives_of_a_printed_program():
 
 X = np.array([3.0, 1.0, 2.5, 1.0], np.float32)
 SQUARE = np.array([[2.0, 0.5], [0.25, 1.0]], np.float32)
-# (module, name, arguments)
+# (module, name, positional arguments, keyword arguments)
 CALLS = [
     ("numpy", "unique", (X,), {}),
     ("numpy", "where", (X > 1,), {}),

@@ -24,7 +24,7 @@ def log_sin(x):
 F = jit(log_sin)
 LINE = log_sin.__code__.co_firstlineno + 1
 
-# name -> (call, JAX's message)
+# name -> (call, part of JAX's message)
 CASES = {
     "eager": (lambda: jnp.log(-1.0), "invalid value (nan) encountered in log"),
     "jit": (lambda: F(-1.0), "invalid value (nan) encountered in log"),

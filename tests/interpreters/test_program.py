@@ -24,7 +24,7 @@ def chain(x):
 
 
 def through_jit(x):
-    """A call whose result is its operand. The result is used after the last use of the operand."""
+    """A call that returns its operand. The caller uses that result after the last use of the operand."""
     inner = minijax.jit(lambda a: (a, jnp.sin(a)))
     a = x * 2.0
     same, sine = inner(a)

@@ -1,4 +1,4 @@
-"""IPython in a pseudo-terminal: %step opens the full-screen stepper there."""
+"""In IPython in a pseudo-terminal, %step opens the full-screen stepper."""
 
 from __future__ import annotations
 

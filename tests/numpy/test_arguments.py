@@ -193,7 +193,7 @@ def evaluated(entry: str, names: dict[str, Any]) -> str:
 
 
 def differences(answers: dict[tuple[str, str], tuple[str, ...]], known: Deviations, mode: str) -> Iterator[str]:
-    """One line for each entry whose results differ from those in ``known`` or, if it is not there, from JAX's."""
+    """One line for each entry whose results differ from those in ``known`` or, if ``known`` lacks it, from JAX's."""
     for (entry, kind), (theirs, *ours) in answers.items():
         wanted = known.get((entry, kind), (theirs, theirs))
         wanted = [text.replace("FLOAT", f"float{mode}").replace("INT", f"int{mode}") for text in wanted]

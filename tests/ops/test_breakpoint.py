@@ -1,4 +1,4 @@
-"""``debug.breakpoint`` stops a running program at a prompt; the tests type commands there through ``input``."""
+"""``debug.breakpoint`` stops a running program at a prompt; the tests type commands at the prompt through ``input``."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def sine_jvp(ns: Any, factor: float = 2.0) -> Callable[..., Any]:
 
 
 def sine_vjp(ns: Any, factor: float = 2.0, call_itself: bool = False) -> Callable[..., Any]:
-    """With ``call_itself`` the forward pass calls ``h``, so ``h`` has no forward mode and no second derivative."""
+    """With ``call_itself``, the forward pass of ``h`` calls ``h``."""
     jnp = ns.numpy
 
     @ns.custom_vjp

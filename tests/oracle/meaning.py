@@ -1,6 +1,6 @@
 """The meaning of a jaxpr: one digest per result. Programs that differ only in order and dead code have equal digests.
 
-Second derivatives of control flow are compared by meaning: there the libraries agree in every equation, but not
+Second derivatives of control flow are compared by meaning: the libraries agree in every equation, but not
 always in the order of residuals of a loop or branch. The term of a result has its primitive, parameters, types, and the
 terms of its operands. Terms go through calls and into branches and loop bodies, so a permutation of carried or
 stacked values has no effect, and a different equation anywhere changes the digest.
