@@ -114,7 +114,7 @@ class Tracebacks:
             shown_error = shell.SyntaxTB.structured_traceback(kind, error, [])
             shell._showtraceback(kind, error, [self.rename(each) for each in shown_error])
             return None
-        # IPython formats these itself
+        # IPython formats these errors itself
         special = issubclass(kind, SyntaxError | UsageError) or any(isinstance(e, BaseExceptionGroup) for e in causes)
         if asked or special or not any(map(_passed, causes)):
             shell.showtraceback((kind, error, tb), tb_offset=tb_offset, running_compiled_code=True)
@@ -124,7 +124,7 @@ class Tracebacks:
 
     def _show(self, kind: type[BaseException], error: BaseException, tb: TracebackType, tb_offset: int | None) -> None:
         shell = self.shell
-        # %tb and %debug use these and show all frames
+        # %tb and %debug read these variables; the traceback in them has all frames
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, tb
         if sys.version_info >= (3, 12):
             sys.last_exc = error

@@ -41,7 +41,7 @@ FLAGS = {"communication": "--xla_cpu_use_fusion_emitters=false --xla_backend_opt
 
 
 def places(names: Iterable[str]) -> list[Place]:
-    """The navigation; ``names`` are the recordings that have a page."""
+    """The entries of the navigation; ``names`` are the recordings that have a page."""
     listed = [Place(f"{name}.html", title_of(name)) for name in PAGES]
     listed.insert(2, Place(TOUR, "The tour"))
     listed += [Place(REFERENCE, "Commands"), Place("gallery.html", title_of("gallery"))]

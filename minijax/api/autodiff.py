@@ -710,7 +710,7 @@ def grad(
     arguments are accepted; their gradient has dtype float0.
 
     When called, it raises TypeError if the output is not a real scalar, if an input is an integer (without
-    ``allow_int``), and if no positional argument has a position in ``argnums``.
+    ``allow_int``), and if a position in ``argnums`` is out of range.
 
     >>> grad(lambda x, y: x**2 * y, argnums=(0, 1))(3., 2.)
     (Array(12., dtype=float32, weak_type=True), Array(9., dtype=float32, weak_type=True))

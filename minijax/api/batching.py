@@ -161,7 +161,7 @@ def _axis_size(
 def _division(leaves: Sequence[Any], dims: Sequence[int | None]) -> Any:
     """Return the mesh axes that shard the mapped axis, or None if it is not sharded.
 
-    Raise ValueError if two leaves have different mesh axes there.
+    Raise ValueError unless these mesh axes are equal for all leaves.
     """
     found = None
     mapped = [(get_aval(x), d) for x, d in zip(leaves, dims, strict=True) if d is not None]

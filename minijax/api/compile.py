@@ -238,7 +238,7 @@ class JitFunction:
         over: Any = None
         places: tuple[Any, ...] = ()
         if pjrt.others_in_use:
-            # for explaining a recompilation; a weak reference, since the program must not keep the function alive
+            # used to explain a recompilation; the reference is weak, since the program must not keep the function alive
             about = weakref.ref(self), len(staged.outer), staged.in_tree
             staged.closed.memo["argument names"] = functools.partial(_argument_names, *about)
             places = places_of(leaves)
@@ -495,7 +495,7 @@ class JitFunction:
         return ("", ()) if staged is None else _misses().explain_hit(staged.closed)
 
     def explain_compilation(self, *args: Any, **kwargs: Any) -> str:
-        """Explain why the placement of its arguments makes a cached call compile again; '' if it does not."""
+        """Explain why the placement of the arguments makes a cached call compile again; '' if it does not."""
         args, kwargs, static = self._split(args, kwargs)
         key, leaves, _ = self._key(args, kwargs, static)
         staged = self._get(self.cache, key)

@@ -1,4 +1,4 @@
-"""Moving arrays between the host and devices."""
+"""Move arrays between the host and devices, and list the devices and the live arrays."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def device_put(x: Any, device: Any = None) -> Any:
 
 
 def device_get(x: Any) -> Any:
-    """Convert the arrays of ``x`` to NumPy arrays; other leaves (numbers, tracers, random keys) stay."""
+    """Convert the arrays of ``x`` to NumPy arrays; other leaves (numbers, tracers, random keys) stay unchanged."""
 
     def get(leaf: Any) -> Any:
         if isinstance(leaf, Tracer) or not hasattr(leaf, "__array__") or is_key(getattr(leaf, "dtype", None)):

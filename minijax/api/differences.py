@@ -125,7 +125,7 @@ _TREE = 1 << 20
 
 
 def nearest(new: CallSignature, known: Iterable[CallSignature]) -> CallSignature:
-    """The signature in ``known`` with the least weight of differences from ``new``, then with the nearest sizes."""
+    """The signature in ``known`` whose differences from ``new`` weigh least; of equals, the one with nearest sizes."""
     return min(known, key=lambda old: _distance(new, old))
 
 
@@ -312,7 +312,7 @@ def _static_kind(values: Sequence[Any]) -> str:
 
 
 def _static_text(given: tuple[type, Any] | None, reprs: bool) -> str:
-    """Print a static argument; without ``reprs`` no method of a user class is called."""
+    """The text of a static argument; without ``reprs`` no method of a user class is called."""
     if given is None:
         return "not given"
     kind, value = given

@@ -47,7 +47,7 @@ _OTHER_NAMES = [name for name in functools.WRAPPER_ASSIGNMENTS if name not in _F
 
 
 def wraps(fun: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """A three times faster ``functools.wraps``: every call of ``grad(f)(x)`` uses it."""
+    """Like ``functools.wraps``, but three times faster: every call of ``grad(f)(x)`` uses it."""
     if type(fun) is not FunctionType:
         return functools.wraps(fun)
 

@@ -80,7 +80,7 @@ def _code(fun: Any) -> Any:
 
 
 def _codes(fun: Any) -> tuple[CodeType, ...]:
-    """The codes of ``fun`` and of the function it wraps: equal for all functions made by one definition."""
+    """The code objects of ``fun`` and of the function it wraps: the same for all functions of one definition."""
     if type(fun) is FunctionType and not fun.__dict__:
         return (fun.__code__,)
     wrapped = getattr(fun, "__wrapped__", fun)

@@ -1,4 +1,4 @@
-"""``pmap``: a ``JitFunction`` of a ``shard_map`` over a mesh of one axis. The arguments determine its size."""
+"""``pmap``: a ``JitFunction`` of a ``shard_map`` over a mesh of one axis. The arguments determine the axis size."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Runtime:
         return options
 
     def spmd_options(self, ids: Sequence[int], free_in: Sequence[bool], free_out: Sequence[bool]) -> Any:
-        """Compile options for one program over devices with these ``ids``. XLA chooses the shardings that are free."""
+        """Compile options for one program over devices with these ``ids``. XLA chooses the shardings marked as free."""
         options = self.compile_options(np.array([ids]))
         build = options.executable_build_options
         build.num_replicas, build.num_partitions = 1, len(ids)

@@ -109,7 +109,7 @@ def _software(rt: Runtime) -> bytes:
 
 @functools.cache
 def _hardware(rt: Runtime, devices: tuple[Any, ...]) -> bytes:
-    """The machine's identity: the topology of these devices, and the processor's instructions on CPUs."""
+    """The machine's identity: the topology of these devices, and on CPUs the processor's instruction sets."""
     kinds = [device.device_kind for device in devices]
     try:
         kinds.append(str(rt.xla_client.get_topology_for_devices(list(devices)).fingerprint()))

@@ -91,7 +91,7 @@ def runtime_error(error: Exception, doing: str) -> BaseException:
     text = str(error)
     for number in re.findall(_INTERRUPT, text):
         interrupt = _interrupts.pop(int(number), None)
-        if interrupt is not None:  # else it was raised before, and this is a second use of the failed results
+        if interrupt is not None:  # else it was raised before, and the failed results are used again
             return interrupt
     if _is_oom(text):
         return DeviceOutOfMemoryError(

@@ -106,7 +106,7 @@ def _registries() -> _Registries:
 
 
 def flatten() -> Callable[[Any], tuple[list[Any], Any]]:
-    """jaxlib's function from a tree to leaves and structure. The order of mixed dict keys, and errors, are jaxlib's."""
+    """jaxlib's function from a tree to leaves and structure. It has its own order of mixed dict keys, and errors."""
     return _registries().arrays.flatten
 
 

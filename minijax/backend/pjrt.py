@@ -238,8 +238,8 @@ class Executable:
     """A compiled program, loaded on its devices.
 
     ``execute(buffers)`` runs it and returns a list of buffers, which may not be ready yet. It takes one buffer for
-    each argument of ``@main``, from :func:`put` or ``spmd.put_over``; PJRT checks their number and sizes, not dtypes of
-    equal size. ExecutionError if it fails, DeletedArgumentError for a deleted argument.
+    each argument of ``@main``, from :func:`put` or ``spmd.put_over``; PJRT checks the number of buffers and their sizes
+    in bytes, not their dtypes. ExecutionError if it fails, DeletedArgumentError for a deleted argument.
     """
 
     def __init__(
@@ -275,7 +275,7 @@ class Executable:
         return f"<Executable {self.name} -> ({outs})>"
 
     def execute_and_wait(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        """``execute``, but returns when the program has ended, even one without results."""
+        """Like ``execute``, but wait until the program has ended, even if it has no results."""
         if self.device is None:
             _refuse_deleted(buffers, self._explain)
         try:

@@ -25,10 +25,10 @@ _UNLISTED = {"scipy.special": ("lpmn", "lpmn_values"), "lax.linalg": ("geqrf_p",
 
 
 def borrowing(namespace: dict[str, Any], *late_modules: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of the public module with globals ``namespace``.
+    """Return ``__getattr__`` and ``__dir__`` of the public module with globals ``namespace``.
 
-    A missing name comes from ``late_modules``, else from JAX's module of the same name; the module keeps it. If JAX has
-    no such name either, an AttributeError suggests similar names.
+    A missing name comes from ``late_modules``, else from JAX's module of the same name, and is stored in ``namespace``.
+    If JAX has no such name either, an AttributeError suggests similar names.
     """
     module = namespace["__name__"]
     lazy.later(module, *late_modules)

@@ -1,7 +1,7 @@
 """Counts the operations that cached programs replace, so that observers that only count do not slow programs.
 
-While all observers set ``Observer.counting_thread``, cached programs run. A ``Tally`` adds up the operations that their
-rules would bind, measured once per signature, and reports them before the next event.
+While all observers set ``Observer.counting_thread``, cached programs run. A ``Tally`` adds up the operations that the
+replaced rules would bind, measured once per signature, and reports them before the next event.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ def default_float_dtype(x64: bool = False) -> np.dtype:
 
 
 def canonicalize_dtype(dtype: Any, x64: bool = False) -> np.dtype:
-    """``dtype`` (anything that ``np.dtype`` accepts, else TypeError) with 64-bit types halved unless ``x64``."""
+    """``dtype`` (anything that ``np.dtype`` accepts, else TypeError). Unless ``x64``, 64-bit types become 32-bit."""
     if isinstance(dtype, np.dtype) and (x64 or dtype.itemsize < 8):
         return dtype
     try:
@@ -369,7 +369,7 @@ def min_value(dtype: np.dtype) -> Any:
 
 
 def all_bits(dtype: np.dtype) -> Any:
-    """The value of a boolean or integer dtype with all bits set, the identity of bitwise and."""
+    """The value of a boolean or integer dtype with all bits set. It is the identity of bitwise and."""
     return True if is_bool(dtype) else np.array(-1).astype(dtype)[()]
 
 

@@ -225,7 +225,7 @@ def explicit_part(mesh: AbstractMesh, part: Part) -> Part:
 def resharded_type(
     aval: ShapedArray, mesh: AbstractMesh, spec: Iterable[Part], sums: Sums | None = None
 ) -> ShapedArray:
-    """The type ``aval``, which has no sharding but may vary, sharded over ``mesh`` as in ``spec``."""
+    """The type ``aval``, which has no sharding yet, sharded over ``mesh`` as in ``spec``. Varying axes stay."""
     if type(aval) is VaryingArray:
         return aval.over(sharded_type(aval.plain, mesh, spec, sums))
     return sharded_type(aval, mesh, spec, sums)
@@ -278,7 +278,7 @@ def over_common_mesh(types: Sequence[ShapedArray], parts: Sequence[Part]) -> Nam
 
 
 def check_unsharded(function: str, aval: ShapedArray, axes: Iterable[int]) -> None:
-    """ShardingTypeError if one of these axes of the type ``aval`` is sharded: its diagonal cannot be sharded."""
+    """ShardingTypeError if one of these axes of the type ``aval`` is sharded: its diagonal has no defined sharding."""
     spec = spec_of(aval)
     if any(spec[axis] is not None for axis in axes):
         raise ShardingTypeError(

@@ -1,4 +1,4 @@
-"""The latest cache misses of staged functions. They are always kept.
+"""The latest cache misses of staged functions. They are always recorded.
 
 A miss traces and usually compiles, so recording it is cheap in comparison. Cache hits do not use this module. An entry
 holds only text, numbers and the code of the call, so it keeps no function and no value of the user alive. All misses

@@ -17,9 +17,9 @@ class _Evaluating:
 
 
 # NumPy attributes its warning to the caller of the ufunc, which is this package. Entering NumPy's error state instead
-# takes a tenth of a small operation. Code that resets the warnings (pytest, for every test) removes this filter, so
-# each operation checks that the filter is first. That takes a fiftieth of a small operation. NumPy code of the user
-# still warns.
+# would take a tenth of the time of a small operation. Code that resets the warnings (pytest, for every test) removes
+# this filter, so each operation checks that the filter is first. That takes a fiftieth of the time. The user's own
+# NumPy code still warns.
 QUIET = "ignore", None, RuntimeWarning, _Evaluating(), 0
 
 

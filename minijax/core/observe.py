@@ -49,7 +49,7 @@ on_imported: Hook = []
 on_imported_end: Hook = []
 # The variables of a program that runs under interpreters get values: first its inputs, then each equation's results.
 on_run: Hook = []
-# All observers that override a bind hook or ``rule``: the one list that ``bind`` tests.
+# The methods of all observers that override a bind hook or ``rule``. ``bind`` tests only this list.
 bind_watched: Hook = []
 _BIND_HOOKS = ("bind_enter", "bind_exit", "bind_raise", "rule")
 
