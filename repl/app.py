@@ -322,7 +322,7 @@ class App:
     def _run(self) -> int:
         while True:
             try:
-                while True:  # an inner loop: Ctrl-C can arrive at the start of an iteration
+                while True:  # an inner loop, because Ctrl-C can arrive at the start of an iteration
                     left = self._turn()
                     if left is not None:
                         return left

@@ -1,4 +1,4 @@
-"""The questions and the keys of a full screen: the bindings and the help come from these tables."""
+"""Questions and keys of a full screen. A table of ``Key`` objects defines the key bindings and the help."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Question:
 
 
 class Key(Frozen):
-    """Keys in prompt_toolkit's names, their action, and their line in the help: the names shown and a description."""
+    """Keys with the same action. ``keys`` has prompt_toolkit's names; ``shown`` and ``help`` are its help line."""
 
     keys: tuple[str, ...]
     action: Callable[[Any], None]

@@ -318,10 +318,10 @@ class Looking:
                 self.stepper.say(f"{expression} is watched, but {found.error}")
                 return
             first = f"; {found.error}{self._first(found)}" if found.later is not None else ""
-            ends = "W with the same expression ends the watch"
+            ends = "W with the same expression stops this"
             self.stepper.say(f"{expression} is watched in the values pane{first or f'; {ends}'}", "good")
 
-        self.stepper.ask("watch (an expression; a watched one: watch it no longer)", watch)
+        self.stepper.ask("watch (an expression; enter it again to stop)", watch)
 
 
 def _same(a: object, b: object) -> bool:

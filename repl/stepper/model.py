@@ -49,7 +49,7 @@ class Stepper:
       values: the state of the values pane.
       walk: the moves from values to their origins.
       help: whether the help is shown, from line ``help_top`` on.
-      result: '' while it runs; then 'leave', or what to do on the plain terminal: 'retrace', 'programs' or 'stages'.
+      result: '' while it runs; then 'leave', or an action for the plain terminal: 'retrace', 'programs' or 'stages'.
     """
 
     def __init__(self, step: Step, rename: Callable[[str], str] | None = None) -> None:
@@ -377,7 +377,7 @@ class Stepper:
         self.say(f"the tree is unfolded {self.fold} levels deep, and around the cursor", "muted")
 
     def take_key(self, action: Callable[[Stepper], None]) -> bool:
-        """If the viewer of elements is open and uses this key, do the key's action there. Return whether it did."""
+        """If the viewer of elements is open and uses this key, do the key's action there; return whether this is so."""
         move = VIEWER_MOVES.get(action) if self.values.viewer is not None else None
         if move is not None:
             move(self.values)

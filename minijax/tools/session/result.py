@@ -52,7 +52,7 @@ class Step(Frozen):
 
 class Browse(Frozen):
     """The stages of a call (``metal.stages.Stages``) to browse, with the call's ``title`` and a remark (``note``).
-    ``chosen`` has the lines of user code, as (file, line), that are highlighted first.
+    ``chosen`` has the lines of user code, as (file, line), that are highlighted at the start.
     """
 
     stages: Any

@@ -1,4 +1,4 @@
-"""The settings of the tools; the engine has its own (``minijax.config``).
+"""The settings of the tools. The engine has its own settings (``minijax.config``).
 
 ``TABLE`` is the only list: ``%config``, its completion, the settings file and its warnings all derive from it.
 """
@@ -77,7 +77,7 @@ class Settings:
       trees: whether large containers of arrays are shown as trees of keys.
       frames: the frames of a traceback: the user's ('user'), or all ('all').
       theme, color, keys, history, warm: settings of the terminal program.
-      panel_keys: the key that toggles each panel, in front ends with keys; not a setting.
+      panel_keys: panel -> the key that toggles it, in front ends with keys; not a setting.
       file: the path of the settings file, in front ends with one; not a setting.
       columns: the width of the page for values, or 0 if unknown; not a setting.
       without: the names of settings that have no effect in this front end; not a setting.

@@ -58,7 +58,7 @@ def past_repeated(cursor: Cursor) -> int:
 
 
 class TreeWalk:
-    """The rows of the tree. An unfolded record has a row for its entering and, if it has children, one for its leaving.
+    """The rows of the tree. An unfolded record has a row for entering it and, if it has children, one for leaving it.
     Any other record has one row. Equal repeated steps share a row: one for the steps before the cursor, one for the
     steps after it. A cursor at the beginning of a step belongs to the later row.
     """
@@ -144,7 +144,7 @@ class TreeWalk:
         return segments
 
     def shape(self) -> Hashable:
-        """A key of the set of visible rows: equal at two moments if both show the same rows, apart from their text."""
+        """A key that is equal at two moments if both show the same rows; the text of the rows may differ."""
         now, opened = self.cursor.position, []
         for each in (now, *self.open):
             run = self.repeats.around(each) if 0 < each < len(self.moments) - 1 else None

@@ -20,9 +20,9 @@ _WRITTEN = {
     **dict.fromkeys(("reduce_scatter", "unreduced_reduce_scatter"), "psum_scatter"),
 }
 
-# How data travels, and the result. 'all': every device sends its value to all others. 'pieces': every device sends a
-# piece to each other device. 'one': every device sends to one device, which the parameters name. 'source': one device
-# sends to all.
+# How data travels, and the result in words. 'all': every device sends its value to all others. 'pieces': every device
+# sends a piece to each other device. 'one': every device sends to one device, which the parameters name. 'source': one
+# device sends to all.
 _WAYS = {
     "psum": ("all", "each gives its {x}, all get the sum"),
     "pmax": ("all", "each gives its {x}, all get the greatest"),
@@ -36,7 +36,7 @@ _WAYS = {
 
 
 def written(primitive: str) -> str:
-    """The name in user code of the collective ``primitive`` of a jaxpr."""
+    """The name that user code has for the collective ``primitive`` of a jaxpr."""
     return _WRITTEN.get(primitive, primitive)
 
 
