@@ -29,7 +29,7 @@ from minijax.ops.random.keys import random_wrap_p
 from minijax.ops.sharded import over_mesh
 from minijax.pytree import tree_leaves, tree_map, tree_unflatten
 
-# Primitives whose impl places its own results, or calls functions whose operations place theirs.
+# Primitives whose impl places its results itself, or calls functions whose operations place their results.
 _apart: set[Primitive] = {
     jit_p,
     shard_map.shard_map_p,
@@ -119,7 +119,7 @@ def laid(x: Any, mesh: Mesh, names_mesh: bool = False) -> Any:
 
 
 def made(x: Any) -> Any:
-    """Put an array of host values over the mesh that ``laying`` returns, if any."""
+    """Put an array of host values over the mesh that ``laying`` returns, if it returns one."""
     mesh = laying()
     return x if mesh is None else laid(x, mesh)
 

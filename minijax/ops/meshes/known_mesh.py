@@ -22,9 +22,11 @@ _naming = frozenset(
     "broadcast_in_dim iota concatenate stack select_n gather scatter scatter-add scatter-sub scatter-mul scatter-min "
     "scatter-max random_bits random_fold_in random_split reshard threefry2x32".split()
 )
+# each result is over the mesh of the operand at the same position
 _each_its_own = ("sort", "optimization_barrier", "reduce")
 # primitive -> the position of the operand whose mesh the results have; for all other primitives it is the first
 _followed = {"clamp": 1, "select_and_scatter_add": 1, "linear_solve": -1}
+# the results are over no mesh
 _never = ("pure_callback", "io_callback")
 
 

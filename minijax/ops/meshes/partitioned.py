@@ -139,7 +139,7 @@ class Simulated(Partitioned):
     __slots__ = ()
 
     def _compile(self, closed: ClosedJaxpr, text: str, **options: Any) -> Any:
-        # the machine code never runs, and its HLO does not depend on the optimization level of the backend
+        # optimize nothing: the machine code never runs, and its HLO does not depend on the backend's optimization level
         options["flags"] = (("xla_backend_optimization_level", "0"), *options.get("flags", ()))
         try:
             return super()._compile(closed, text, **options)

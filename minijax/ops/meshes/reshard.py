@@ -81,7 +81,7 @@ deflinear(reshard_p, reshard_transpose)
 
 
 def reshard_batch(axis: AxisData, args: Values, dims: Dims, *, dst_sharding: Any, **meshes: Any) -> Any:
-    """The mapped axis gets the sharding from the call of vmap, since the operand's type may not name it."""
+    """The mapped axis gets the sharding from the call of vmap: the operand's type may not name this sharding."""
     (x,), (dim,) = args, dims
     assert dim is not None, "one operand, which is mapped"
     part = None if axis.division is None else axis.division.spec[0]
