@@ -40,7 +40,7 @@ class Question:
 
 
 class Key(Frozen):
-    """Keys with the same action. ``keys`` has prompt_toolkit's names; ``shown`` and ``help`` are its help line."""
+    """Keys with the same action. ``keys`` has prompt_toolkit's names; ``shown`` and ``help`` are their help line."""
 
     keys: tuple[str, ...]
     action: Callable[[Any], None]
