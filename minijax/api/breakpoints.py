@@ -55,7 +55,7 @@ def debug_breakpoint(
     if backend not in (None, "cli"):
         raise ValueError(f"debug.breakpoint: the only backend is 'cli', a prompt; got {backend!r}.")
     if token is not None:
-        raise NotImplementedError("debug.breakpoint(token=...): say ordered=True, which needs no token.")
+        raise NotImplementedError("debug.breakpoint(token=...): pass ordered=True, which needs no token.")
     found = _frames(sys._getframe(1), filter_frames)[:num_frames]
     flat = [(frame, name, *_flattened(value)) for frame in found for name, value in frame.names.items()]
     traced = {id(x): x for _, _, leaves, _ in flat for x in leaves if _alive(x)}

@@ -81,7 +81,7 @@ def _call(p: Any, callback: Any, result_shape_dtypes: Any, args: Any, kwargs: An
     check_callable(callback)
     if sharding is not None:
         raise NotImplementedError(
-            f"{p.name} calls its function from the first device: leave out sharding, which is {sharding}."
+            f"{p.name} always calls its function from the first device. Leave out sharding, got {sharding}."
         )
     leaves, in_tree = tree_flatten((args, kwargs))
     results, out_tree = tree_flatten(result_shape_dtypes)
@@ -98,8 +98,8 @@ def _call(p: Any, callback: Any, result_shape_dtypes: Any, args: Any, kwargs: An
 def _result_aval(result: Any) -> ShapedArray:
     if not (hasattr(result, "dtype") and hasattr(result, "shape")):
         raise AttributeError(
-            f"{result!r} in result_shape_dtypes has no attribute 'dtype' or no 'shape'. Announce each result by "
-            "ShapeDtypeStruct(shape, dtype), or by an array of its type."
+            f"{result!r} in result_shape_dtypes has no attribute 'dtype' or no attribute 'shape'. Describe each "
+            "result by ShapeDtypeStruct(shape, dtype), or by an array of its type."
         )
     dtype = np.dtype(result.dtype)
     if dtypes.canonicalize_dtype(dtype, x64_enabled()) != dtype:

@@ -199,7 +199,7 @@ class CompiledFunction:
             raise ValueError(
                 "Computation was compiled for input shardings that disagree with the shardings of arguments passed to "
                 f"it: {self._traced.fun_name} was lowered for {required}, and an argument is committed to {found}. "
-                "Bring it there with device_put, or lower with arguments on the devices of these."
+                "Move the argument with device_put, or lower with arguments on the same devices."
             )
         if wanted is not None:
             return program.on(wanted)(*leaves)

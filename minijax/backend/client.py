@@ -186,7 +186,7 @@ def simulated(count: int) -> Runtime:
     """A separate client with ``count`` simulated devices. Each takes a thread and 120 kB. ValueError beyond 4,096."""
     if count > MOST_SIMULATED:
         raise ValueError(
-            f"a mesh of {count} devices cannot be simulated: {MOST_SIMULATED} are the most. Make its axes smaller."
+            f"a mesh of {count} devices cannot be simulated: the maximum is {MOST_SIMULATED}. Make its axes smaller."
         )
     xla, xla_client = load()
     return Runtime(xla, xla_client, xla_client.make_cpu_client(num_devices=count), from_jax=False)

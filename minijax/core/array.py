@@ -105,8 +105,8 @@ class Array(AnyArray):
         if dtype is not None and np.dtype(dtype) != value.dtype:
             if copy is False:
                 raise ValueError(
-                    f"Unable to avoid copy while creating an array as requested: the values are {value.dtype}, "
-                    f"{np.dtype(dtype)} is asked for. Use numpy.asarray, which copies where it must."
+                    f"Unable to avoid copy while creating an array as requested: the values are {value.dtype}, but "
+                    f"{np.dtype(dtype)} was requested. Use numpy.asarray, which copies if it must."
                 )
             return value.astype(dtype)
         if copy:
@@ -390,7 +390,7 @@ def _check_left_mesh(x: CommittedArray, label: str, name: str) -> None:
         raise ValueError(
             f"Length of device assignment 1 is not equal to the size of the mesh {size} of aval {x.aval.str_short()}: "
             f"argument {label} of {name} was brought from a mesh to one device, and its type still says how the mesh "
-            "divides it. Bring it there by way of the host: device_put(numpy.asarray(x), device)."
+            "divides it. Copy it through the host instead: device_put(numpy.asarray(x), device)."
         )
 
 

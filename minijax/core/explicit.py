@@ -137,8 +137,8 @@ def _resharded(aval: ShapedArray, wanted: NamedSharding) -> ShapedArray:
     before, after = aval.unreduced, wanted.spec.unreduced
     if before - after and after - before:
         raise ShardingTypeError(
-            f"reshard: {aval.str_short()} is unreduced along {set(before)} and would be along {set(after)}, which "
-            "takes two steps. Take the sum first: sharding.reshard(x, P(...)) without unreduced axes."
+            f"reshard: {aval.str_short()} is unreduced along {set(before)}, and its result would be unreduced along "
+            f"{set(after)}: it needs two steps. Take the sum first: sharding.reshard(x, P(...)) without unreduced axes."
         )
     return type_with_sharding(aval, wanted)
 
@@ -282,7 +282,7 @@ def check_unsharded(function: str, aval: ShapedArray, axes: Iterable[int]) -> No
     spec = spec_of(aval)
     if any(spec[axis] is not None for axis in axes):
         raise ShardingTypeError(
-            f"{function}: the diagonal of {aval.str_short()} has no sharding that follows from the operand's. "
+            f"{function}: the diagonal of {aval.str_short()} would have an undefined sharding. "
             "Replicate the operand first: sharding.reshard(x, P())."
         )
 

@@ -321,8 +321,8 @@ def _check_no_keys(primitive: Primitive, avals: tuple[Any, ...]) -> None:
         if is_key(aval.dtype):
             where = f" at position {i}" if len(avals) > 1 else ""
             raise TypeError(
-                f"{primitive.name} does not accept dtype {aval.dtype.name}{where}: random keys are rearranged and "
-                "compared, nothing else. To compute with their words, use random.key_data(keys)."
+                f"{primitive.name} does not accept dtype {aval.dtype.name}{where}: random keys can only be "
+                "rearranged and compared. To compute with their words, use random.key_data(keys)."
             )
 
 

@@ -83,7 +83,7 @@ def test_programs_do_not_run_on_simulated_devices() -> None:
             lies()
     huge = AbstractMesh((8192,), ("data",))
     vast = jax.ShapeDtypeStruct((8192,), jnp.float32, sharding=NamedSharding(huge, P("data")))
-    with pytest.raises(ValueError, match="a mesh of 8192 devices cannot be simulated: 4096 are the most"):
+    with pytest.raises(ValueError, match="a mesh of 8192 devices cannot be simulated: the maximum is 4096"):
         jax.jit(jnp.sin).lower(vast).compile()
 
 
