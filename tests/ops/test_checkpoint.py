@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -221,6 +222,14 @@ def test_saved_values_are_not_recomputed(policy: Any, saved: int, dots: int) -> 
     assert len(backward.invars) == saved + 3
     recomputed = count(backward.params["jaxpr"].jaxpr, "dot_general") - 3
     assert recomputed == dots
+
+
+def test_a_jitted_call_does_not_recompute_its_saved_results() -> None:
+    numbers = minijax.numpy
+    inner = minijax.jit(lambda x: (numbers.sin(x), numbers.cos(numbers.exp(x))))
+    saved = minijax.checkpoint(lambda x: math.prod(inner(x)), policy=minijax.checkpoint_policies.everything_saveable)
+    (backward,) = remat_eqns(saved, 1.0)
+    assert count(backward.params["jaxpr"].jaxpr, "jit") == 1
 
 
 def test_a_policy_sees_primitives_types_and_parameters() -> None:

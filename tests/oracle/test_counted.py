@@ -79,8 +79,10 @@ def test_summary_counts_match_the_rules(group: int, monkeypatch: pytest.MonkeyPa
     """Each group is a quarter of the table's functions. Each function runs under only one of the transformations."""
     monkeypatch.setattr(summary, "MOST_SAMPLED", 1)
     numbers_of_runs = []
-    tell = counting.Tally.tell
-    monkeypatch.setattr(counting.Tally, "tell", lambda self: (numbers_of_runs.extend(self.runs.values()), tell(self)))
+    report = counting.Tally.report
+    monkeypatch.setattr(
+        counting.Tally, "report", lambda self: (numbers_of_runs.extend(self.runs.values()), report(self))
+    )
     found = {}
     with x64_mode("32"):
         for i, (name, case) in enumerate(list(TABLE.items())[group::4]):

@@ -19,6 +19,7 @@ from minijax.core.rules import Dims
 from minijax.core.shardings import NamedSharding, PartitionSpec, Sharding, as_sharding, axes_of_spec
 from minijax.core.trace import Tracer
 from minijax.interpreters.evaluate import commits_itself, constraints
+from minijax.interpreters.vmap import AxisData
 from minijax.lowering.shardings import constrained
 from minijax.ops.declare import set_rules
 from minijax.ops.meshes.partitioned import evaluate_over_mesh, names_shardings
@@ -52,16 +53,18 @@ def constraint_transpose(ct: Any, x: Any, **params: Any) -> list[Any]:
 deflinear(sharding_constraint_p, constraint_transpose)
 
 
-def constraint_batch(args: Sequence[Any], dims: Dims, **params: Any) -> Any:
-    """Batch the constraint. The compiler chooses the sharding of the batch axis."""
+def constraint_batch(axis: AxisData, args: Sequence[Any], dims: Dims, **params: Any) -> Any:
+    """Batch the constraint. Without ``spmd_axis_name`` the compiler chooses the sharding of the batch axis."""
     (x,), (dim,) = args, dims
     assert dim is not None, "one operand, which is mapped"
     sharding, free = params["sharding"], params["unconstrained_dims"]
     if isinstance(sharding, NamedSharding):
-        parts = [*sharding.spec, *[None] * (dim - len(sharding.spec))]
-        parts.insert(dim, PartitionSpec.UNCONSTRAINED)
+        parts = [*sharding.spec, *[None] * (get_aval(x).ndim - 1 - len(sharding.spec))]
+        parts.insert(dim, axis.spmd or PartitionSpec.UNCONSTRAINED)
+        while axis.spmd and parts[-1] is None:  # as JAX writes it
+            parts.pop()
         sharding = sharding.with_spec(parts)
-    free = frozenset({dim, *(each + (each >= dim) for each in free)})
+    free = frozenset({*(each + (each >= dim) for each in free), *[dim] * (not axis.spmd)})
     return sharding_constraint_p.bind(x, **{**params, "sharding": sharding, "unconstrained_dims": free}), dim
 
 
@@ -69,7 +72,7 @@ def constraint_lower(ctx: Any, avals: Any, out_avals: Any, x: str, *, sharding: 
     return constrained(ctx, x, avals[0], sharding)
 
 
-set_rules(sharding_constraint_p, batch=constraint_batch, lower=constraint_lower)
+set_rules(sharding_constraint_p, axis_batch=constraint_batch, lower=constraint_lower)
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:

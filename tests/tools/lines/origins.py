@@ -41,7 +41,7 @@ BAD = (
     ("%find y.dot(y) > 1 in f(3.0)", "is not allowed in a condition: use max"),
     ("%find [y for y in x] in f(3.0)", "is no condition"),
     ("%find x in f(v)", "x is an array of shape (3,), not a condition: use x.any(), x.all() or x.max() > 0"),
-    ("%find x > 0 and x - 1.0 in f(v)", "ask (x - 1.0).any(), (x - 1.0).all()"),
+    ("%find x > 0 and x - 1.0 in f(v)", "use (x - 1.0).any(), (x - 1.0).all()"),
     ("%find x.max() in f(v)", "x.max() is a number, not a condition: compare it, as in x.max() > 0"),
     ("%find not x.dtype in f(v)", "x.dtype is 'float32', not a condition: compare it, as in x.dtype == 'float32'"),
     ("%find (x > 0) & (x < 1) in f(v)", "no such operator; use and, or, not"),

@@ -1,0 +1,89 @@
+"""Arguments that the tables of functions rarely pass have JAX's results. Each test runs all its rows in one process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import minijax
+
+ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
+EVERYWHERE = (minijax, jax)
+
+
+def both(program: Any) -> tuple[str, str]:
+    """The results of ``program(minijax)`` and ``program(jax)``, as text."""
+    ours, theirs = (str(program(ns)) for ns in EVERYWHERE)
+    return ours, theirs
+
+
+def _of_a_batch(ns: Any) -> Any:
+    numbers = ns.lax.GatherDimensionNumbers((), (1,), (1,), (0,), (0,))
+    return ns.lax.gather(ROWS, np.array([[0], [1], [2]]), numbers, (1, 1))
+
+
+def test_values() -> None:
+    rows = {
+        "empty": lambda ns: ns.numpy.empty((2,)),
+        "the sign of zero": lambda ns: ns.lax.sign(ns.numpy.array([-0.0, 3.0])),
+        "a compiled complex cosine": lambda ns: ns.jit(ns.numpy.cos)(1 + 2j),
+        "sums of nothing": lambda ns: (ns.numpy.sum(np.ones((0, 3)), axis=0), ns.numpy.prod(np.ones(0))),
+        "finer draws": lambda ns: ns.random.gumbel(ns.random.key(1), (3,), mode="high"),
+        "an array on a device": lambda ns: ns.numpy.array([1.0], device=ns.devices()[0]),
+        "a gather with batch axes": _of_a_batch,
+        "keys by index": lambda ns: ns.random.key_data(
+            ns.jit(lambda k, i: k[i])(ns.random.split(ns.random.key(1)), np.array([1]))
+        ),
+        "order F": lambda ns: ns.numpy.reshape(ROWS, (2, 6), order="F"),
+        "cached types": lambda ns: ns.typeof(np.ones(3, np.uint8)),
+    }
+    found = {name: both(program) for name, program in rows.items()}
+    assert {name: ours for name, (ours, _) in found.items()} == {name: theirs for name, (_, theirs) in found.items()}
+    for ns in EVERYWHERE:
+        with pytest.raises(ValueError, match="order"):
+            ns.numpy.reshape(ROWS, (2, 6), order="Q")
+
+
+def _gradients(ns: Any) -> Any:
+    @ns.custom_gradient
+    def square(x: Any) -> Any:
+        return x**2, lambda ct: (ct * x * 5,)
+
+    return ns.grad(square)(3.0), ns.grad(lambda x: square(x) * x)(2.0)
+
+
+def test_gradients_by_a_custom_gradient() -> None:
+    ours, theirs = both(_gradients)
+    assert ours == theirs
+
+
+def _mesh(ns: Any, kind: str) -> Any:
+    return ns.make_mesh((1,), ("i",), axis_types=(getattr(ns.sharding.AxisType, kind),))
+
+
+def _sharded_types(ns: Any) -> Any:
+    spec = ns.sharding.PartitionSpec("i")
+    with ns.set_mesh(_mesh(ns, "Explicit")):
+        product = ns.make_jaxpr(lambda a: ns.numpy.matmul(a, np.ones((2, 2), np.float32), out_sharding=spec))
+        return ns.typeof(ns.numpy.array([[1.0, 2.0]], out_sharding=spec)), product(np.ones((1, 2), np.float32))
+
+
+def _constrained_batch(ns: Any, axis: Any) -> Any:
+    sharding = ns.sharding.NamedSharding(_mesh(ns, "Auto"), ns.sharding.PartitionSpec())
+    return ns.make_jaxpr(ns.vmap(lambda x: ns.lax.with_sharding_constraint(x, sharding), spmd_axis_name=axis))(ROWS)
+
+
+def _sharded_argument(ns: Any) -> Any:
+    sharding = ns.sharding.NamedSharding(_mesh(ns, "Auto"), ns.sharding.PartitionSpec("i"))
+    lowered = ns.jit(lambda x: x + 1).lower(ns.ShapeDtypeStruct((2,), np.float32, sharding=sharding))
+    return '{sdy.sharding = #sdy.sharding<@mesh, [{"i"}]>}' in lowered.as_text()
+
+
+def test_shardings_over_a_mesh_of_one_device() -> None:
+    assert _sharded_argument(minijax) is _sharded_argument(jax) is True
+    for program in (_sharded_types, lambda ns: _constrained_batch(ns, None), lambda ns: _constrained_batch(ns, "i")):
+        ours, theirs = both(program)
+        assert ours == theirs
