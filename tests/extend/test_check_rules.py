@@ -8,13 +8,17 @@ import pytest
 
 import minijax
 import minijax.numpy as jnp
+from minijax import random
 from minijax.core import ShapedArray
+from minijax.core.keys import is_key
 from minijax.core.rules import RuleTable
 from minijax.core.trace import push_main, stack_depth
 from minijax.extend.core import Primitive
 from minijax.interpreters import ad, batching, mlir
 from minijax.interpreters.stage import JaxprBuilder, JaxprTrace
+from minijax.pytree import tree_leaves
 from minijax.test_util import RulesError, assert_rules, check_rules
+from minijax.tools.explain import check_examples
 
 from .examples import examples, ours
 
@@ -309,3 +313,10 @@ def test_rules_of_own_primitives_agree(name):
         expected = {check for who, check in ON_PURPOSE if who == name}
         assert {o.check for o in report.failures} == expected, str(report)
         assert stack_depth() == 0
+
+
+def test_the_programs_of_the_examples_give_finite_numbers():
+    for name, (fun, args) in check_examples.PROGRAMS.items():
+        for x in tree_leaves(minijax.jit(fun)(*args)):
+            values = np.asarray(random.key_data(x) if is_key(x.dtype) else x)
+            assert values.dtype.kind not in "fc" or np.isfinite(values).all(), name

@@ -10,6 +10,7 @@ import pytest
 
 import minijax
 import minijax.numpy as jnp
+from minijax import errors
 from minijax.interpreters import ad
 from minijax.interpreters import jvp_rules as rules
 from minijax.ops.elementwise import sin_p
@@ -152,3 +153,15 @@ def test_a_replaced_rule_takes_effect(monkeypatch):
 def test_observers_see_the_rules(both):
     (_, kept), (_, by_rule) = both(lambda: record(lambda x: minijax.jvp(chain, (x,), (1.0,)), 0.7))
     assert dict(kept.binds) == dict(by_rule.binds) and dict(kept.binds)["jvp:1"] > 9
+
+
+def test_equations_of_a_rule_have_the_line_of_the_bind():
+    def bound(x):
+        return sin_p.bind(x)
+
+    closed = minijax.make_jaxpr(lambda x: minijax.jvp(bound, (x,), (x,)))(1.0)
+    assert [eqn.primitive.name for eqn in closed.eqns] == ["sin", "cos", "mul"]
+    assert all(
+        "(test_equations_of_a_rule_have_the_line_of_the_bind.<locals>.bound)" in errors.summarize(eqn.source)
+        for eqn in closed.eqns
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -141,3 +142,20 @@ def test_another_thread_does_not_change_counts(monkeypatch: pytest.MonkeyPatch) 
         alone = _counts(subject.grad(loss), x)
     between.append(elsewhere)
     assert _counts(subject.grad(loss), x) == alone
+
+
+def test_a_recording_that_starts_inside_a_gradient_counts_its_operations() -> None:
+    found: list[Any] = []
+
+    def product(x: Any, recorded: bool) -> Any:
+        y = subject.numpy.sin(x)
+        with Recorder() if recorded else nullcontext() as recorder:
+            for _ in range(3):
+                y = y * x * 2.0
+        if recorder is not None:
+            found.append(recorder.recording.binds)
+        return y
+
+    for recorded in (True, *[False] * 6, True, True):
+        subject.grad(product)(2.0, recorded)
+    assert found[0] and all(each == found[0] for each in found), found

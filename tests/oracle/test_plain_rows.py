@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import minijax
+from minijax.backend import pjrt
 
 ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
 EVERYWHERE = (minijax, jax)
@@ -22,7 +23,7 @@ def both(program: Any) -> tuple[str, str]:
 
 def _of_a_batch(ns: Any) -> Any:
     numbers = ns.lax.GatherDimensionNumbers((), (1,), (1,), (0,), (0,))
-    return ns.lax.gather(ROWS, np.array([[0], [1], [2]]), numbers, (1, 1))
+    return [ns.lax.gather(ROWS[:n], np.arange(n)[:, None], numbers, (1, 1)) for n in (3, 1)]
 
 
 def test_values() -> None:
@@ -67,8 +68,8 @@ def _mesh(ns: Any, kind: str) -> Any:
 def _sharded_types(ns: Any) -> Any:
     spec = ns.sharding.PartitionSpec("i")
     with ns.set_mesh(_mesh(ns, "Explicit")):
-        product = ns.make_jaxpr(lambda a: ns.numpy.matmul(a, np.ones((2, 2), np.float32), out_sharding=spec))
-        return ns.typeof(ns.numpy.array([[1.0, 2.0]], out_sharding=spec)), product(np.ones((1, 2), np.float32))
+        product = ns.make_jaxpr(lambda a, b: ns.numpy.matmul(a, b, out_sharding=spec))
+        return ns.typeof(ns.numpy.array([[1.0, 2.0]], out_sharding=spec)), product(ROWS, ROWS.T)
 
 
 def _constrained_batch(ns: Any, axis: Any) -> Any:
@@ -82,8 +83,17 @@ def _sharded_argument(ns: Any) -> Any:
     return '{sdy.sharding = #sdy.sharding<@mesh, [{"i"}]>}' in lowered.as_text()
 
 
-def test_shardings_over_a_mesh_of_one_device() -> None:
+def _resharded_batch(ns: Any) -> Any:
+    whole = ns.sharding.PartitionSpec(None)
+    with ns.set_mesh(_mesh(ns, "Explicit")):
+        rows = ns.numpy.array(ROWS, out_sharding=ns.sharding.PartitionSpec(None, "i"))
+        return ns.typeof(ns.vmap(lambda x: ns.sharding.reshard(x, whole), in_axes=1, out_axes=1)(rows))
+
+
+def test_shardings_over_a_mesh_of_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pjrt, "others_in_use", False)  # as in a process that has used only its first device
     assert _sharded_argument(minijax) is _sharded_argument(jax) is True
-    for program in (_sharded_types, lambda ns: _constrained_batch(ns, None), lambda ns: _constrained_batch(ns, "i")):
+    constrained = [lambda ns, axis=axis: _constrained_batch(ns, axis) for axis in (None, "i")]
+    for program in (_sharded_types, _resharded_batch, *constrained):
         ours, theirs = both(program)
         assert ours == theirs

@@ -103,6 +103,11 @@ def test_the_passes_and_residuals_of_a_gradient_are_listed():
     assert len(both.residuals) == 3 and both.bytes == 60
 
 
+def test_the_passes_inside_jit():
+    found = made(lambda x: jnp.sum(jnp.sin(x)), jnp.ones(5), by=("jit", "grad"))
+    assert [eqn.primitive.name for eqn in found.backward] == ["broadcast_in_dim", "mul"]
+
+
 def test_diff_does_not_pair_equations_with_the_backward_pass(session):
     session.run_line("def step(c, x): return c + tanh(x), c * x")
     session.run_line("def scanned(xs): return lax.scan(step, 0., xs)[1].sum()")
