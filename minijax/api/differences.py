@@ -71,9 +71,9 @@ class Miss(str):
 # kind of difference -> what to do about it; ``{where}`` is the argument. The suggested conversions lose no value.
 ADVICE = {
     "first": "The first call traces and compiles; calls with arguments of the same types are cached after it.",
-    "function": "Make it once, outside of the loop or function that makes it again and again: every evaluation of "
+    "function": "Make the function once, outside of the loop or function that makes it again: every evaluation of "
     "a lambda, a def, a partial or a wrapper such as grad(f) is a new function, whose cache is empty.",
-    "redefined": "A function that is defined again begins with an empty cache: define it once to keep what it has.",
+    "redefined": "A function that is defined again begins with an empty cache: define it once to keep its programs.",
     "options": "Each set of options (static_argnums, donate_argnums) has a cache of its own: use one jitted function.",
     "shape": "Pad {where} to one shape, or to few, and mask what is padded: each shape is traced and compiled for "
     "itself.",
@@ -95,18 +95,18 @@ ADVICE = {
     "varying": "Let {where} vary along the same axes every time: lax.pcast can make it vary. Or keep both: each is "
     "compiled once, then cached.",
     "static": "Each value of a static argument is compiled separately: make {where} dynamic if no shape and no Python "
-    "control flow depends on it, or call with few values.",
+    "control flow depends on it, or call with few different values.",
     "static object": "Each value of a static argument is compiled separately: call with few values of {where}, and "
     "pass equal objects wherever you mean the same value.",
     "static function": "Make the function that is passed for {where} once, and pass it in every call: every evaluation "
     "of a lambda or partial is a new value, which is compiled separately.",
     "unequal static": "Give the class of {where} __eq__ and __hash__: two objects that print alike were not equal.",
     "tree": "Pass the same arguments, in the same containers, every time.",
-    "settings": "Set it once, before the first call: the compiled program depends on it.",
-    "axes": "Call it under the same axis names and sizes.",
+    "settings": "Change the setting once, before the first call: the compiled program depends on it.",
+    "axes": "Call the function under the same mapped axes every time, with equal names and sizes.",
     "evicted": "A cache holds a limited number of signatures: call with fewer, for example by padding to few shapes.",
-    "cleared": "Leave clear_cache() out where time matters.",
-    "retraced": "Change nothing: it is cached, and was traced again only to be watched.",
+    "cleared": "Do not call clear_cache() where time matters.",
+    "retraced": "Change nothing: the call is cached, and was traced again only for the recording.",
     "closed over": "Pass it as an argument: a trace that contains a tracer of another transformation is valid only in "
     "that run of the transformation, and is not cached.",
 }

@@ -83,7 +83,7 @@ def make_array_from_single_device_arrays(
     if found != wanted or len(arrays) != len(wanted):
         raise ValueError(
             f"Addressable devices and per-device arrays devices do not match: the sharding is for {_ids(wanted)}, and "
-            f"{len(arrays)} arrays lie on {_ids(found)}. Put each part on its device with device_put."
+            f"{len(arrays)} arrays are on {_ids(found)}. Put each part on its device with device_put."
         )
     on = {device: each for each in arrays for device in devices_of(each)}
     return _of_parts(shape, sharding, [on[device] for device in sharding.local_devices], dtype)
@@ -162,7 +162,7 @@ def host_local_to_global(x: Any, sharding: NamedSharding) -> Any:
 def _own(sharding: NamedSharding) -> NamedSharding:
     """The sharding of this process's part of an array with ``sharding``."""
     mesh = sharding.mesh
-    assert isinstance(mesh, Mesh), "arrays lie on devices"
+    assert isinstance(mesh, Mesh), "arrays are on devices"
     return NamedSharding(mesh.local_mesh, sharding.spec)
 
 

@@ -173,8 +173,8 @@ class PmapFunction(JitFunction):
             manual = outer.abstract_mesh.update_axis_types(dict.fromkeys(manual_axes(), AxisType.Manual))
             raise ValueError(
                 f"The context mesh {manual} should match the mesh passed to shard_map {mesh}, which is "
-                f"what pmap of {self.subject} needs. Within pmap and shard_map map with vmap, and call pmap where no "
-                "mesh is set."
+                f"what pmap of {self.subject} needs. Within pmap and shard_map, use vmap instead, and call pmap where "
+                "no mesh is set."
             )
         return mesh
 

@@ -235,7 +235,7 @@ def _all_dimensions(entries: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[A
     if len(entries) > len(shape):
         raise ValueError(
             f"`indices` must not be longer than `shape`: indices={entries}, {shape=}. A reference is indexed by at "
-            "most one entry for each dimension; None adds no axis to it."
+            "most one entry for each dimension, and None cannot add an axis."
         )
     return (*entries, *[slice(None)] * (len(shape) - len(entries)))
 
