@@ -57,7 +57,7 @@ def _with_others(dynamic: tuple[int, ...], others: tuple[Any, ...], *given: Any,
 def argnums_partial(
     f: Any, dyn_argnums: int | Sequence[int], args: Sequence[Any], require_static_args_hashable: bool = True
 ) -> tuple[Any, tuple[Any, ...]]:
-    """Return ``f`` as a function of the arguments at ``dyn_argnums``, and these arguments.
+    """Return ``f`` as a function of only the arguments at ``dyn_argnums``. Also return those arguments.
 
     ValueError if ``require_static_args_hashable`` and another argument has no hash.
     """

@@ -44,7 +44,7 @@ def _reshape(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _cut(array: Any, axis: int, avals: Sequence[ShapedArray]) -> Iterator[Any]:
-    """Split ``array`` along ``axis`` into a block for each type. The axis has an entry for each element of a block."""
+    """Split ``array`` along ``axis`` into a block for each type. The axis is as long as all types' sizes together."""
     if len(avals) == 1 and type(array) is Array and _evaluating():  # one block
         yield _reshape(array, (*array.shape[:axis], *avals[0].shape, *array.shape[axis + 1 :]))
         return

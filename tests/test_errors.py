@@ -55,7 +55,7 @@ def test_source_info_is_the_users_innermost_line():
         assert errors.position(info)[0] == line
 
 
-def test_source_info_skips_frames_by_number():
+def test_source_info_skips_a_given_number_of_frames():
     run = from_package("def run():\n    return inner()\ndef inner():\n    return errors.source_info(3)\n")
     assert errors.summarize(run()).startswith(HERE)
 

@@ -1,4 +1,4 @@
-"""One module's ``__all__`` defines each public name; the packages that users import only combine modules."""
+"""Each public name is in the ``__all__`` of one module; the packages that users import only combine modules."""
 
 import ast
 import importlib
@@ -76,7 +76,7 @@ def test_an_elementwise_primitive_is_listed_in_three_files():
     """The files are the table of primitives, NumPy's functions (if NumPy has it), and one table of the tests.
 
     This applies only to primitives that no other code uses: examples everywhere use sine and the like. A test of one
-    function may also name its primitive. At most one of the lists of functions may name it.
+    function may also name its primitive. At most one of the tests' tables may name a primitive.
     """
     root = Path(__file__).resolve().parent.parent
     table, ufuncs = root / "minijax" / "ops" / "elementwise.py", root / "minijax" / "numpy" / "ufuncs.py"

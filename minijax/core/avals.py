@@ -66,7 +66,7 @@ class ShapedArray(Immutable):
     unmapped: dict[int, ShapedArray] | None  # an axis -> the type without this axis: see ``part``
     # The mesh axes along which devices may hold different values. Types of ``core.varying`` have some.
     vma: frozenset[Any] = frozenset()
-    # ``unreduced``: the mesh axes over which values must still be summed. ``reduced``: the same for cotangents.
+    # ``unreduced``: the mesh axes over which values must still be summed. ``reduced``: the same for their cotangents.
     unreduced: frozenset[Any] = frozenset()
     reduced: frozenset[Any] = frozenset()
 
@@ -220,12 +220,12 @@ def common_sharding(avals: Sequence[ShapedArray], ndim: int) -> Any:
 
 
 def sharding_of_parts(parts: Sequence[Any], *avals: ShapedArray) -> Any:
-    """``NamedSharding(mesh, P(*parts))`` over the mesh that one of the types ``avals`` names; None if none does."""
+    """``NamedSharding(mesh, P(*parts))`` with the mesh of the types ``avals``. None if no type has a mesh."""
     return _explicit.over_common_mesh(avals, parts) if sharded_types_made else None
 
 
 def over_mesh_of(scalar: Any, *examples: Any) -> Any:
-    """The constant ``scalar``, resharded to the mesh of the tracers ``examples``, or to the mesh that is set."""
+    """The constant ``scalar``, resharded to the mesh of the tracers ``examples``, or to the current mesh."""
     return _reshard.resharded_to_mesh_of(scalar, examples) if sharded_types_made else scalar
 
 
@@ -251,7 +251,7 @@ def whole_sharding(aval: ShapedArray, ndim: int) -> Any:
 
 
 def stacked_type(aval: Any, size: int, axis: int, sharding: Any) -> Any:
-    """The type of ``size`` values of type ``aval`` along a new ``axis``, which is sharded as in ``sharding``."""
+    """The type of ``size`` values of type ``aval`` along a new ``axis``. ``sharding`` is for this axis alone."""
     if sharding is None:
         return aval.stacked(size, axis)
     return _explicit.stacked_over(aval, size, axis, sharding)
@@ -263,7 +263,7 @@ def same_sharding(a: Any, b: Any) -> bool:
 
 
 def physical_aval(aval: ShapedArray) -> ShapedArray:
-    """The type of an array on a device: ``aval`` itself, but for random keys the type of their words."""
+    """The type of an array on a device: ``aval`` itself; for random keys, the type of their words."""
     dtype = aval.dtype
     return ShapedArray(aval.shape + dtype.impl.key_shape, WORD) if type(dtype) is KeyType else aval
 

@@ -1,8 +1,8 @@
 """Import JAX's equations with effects: callbacks to Python, and ``check_p`` of ``checkify.check``.
 
 Callbacks become minijax callbacks to the same functions, since JAX's lowering refers to a table of functions that only
-JAX's own compiler fills. ``check_p`` is borrowed and stays in the program for its effect: evaluation raises for a
-failed check, ``checkify`` turns the check into a result, and compilation is impossible.
+JAX's own compiler fills. ``check_p`` is borrowed. It has an effect, so it stays in the program: evaluation raises for
+a failed check, ``checkify`` turns the check into a result, and compilation is impossible.
 """
 
 from __future__ import annotations
@@ -104,5 +104,5 @@ def refuse_to_compile(ctx: Any, avals: Any, out_avals: Any, *names: str, err_tre
 
 
 import_rules["check"] = import_check
-# This equation keeps a value alive that a loop's condition checks.
+# JAX adds this equation to keep the computation of a loop's condition. It has no result.
 import_rules["dce_sink"] = lambda eqn, site: []

@@ -78,7 +78,7 @@ def aval_of(theirs: Any) -> Any:
 
 
 def abstract_of_jax(theirs: Any) -> AbstractMesh:
-    """Convert JAX's abstract mesh. Inside a ``shard_map`` over that mesh, manual axes get minijax's axis types."""
+    """Convert JAX's abstract mesh. Inside a ``shard_map`` over that mesh, manual axes keep minijax's types."""
     types = {name: AxisType[each.name] for name, each in zip(theirs.axis_names, theirs.axis_types, strict=True)}
     around = current_mesh()
     if around is not None and around.shape_tuple == theirs.shape_tuple:  # the mesh of the enclosing shard_map
@@ -111,7 +111,7 @@ def mesh_of_jax(theirs: Any) -> AbstractMesh:
 
 @contextmanager
 def mesh_now() -> Iterator[None]:
-    """A context in which JAX traces for minijax's current mesh and, inside ``shard_map``, for its axes and checks."""
+    """A context in which JAX has minijax's current mesh; in ``shard_map``, also its manual axes and ``check_vma``."""
     mesh = current_mesh()
     if mesh is None:
         of = jax_module("sharding")
@@ -213,7 +213,7 @@ def specs_of(avals: Sequence[Any]) -> list[Any]:
 
 
 def spec_of(aval: Any, mesh: AbstractMesh | None = None) -> Any:
-    """JAX's ``ShapeDtypeStruct`` for a type, or JAX's type of a reference; over ``mesh`` if the type names no mesh."""
+    """JAX's ``ShapeDtypeStruct`` for a type, or a JAX reference. ``mesh`` is used if the type names no mesh."""
     if type(aval) is AbstractRef:
         with jax_module().ensure_compile_time_eval():
             return jax_module().new_ref(jax_module("numpy").zeros(aval.shape, dtype_of_jax(aval.dtype)))

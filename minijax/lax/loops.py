@@ -149,7 +149,7 @@ def fori_loop(
             pass
 
     def check(in_tree: Any, in_avals: Any, out_tree: Any, out_avals: Any) -> None:
-        # name the user's part of the carry after the second parameter
+        # messages name the user's part of the carry after the second parameter of ``body_fun``
         of_carry = functools.partial(body_fun, None)
         trees = in_tree.children()[2], out_tree.children()[2]
         check_carry("fori_loop body", of_carry, trees[0], in_avals[2:], trees[1], out_avals[2:])

@@ -41,7 +41,7 @@ OPERANDS = (Array, Tracer, int, float, complex, np.generic, np.ndarray)
 
 
 def public_names(namespace: dict[str, Any], *others: str) -> list[str]:
-    """The ``__all__`` of a module with the globals ``namespace``: ``others``, and its functions without underscore."""
+    """The ``__all__`` of the module whose globals are ``namespace``: the names ``others`` and its public functions."""
     functions = [n for n, x in namespace.items() if type(x) is FunctionType and x.__module__ == namespace["__name__"]]
     return [*others, *(name for name in functions if name[0] != "_")]
 
@@ -213,7 +213,7 @@ def promote_dtypes(*args: Any, to: Callable[[Any], np.dtype] | None = None, fold
 
 
 def promote_shapes(name: str, *args: Any) -> list[Any]:
-    """Give operands of lower rank, except scalars, leading axes of size 1, so that all have the same rank."""
+    """Add leading axes of size 1 to operands, so that all but the scalars have the same rank."""
     found = 0
     for x in args:
         ndim = len(x.aval.shape)

@@ -98,7 +98,7 @@ def test_constants_of_bodies_become_operands():
     np.testing.assert_allclose(mine(X), fun(X), rtol=1e-6)
 
 
-def test_equations_keep_the_lines_of_the_user_and_scopes():
+def test_equations_keep_user_lines_and_scopes():
     def fun(x):
         with jax.named_scope("inside"):
             y = rnp.sin(x)
@@ -216,7 +216,7 @@ def test_unsupported_programs_are_refused_with_the_reason():
 
 
 def checked(x):
-    """A third party's implementation may contain a Python check and a sharding constraint."""
+    """A third party's implementation, with a callback to Python and a sharding constraint."""
     mesh = jax.make_mesh((1,), ("d",))
     y = jax.lax.with_sharding_constraint(x * 2, jax.sharding.NamedSharding(mesh, jax.P()))
     jax.debug.callback(SEEN.append, y.sum())
@@ -240,7 +240,7 @@ jax.interpreters.ad.primitive_jvps[checked_p] = lambda primals, tangents: (
 jax.interpreters.ad.primitive_transposes[checked_p] = lambda cts, x: [checked_p.bind(cts[0])[0]]
 
 
-def test_a_lowering_that_calls_python_uses_the_implementation():
+def test_a_primitive_whose_lowering_calls_python_uses_its_implementation():
     x = np.array([1.0, 3.0, 2.0], np.float32)
     mine = from_jax(lambda x: checked_p.bind(x)[0])
     for run in (mine, mj.jit(mine)):

@@ -21,7 +21,7 @@ def test_programs_of_sharded_arrays_are_converted_and_parsed() -> None:
 
 
 def test_results_and_shardings_match_jax() -> None:
-    """Each program of the matrix runs once; in explicit mode, the text of every program is compared."""
+    """Each program runs in one mode on one mesh. In explicit mode the texts of all programs are compared too."""
     found = printed("-m", "tests.sharded.matrix", "--slice", "--json")
     assert found == {"cells": len(sliced(MODES)), "differing": {}}
     assert all(name in PROGRAMS and mode in MODES for name, mode, _ in KNOWN)

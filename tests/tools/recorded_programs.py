@@ -1,4 +1,4 @@
-"""Programs to record, with many transformations, and a recording as text that is the same in every run.
+"""Programs to record, with many transformations. ``as_text`` returns the same text in every run.
 
 Line numbers of this file are part of the golden texts: put new programs at its end.
 """
@@ -115,7 +115,7 @@ FAILING = {"error_inside_a_rule"}
 
 @functools.cache
 def recording_of(name):
-    """The full recording of a program, also if it fails. It is cached, because a later run would use cached traces."""
+    """The full recording of a program, also if it fails. It is kept, because a second run would not trace again."""
     recorder = Recorder("full", name)
     try:
         with recorder:

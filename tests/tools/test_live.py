@@ -1,4 +1,4 @@
-"""On the live stack, %push and %pop of any transformations, in any order, match transformed functions."""
+"""Levels opened by %push and closed by %pop give the results of transformed functions, in any order."""
 
 import gc
 import threading
@@ -169,8 +169,8 @@ def test_staged_levels_match_their_functions(session, kind):
     same(closed(session, f"%push {kind} x=[3., 1.]"), STAGED[kind](jnp.array([3.0, 1.0])))
 
 
-# transformation -> (arguments of %push; expression for the next %pop, in which _ is the result of this level;
-# the same transformation of a function)
+# transformation -> (arguments of %push; expression for the next %pop, where _ is the result of this level;
+# a function that applies this transformation to a function)
 NEST = {
     "jvp": ("{inner}={outer} d{inner}=one", "_[1]", lambda g: lambda x: minijax.jvp(g, (x,), (jnp.float32(1.0),))[1]),
     "vmap": (
@@ -192,7 +192,7 @@ def evaluated(closed, x):
 
 
 def nested(session, kinds):
-    """Push each of ``kinds`` on the name of the level before; pop them all; compare with nested functions."""
+    """Push each of ``kinds`` on the previous level's variable; pop them all; compare with nested functions."""
     run(session, "x0 = jnp.float32(0.7); one = jnp.float32(1.0)")
     session.namespace["evaluated"] = evaluated
     for i, kind in enumerate(kinds):
@@ -265,7 +265,7 @@ def test_bare_pop_returns_the_last_assigned_or_shown_value(session):
     assert float(run(session, "%pop").value[0]) == 12.0
     run(session, "%push jvp x=3.", "y = 1.", "y += x;")
     assert float(run(session, "%pop").value[0]) == 4.0
-    # %pop without arguments returns the vmap's result: the later result of the inner jaxpr level is only a jaxpr
+    # %pop without arguments returns the vmap level's result: the jaxpr level's later result has no arrays
     run(session, "%push jvp x=3.", "%push vmap v=[1., 2.]", "w = v * x", "%pop", "%push jaxpr z=x", "%pop z")
     same(run(session, "%pop").value, (jnp.array([3.0, 6.0]), jnp.array([1.0, 2.0])))
     run(session, "%push jvp x=3.", "y = x * 7.", "%push jvp z=x", "%pop --drop")

@@ -2,15 +2,15 @@
 
 A value *varies* along an axis if devices may hold different values. It is *unreduced* if it is the sum of the devices'
 values, and this sum has not been computed yet. It is *reduced* if all devices hold the same value and its cotangent is
-unreduced. With reduced values the program itself decides where gradients are summed.
+unreduced. Otherwise it is *invarying*. With reduced values the program itself decides where gradients are summed.
 
 =========================  ======================  ================================
 primitive                  from, to                its transpose
 =========================  ======================  ================================
-pvary                      shared, varying         psum_invariant
-psum_invariant             varying, shared         pvary
-unreduced_psum             unreduced, shared       preduced
-preduced                   shared, reduced         unreduced_psum
+pvary                      invarying, varying      psum_invariant
+psum_invariant             varying, invarying      pvary
+unreduced_psum             unreduced, invarying    preduced
+preduced                   invarying, reduced      unreduced_psum
 vary_unreduced_cast_p      varying, unreduced      reduced_vary_cast_p
 reduced_vary_cast_p        reduced, varying        vary_unreduced_cast_p
 unreduced_reduce_scatter   unreduced, varying      all_gather_reduced
@@ -194,4 +194,4 @@ vma_rules[all_gather_reduced_p] = _vma_rule("varying", "reduced")
 vma_rules[unreduced_reduce_scatter_p] = _vma_rule("unreduced", "varying")
 for _p in (all_gather_reduced_p, unreduced_reduce_scatter_p):
     makes_sums.add(_p)
-    del varies_along[_p]  # the operand must have its state already: it is not cast to vary
+    del varies_along[_p]  # the operand is not cast to varying: it must be in the right state

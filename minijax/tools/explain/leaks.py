@@ -19,7 +19,7 @@ from minijax.core.records import Frozen
 from minijax.core.trace import Tracer
 from minijax.interop import jax_tracers
 
-# The most leaks in the user's program that are described; all leaks are counted.
+# At most this many leaks of the user's program are described. All leaks are counted.
 MOST_LEAKS = 12
 # Maximum number of groups of similar tracers for which the search looks for holders.
 _MOST_SEARCHED = 40
@@ -158,7 +158,7 @@ class _Holders:
         return (), tuple(host)
 
     def root(self, holder: Any, x: Any) -> tuple[str, str] | None:
-        """Where a path begins: ('user', name) or ('host', name). ('', '') for no path; None if the search goes on."""
+        """The start of a path at ``holder``: ('user', name) or ('host', name). ('', '') to stop here, None to go on."""
         if holder is self.namespace:
             names = [name for name, value in holder.items() if value is x]
             users = [name for name in names if not _is_host_name(name)]
@@ -176,7 +176,7 @@ class _Holders:
         family = type(holder).__module__.partition(".")[0]
         if family in ("IPython", "ipykernel", "traitlets"):
             return "host", "IPython"
-        # a dictionary of the session begins no path: the search goes on from the dictionary to a user variable
+        # the search goes on past a dictionary of the session, because a user variable may lead to it
         ours = type(holder).__module__.startswith(("minijax.tools.", "minijax.repl", "minijax.ipython_ext"))
         if ours and not isinstance(holder, dict):
             return "host", "the prompt"

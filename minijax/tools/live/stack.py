@@ -24,7 +24,7 @@ _MEASURING = ("check", "compare", "jit", "nan", "time")
 
 
 class Returned:
-    """The user's names after a level is closed: with a new value, with the value from before %push, and deleted."""
+    """The user's names that change when a level closes: some get a new or their old value, others are removed."""
 
     def __init__(self) -> None:
         # name -> a description of its new value
@@ -64,7 +64,7 @@ class Live:
             self.namespace[name] = value
 
     def close(self, value: Any) -> tuple[Any, Returned]:
-        """Close the innermost level. Return the value outside of the level, and the changed user names.
+        """Close the innermost level. Return the transformation's result, and the changed user names.
 
         If this raises, the level is still open and nothing has changed.
         """

@@ -266,6 +266,6 @@ def fields(tracer: Tracer, variable: str = "", fetch: bool = False) -> tuple[tup
 
 
 def listed(texts: Sequence[str], count: int, limit: int = 4) -> str:
-    """The first ``limit`` of ``count`` values, and how many more there are. ``texts`` has at least these values."""
+    """The first ``limit`` of ``count`` values, and how many more there are. ``texts`` may lack the others."""
     shown = ", ".join(texts[:limit])
     return f"{shown}, ... {count - limit} more" if count > limit else shown

@@ -91,7 +91,7 @@ def test_random_numbers_keep_their_digits():
         assert not text.endswith(".0") or text.startswith("≈") or float(text) == x
 
 
-def test_bounds_of_an_interval_differ():
+def test_different_bounds_of_an_interval_look_different():
     assert interval(1234.5, 1236.5) == "1234.5 … 1236.5"
     tenth = np.float32(0.1).item()
     assert interval(tenth, tenth) == "0.1 … 0.1"
