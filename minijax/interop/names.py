@@ -1,8 +1,8 @@
 """Borrowed names: public names of JAX that minijax lacks, run by JAX's code on minijax values.
 
-``borrowed_functions`` makes functions. A class whose instances hold arrays becomes a subclass of JAX's class: its
-instances hold minijax arrays, and its methods are borrowed functions. A class that computes nothing (an enum, a record,
-an error) is JAX's own.
+The module ``borrowed_functions`` wraps functions. A class whose instances hold arrays becomes a subclass of JAX's
+class: its instances hold minijax arrays, and its methods are borrowed functions. A class that computes nothing (an
+enum, a record, an error) is JAX's own.
 """
 
 from __future__ import annotations

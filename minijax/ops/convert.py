@@ -133,13 +133,13 @@ pp_rules[convert_element_type_p] = hide("sharding")  # the type of the result sh
 
 
 def is_number(x: Any) -> bool:
-    """Whether programs contain ``x`` as a literal."""
+    """Whether ``x`` is a scalar, which a jaxpr contains as a literal."""
     kinds = (LiteralArray, bool, int, float, complex, np.generic)
     return isinstance(x, kinds) or type(x) is np.ndarray and not x.ndim
 
 
 def convert_stage(trace: Any, x: Any, *, new_dtype: np.dtype, weak_type: bool, sharding: Any) -> Any:
-    """As in JAX, stage no equation if the value has the type already. A jaxpr that is traced again may contain one."""
+    """As in JAX, stage no equation if the value has the type already, as it may when a jaxpr is traced again."""
     aval = getattr(x, "aval", None)
     if sharding is None and aval is not None and aval.dtype == new_dtype and aval.weak_type == weak_type:
         return x

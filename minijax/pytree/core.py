@@ -1,10 +1,10 @@
 """Tree definitions, the kinds of nodes, and how trees are flattened and rebuilt.
 
 A node is a dict, list, tuple, None, namedtuple, OrderedDict, defaultdict or an instance of a registered class; a
-subclass must be registered itself. Anything else is a leaf. If JAX is loaded, classes registered only with JAX count.
+subclass must be registered itself. If JAX is loaded, classes registered only with JAX are nodes too. Others are leaves.
 
 The types of a container's children are looked up in a bounded table. If all children are leaves, the table gives the
-definition without Python code for each child. Definitions of builtin nodes are interned, so identity compares them.
+definition without Python code for each child. Definitions of builtin nodes are interned: equal ones are identical.
 Definitions with user data (auxiliary data, keys that are not strings) are compared by value; no table keeps this data.
 """
 
@@ -583,7 +583,7 @@ def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Le
 def without_recursion(step: Callable[..., Any], *root: Any) -> Any:
     """The result of the recursive generator ``step`` on ``root``. Deep trees use this: Python's stack does not grow.
 
-    ``step`` yields the arguments of a recursive call and receives its result. RecursionError beyond Python's limit.
+    ``step`` yields the arguments of a recursive call and receives its result. Python's recursion limit still applies.
     """
     running, value = [step(*root)], None
     limit = sys.getrecursionlimit()

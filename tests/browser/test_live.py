@@ -134,7 +134,7 @@ def test_moving_an_argument_records_again(window):
         window.run(SLIDE, value)
     assert window.one(".mjw-said").text == "recording ..."
     made.answer()
-    # while a call is recorded, only the latest value of the slider waits, and the page stays at its step
+    # while a call is being recorded, the page keeps only the slider's latest value, and stays at its step
     assert made.asked == ["script", "page", "again", "again"]
     assert window.one(".mjw-exact").get_attribute("value") == "-3"
     assert made.live.leaves[0].tolist() == [[0.5, 1.0], [-3.0, 3.0]]
@@ -162,7 +162,7 @@ def test_a_failed_recording_is_reported_and_the_page_stays(window):
     assert made.live.leaves == [3.0] and exact.get_attribute("value") == "3"
 
 
-def test_two_views_of_one_stepper_and_a_page_share_the_script(window):
+def test_a_page_and_two_views_of_a_stepper_share_the_script(window):
     made = Page(window, Step(recording("jit")), widget_html(recording("error")))
     made.show()
     made.show()

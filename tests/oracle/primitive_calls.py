@@ -176,7 +176,7 @@ BINARY = {
 
 
 def together(draw: Draw, kinds: str, count: int, positive: bool = False) -> list[Any]:
-    """Operands of one dtype and shape. Sometimes shapes broadcast, one operand is a number, or the operands misfit."""
+    """Operands of one dtype and shape. Sometimes shapes broadcast, shapes or dtypes differ, or one is a number."""
     shape, dtype = draw.shape(), draw.dtype(kinds)
     how = draw.one(("alike", "ones", "number", "scalar", "shapes", "dtypes"), (12, 4, 2, 2, 1, 1))
     shapes = [shape] * count

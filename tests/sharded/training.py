@@ -1,8 +1,8 @@
 """Train on eight devices: ``python -m tests.sharded.training [--large] [--steps N] [ends of names]``.
 
-For each model and plan, both libraries train. The output is the losses, their distance from the losses of one device
-and of JAX, the collectives of the compiled step, and their differences from JAX's. The exit status is 1 if there are
-differences. With ``--json`` the output is JSON and the status 0.
+For each model and plan, both libraries train. The output is the losses, their distance from the losses on one device
+and in JAX, the collectives of the compiled step, and what differs from JAX. The exit status is 1 if anything differs.
+With ``--json`` the output is JSON and the status 0.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ MOST_ROWS = 200
 _LONGEST = 44
 # Minimum room for showing a value, in characters.
 _LEAST_VALUE = 8
-# Widths in characters: of a value beside long names, and of a line number.
+# Columns that are kept free for a value, and for a line number.
 _MOST_VALUE = 24
 _PLACE = 5
 
@@ -65,8 +65,8 @@ class OriginLane:
     """The rows of an ``OriginSlice``: the operations of a recording that led to the results.
 
     Args:
-      given: number -> the name of the argument.
-      results: number -> the name of the result.
+      given: value number -> name of the argument.
+      results: value number -> name of the result.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class OriginLane:
             yield from self._program(part, names, known, letters or _lettered(part.jaxpr))
 
     def _letters(self, run: RunRecord) -> Printer:
-        """A printer with the same names of variables as in the printed jaxpr of the whole call."""
+        """A printer that names variables as the printed jaxpr of the whole call does."""
         return _lettered(ledger(self.origins.recording).equation(run)[0].jaxpr)
 
     def _program(
@@ -309,7 +309,7 @@ def _place(eqn: JaxprEqn) -> str:
 
 
 def graph_of(rows: Sequence[OriginRow], title: str, keyed: bool = False) -> Graph:
-    """Rows as a graph. Its values have their own names; with ``keyed``, unique numbers are their names."""
+    """Rows as a graph. Values keep their names; with ``keyed``, each gets a unique number instead."""
     names: dict[Any, str] = {}
     maker: dict[Any, int] = {}
     nodes: list[GraphNode] = []
@@ -439,7 +439,7 @@ def short_place(place: str) -> str:
 def origin_document(
     lane: OriginLane, title: str, depth: int, unfollowed: Sequence[str] = (), most: int = MOST_ROWS
 ) -> Document:
-    """The slice, below notes about its missing parts. ``unfollowed``: names of arguments that are Python numbers."""
+    """Notes about missing parts, then the slice. ``unfollowed``: names of arguments that are Python numbers."""
     found = lane.found
     rows = list(lane.rows(most))
     arguments = len(lane.given)

@@ -51,7 +51,7 @@ __all__ = ["BEGIN", "END", "ENTER", "EVENT", "LEAVE", "Cursor", "Moment", "State
 
 
 class Prefix(Sequence[EquationRecord]):
-    """The first ``length`` items of ``known``, not copied: every moment of a long jaxpr has such a prefix."""
+    """The first ``length`` items of ``known``. No copy: a long jaxpr has such a prefix at every moment."""
 
     __slots__ = ("known", "length")
 
@@ -140,7 +140,7 @@ def moments(recording: Recording) -> Sequence[Moment]:
 def ways(known: Sequence[Moment]) -> list[Any]:
     """A key for each moment: its path from the outside. The key finds the moment in another recording of the same call.
 
-    Each step of the path is the kind of the record, and its index among the equal records inside the same record.
+    Each step of the path is the kind of a record, and its index among its siblings of that kind.
     """
     counts: Counter[Any] = Counter()
     out: list[Any] = []
@@ -215,7 +215,7 @@ class ScopeLives:
     def newest(self, at: int, most: int) -> tuple[LifeRecord, ...]:
         """The last ``most`` tracers alive at event ``at``."""
         born = bisect_right(self.births, at)
-        # most moments are neither a birth nor a death of this scope
+        # at most moments no tracer of this scope begins or ends, so the last answer still holds
         key = (born, bisect_right(self.deaths, at), most)
         if self._last is not None and self._last[0] == key:
             return self._last[1]
@@ -376,7 +376,7 @@ class Cursor:
         """Move to the next moment whose record has ``words`` in one of its own texts. Case does not matter."""
         words = words.lower()
         naming = naming_of(self.recording)
-        # words that no name contains must be in the record's own texts; testing these is faster than finding names
+        # words that occur in no name must be in the record's own texts, which are faster to test than names
         own = naming.unnamed(words)
 
         def wanted(moment: Moment) -> bool:

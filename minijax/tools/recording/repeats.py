@@ -41,7 +41,7 @@ class Repeated(Frozen):
 
 
 class Repeats:
-    """The runs of equal steps in a recording, computed for a record's contents when these become visible."""
+    """The runs of equal steps in a recording. The runs inside a record are computed when they are first shown."""
 
     def __init__(self, recording: Recording, moments: Timeline) -> None:
         self.recording = recording
@@ -142,7 +142,7 @@ class Repeats:
 
 
 def runs_of(keys: Sequence[int]) -> list[tuple[int, int, int]]:
-    """The longest runs of equal steps in ``keys``, from left to right: (first, keys in a step, steps)."""
+    """The longest runs of equal steps in ``keys``, from left to right: (first index, keys per step, steps)."""
     out = []
     first = 0
     while first < len(keys):

@@ -1,8 +1,8 @@
 """The moments of a recording, in order. Each takes one byte; a ``Moment`` is created when it is read.
 
 A moment's byte is its *sign*: the kind of its record, and whether the record begins or ends here. Records are numbered
-in the order in which they begin. The signs encode depths, matching moments and nesting, so that no tree is traversed.
-A recording's notes give the signs, and a file stores them.
+in the order in which they begin. Depths, nesting and matching moments follow from the signs, without a walk over a
+tree. The signs are computed from the recorder's notes, and a file stores them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Moment(NamedTuple):
 
 
 class SavedNames(NamedTuple):
-    """The results of ``naming.Naming`` that take a pass over the recording. A file stores them."""
+    """The slow results of ``naming.Naming``: they need the whole recording. A file stores them."""
 
     expressions: dict[int, str]
     lettered: dict[tuple[int, str], int]
@@ -94,7 +94,7 @@ class Timeline(Sequence[Moment]):
         if after.min() < 0 or after[-1] or strange.any() or (known[1:-1] == OUTSIDE).any():
             raise ValueError("the moments do not form a tree")
         depths = after - entered
-        # entry and exit of a bind have the same depth, and are neighbours among the entries and exits at that depth
+        # sorted by depth, then by index, each entry is directly followed by its exit
         ends = np.flatnonzero(entered | left)
         ends = ends[np.argsort(_narrow(depths[ends]), kind="stable")]
         others = np.arange(len(known), dtype=np.int32)
@@ -185,7 +185,7 @@ class Timeline(Sequence[Moment]):
         return self._ats
 
     def begun(self, at: int) -> Iterator[Node]:
-        """Yield the records around the last record that begins by event ``at``, outermost first, then that record."""
+        """The path to the last record that begins by event ``at``: those around it, outermost first, then itself."""
         number = int(np.searchsorted(self.ats(), at, side="right")) - 1
         around = [self.start(number)] if number >= 0 else []
         while around and self._parents[around[-1]] >= 0:
@@ -202,8 +202,8 @@ class Timeline(Sequence[Moment]):
     def loose_rule(self, index: int) -> RuleRecord | None:
         """The rule of a backward pass that is being applied at a moment, outside of any bind.
 
-        A rule applies until the next rule inside the same record, or until a phase or jaxpr there marks its end. None
-        if no rule applies, and at the beginning and the end.
+        A rule applies until the next rule, phase or jaxpr directly inside the same record. None if no rule applies,
+        and at the beginning and the end.
         """
         if not 0 < index < len(self.signs) - 1:
             return None
@@ -280,7 +280,7 @@ def integers(array: Any) -> Any:
 
 def _parents(depths: Any, entered: Any) -> Any:
     """The entry of the innermost record around each moment; -1 at the top."""
-    # the entries, sorted by the depth inside them and then by index, after a -1 for the top
+    # keys: -1 for the top, then the entries, sorted by the depth inside them, then by index
     size = len(depths)
     keys = (depths[entered].astype(np.int64) + 1) * size + entered
     keys = keys[np.argsort(_narrow(depths[entered]), kind="stable")]
@@ -363,7 +363,7 @@ class Picked(Sequence[Any]):
         return bisect_right(self.places, place)
 
 
-# The scope given to arrays that no user variable held, which no view shows.
+# The scope of arrays that no user variable held. No view shows them.
 HIDDEN = -(2**53)
 
 

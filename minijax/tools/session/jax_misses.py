@@ -96,7 +96,7 @@ class Watching:
     """Records JAX's misses between ``begin`` and ``end``; also a context manager.
 
     Attributes:
-      seen: whether the misses of the last input were watched: JAX was already imported when the input began.
+      seen: whether the last input was watched. Inputs that begin before JAX is imported are not.
       first: the number of the first miss that belongs to the last input.
     """
 

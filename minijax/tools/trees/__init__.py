@@ -1,3 +1,3 @@
-"""Nested containers of arrays as key trees: ``keys`` splits a value, ``numbers`` summarizes an array, and ``view``
-makes the document. The cost is bounded for any value.
+"""Shows nested containers as trees: ``keys`` splits a value into branches, ``numbers`` summarizes an array, and
+``view`` makes the document. The work has a limit, however large the value.
 """

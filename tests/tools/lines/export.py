@@ -2,7 +2,7 @@ import tempfile
 from pathlib import Path
 
 FOLDER = Path(tempfile.gettempdir())
-# Several processes may write these files at once, so each file always has the same kind of content.
+# Processes share these files. Each gets only one kind of content, so that every process can read it.
 PAGE, DATA = FOLDER / "minijax-test-session.html", FOLDER / "minijax-test-session.json"
 RECORDING_PAGE, RECORDING = FOLDER / "minijax-test-recording.html", FOLDER / "minijax-test-recording.json"
 CHUNKS = FOLDER / "minijax-test-recording.rec"

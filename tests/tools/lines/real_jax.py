@@ -37,7 +37,7 @@ GOOD = (
     ("apart = jax.device_put(w[:2], jax.NamedSharding(jax.make_mesh((1,), ('i',)), jax.P('i')))", ()),
     ("%shards apart", ("f32[2] on 1 device", "P('i',) over a mesh of i=1", "8 B on each device")),
     ("%why fast(w)", ("whether JAX would trace this call of fast",)),
-    # JAX cannot be found in this function's source, so its calls are not watched
+    # minijax cannot see that this function calls JAX, so it does not watch it
     ("def hidden(x): return getattr(__import__('j' + 'ax').numpy, 's' + 'in')(x)", ()),
     ("%jaxpr hidden(2.0)", ("TypeError", "Call minijax.interop.from_jax(hidden)")),
 )
