@@ -132,8 +132,8 @@ def nearest(new: CallSignature, known: Iterable[CallSignature]) -> CallSignature
 def _distance(new: CallSignature, old: CallSignature) -> tuple[int, int]:
     far = _SETTINGS * ((old.settings is not new.settings) + (old.axes != new.axes))
     if old.static != new.static:
-        alike = sum([bool(one == other) for one, other in zip(new.static, old.static, strict=False)])
-        far += _STATIC * (max(len(old.static), len(new.static)) - alike)
+        was, now = ({where: rest for where, *rest in each.static} for each in (old, new))
+        far += _STATIC * sum([not was.get(where) == now.get(where) for where in {**was, **now}])
     if old.tree != new.tree:
         types = Counter(new.avals)
         types.subtract(old.avals)

@@ -129,6 +129,13 @@ NEAREST = [
 ]
 
 
+def test_a_signature_with_one_other_static_argument_is_nearer_than_one_with_two():
+    f = jit(lambda x, n=2, m=3: x * n * m, static_argnames=("n", "m"))
+    f(1.0, n=5)
+    f(1.0)
+    assert str(f.explain_cache_miss(1.0, m=4)) == "m: not given became 4"
+
+
 @pytest.mark.parametrize(("earlier", "new", "expected"), NEAREST)
 def test_the_nearest_signature_is_compared(earlier, new, expected):
     def signature(text, static=()):

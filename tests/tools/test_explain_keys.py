@@ -124,6 +124,12 @@ def test_equal_keys_from_split_and_fold_in_are_reported():
     assert "used twice: key → split [1] = fold_in 1" in shown
 
 
+def test_two_uses_of_a_cloned_key_are_shown():
+    shown = plain(keys_document(find_reused(cloned, (random.key(4),), {}), "cloned(key)"), 120)
+    assert "none: cloned(key) uses 1 random key, once or as often as random.clone allows" in shown
+    assert "key  used by normal  twice, as random.clone allows" in shown
+
+
 def test_the_report_lists_the_uses_of_each_key():
     shown = plain(keys_document(find_reused(split_twice, (random.key(4),), {}), "split_twice(key)"), 120)
     here = split_twice.__code__.co_firstlineno + 1

@@ -155,7 +155,9 @@ def _elements(rows: TableRows) -> Iterator[Block]:
             continue
 
         def drawn(width: int, value: Any = value) -> tuple[Block, ...]:
-            return (Text(tuple(grid.grid_lines(value, grid.GridPlace(), width, _GRID_ROWS)), wrap=False),)
+            lines = grid.grid_lines(value, grid.GridPlace(), width, _GRID_ROWS)
+            cut = grid.cut_line(value, grid.GridPlace(), lines)
+            return (Text((*lines, *([cut] if cut else [])), wrap=False),)
 
         yield text(line(("heading", row.named.name), ("muted", f" · {column} "), ("type", table.type_text(found))))
         yield Picture(grid.heat_map(value), Fitted(drawn))

@@ -24,7 +24,10 @@ def keys_document(search: KeySearch, title: str) -> Document:
         blocks.append(text(f"{title} uses no random key", role="muted"))
     elif not reused:
         count = len(search.uses)
-        said = f": {title} uses {plural(count, 'random key')}, {'once' if count == 1 else 'each of them once'}"
+        often = "once" if count == 1 else "each of them once"
+        if any(len(uses) > 1 for uses in search.uses.values()):
+            often += " or as often as random.clone allows"
+        said = f": {title} uses {plural(count, 'random key')}, {often}"
         blocks.append(Row("reused", (line(("good", "none"), said),)))
     # keys that the same lines use, as under vmap, share a section
     alike: dict[tuple[tuple[str, str], ...], list[bytes]] = {}
@@ -123,6 +126,9 @@ def _branches(
             origin = search.origins.get(words)
             whats = ", ".join(dict.fromkeys(use.what for use in search.uses.get(words, ())))
             by = (("muted", "  used by "), ("primitive", whats)) if whats else ()
-            twice = (("error", f"  {_times(len(search.uses[words]))}"),) if words in reused else ()
-            yield line("  " * (depth - 1), ("value", "a key" if origin is None else origin.how), *by, *twice)
+            times = len(search.uses.get(words, ()))
+            often = (("error", f"  {_times(times)}"),) if words in reused else ()
+            if times > 1 and not often:
+                often = (("muted", f"  {_times(times)}, as random.clone allows"),)
+            yield line("  " * (depth - 1), ("value", "a key" if origin is None else origin.how), *by, *often)
         below += [(each, depth + 1) for each in reversed(children.get(words, ()))]

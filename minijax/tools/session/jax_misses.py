@@ -19,6 +19,8 @@ from minijax.core.records import NamedTuple
 if TYPE_CHECKING:
     from logging import LogRecord
 
+    from minijax.core.avals import ShapedArray
+
 MOST_KEPT = 1000
 # The loggers to which JAX sends the option's messages. Only the messages of the first logger are recorded.
 _TRACING = "jax._src.interpreters.partial_eval"
@@ -186,16 +188,52 @@ def _keep(said: str) -> None:
     else:
         name, _, defined = lines[0].removeprefix("for ").partition(" defined at ")
         found = [_difference(each[2:]) for each in lines[2:] if each.startswith("* ")]
-        reason, advice = "; ".join(found) or " ".join(lines[2:]), ""
+        reason, advice = "; ".join(found) or " ".join(lines[2:]), next(filter(None, map(_advice, found)), "")
+        if found and lines[2].startswith("different input pytree"):
+            reason += "; JAX did not compare the types"
     _kept.append(JaxMiss(_total, name, defined, place, reason, advice))
     _total += 1
+
+
+# How JAX writes a static value, and how it names an argument: its place among the positional or the keyword arguments.
+_STATIC = r"<class 'jax\._src\.tree_util\.Static'> with pytree metadata Static\(val=(.*?)\)(?= and before |, so )"
+_PLACE = r"^(?:\[1\]\['(\w+)'\]|\[[01]\])"
 
 
 def _difference(said: str) -> str:
     """``x: f32[3] became f32[4]`` for JAX's ``at x, now f32[4] and before f32[3]``."""
     said = re.sub(r"\(\{\}\)|https?://\S+|\{weak_type=False\}", "", said).replace("{weak_type=True}", " weak")
+    said, static = re.subn(_STATIC, r"\1", said)
     match = re.fullmatch(r"(?:at (?:input path )?)?(\S+?)(?: differs:|,) now (.+) and before (.+?)(, so .+)?", said)
     if match is None:
         return said
     where, now, before, so = match.groups()
-    return f"{where}: {before} became {now}{so or ''}"
+    where = re.sub(_PLACE, lambda found: found[1] or ("args" if found[0] == "[0]" else "kwargs"), where)
+    return f"{where}: static {before} became {now}" if static else f"{where}: {before} became {now}{so or ''}"
+
+
+def _advice(difference: str) -> str:
+    """What to do about a text of ``_difference``: advice on a static value or on the type of an array, else ''."""
+    from minijax.api.differences import ADVICE, type_advice
+
+    where, _, change = difference.partition(": ")
+    if change.startswith("static "):
+        return ADVICE["static"].format(where=where)
+    before, _, now = change.partition(" became ")
+    types = _type(before), _type(now)
+    return type_advice(where, *types) if None not in types and types[0] != types[1] else ""  # type: ignore[arg-type]
+
+
+def _type(written: str) -> ShapedArray | None:
+    """The type that JAX writes as ``f32[3]`` or ``f32[] weak``; None for any other text."""
+    from minijax.core import dtypes
+    from minijax.core.avals import ShapedArray
+
+    found = re.fullmatch(r"(\w+)\[([\d,]*)\]( weak)?", written)
+    try:
+        dtype = dtypes.from_short_name(found[1]) if found else None
+    except ValueError:  # a type that only JAX has
+        dtype = None
+    if found is None or dtype is None:
+        return None
+    return ShapedArray(tuple(int(n) for n in found[2].split(",") if n), dtype, weak_type=bool(found[3]))

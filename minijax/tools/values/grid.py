@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 import numpy as np
@@ -65,6 +66,20 @@ def grid_lines(value: np.ndarray, place: GridPlace, columns: int, rows: int) -> 
         cells = [(cell_role(x), text.rjust(wide)) for x, text in zip(part[i - place.top], row[:across], strict=False)]
         out.append((("muted", str(i).rjust(margin)), *cells))
     return out
+
+
+def cut_line(value: np.ndarray, place: GridPlace, lines: Sequence[Line]) -> Line | None:
+    """A line that says how many elements ``lines`` of ``grid_lines`` leave out. None if they show all elements."""
+    shown = sum(len(row) - 1 for row in lines[1:])
+    if shown >= value.size:
+        return None
+    _, said = slice_of(value, place.slice)
+    return (
+        (
+            "muted",
+            f"{value.size - shown:,} of {value.size:,} elements are not shown" + (f"; this is {said}" if said else ""),
+        ),
+    )
 
 
 def cell_role(x: object) -> str:
