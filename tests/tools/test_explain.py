@@ -230,7 +230,10 @@ def test_why_explains_a_trace_of_real_jax(caplog):
         ("f(1.0)", "<lambda> was traced (jax) why JAX had not seen this function before at <minijax-3>:1"),
         ("f(1.0)", "used no cache of minijax, and real JAX traced nothing in it (JAX does not report hits)"),
         ("f(rnp.ones(3)); f(rnp.ones(4))", "became f32[4] at <minijax-7>:1 (<module>) advice Pad x to one"),
-        ("h = jax.jit(pow, static_argnums=1); h(1.0, 2); h(rnp.ones(4), 3)", "args[1]: static 2 became 3 JAX did not compare the types"),
+        (
+            "h = jax.jit(pow, static_argnums=1); h(1.0, 2); h(rnp.ones(4), 3)",
+            "args[1]: static 2 became 3 JAX did not compare the types",
+        ),
         ("jit(lambda x: x)(1.0), f(rnp.ones(5))", "why first call"),
         ("for i in range(2): jax.jit(lambda p: p)(1.0)", "advice Define the function once"),
     ):
