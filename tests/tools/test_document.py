@@ -21,6 +21,7 @@ from minijax.tools.documents.document import (
     Section,
     Table,
     Text,
+    columns,
     document,
     lay_out,
     line,
@@ -29,7 +30,7 @@ from minijax.tools.documents.document import (
     unbroken,
     wrapped,
 )
-from minijax.tools.documents.fold import columns, folded
+from minijax.tools.documents.fold import folded
 from minijax.tools.documents.html import markup, to_html
 from minijax.tools.documents.theme import LINE_COLOURS, STYLES, line_role, resolved, sgr, to_text, visible
 from minijax.tools.session.tracebacks import error_document

@@ -216,9 +216,32 @@ def joined(separator: str, parts: Iterable[Segment], role: str = "muted") -> Lin
     return tuple(out)
 
 
+# The columns of a tab.
+_TAB = 8
+
+
+def columns(text: str) -> int:
+    """The width of ``text`` in a terminal, in columns: 2 for a wide character, 0 for a combining one."""
+    if text.isascii() and "\t" not in text:
+        return len(text)
+    return sum(map(_column, text))
+
+
+def _column(c: str) -> int:
+    if c == "\t":
+        return _TAB
+    if c.isascii():
+        return 1
+    import unicodedata  # imported late: most sessions show only ASCII and some signs of the panels
+
+    if unicodedata.combining(c) or unicodedata.category(c) in ("Cf", "Me", "Mn"):
+        return 0
+    return 2 if unicodedata.east_asian_width(c) in "WF" else 1
+
+
 def length(segments: Iterable[Segment]) -> int:
     """The width of segments in columns."""
-    return sum(len(piece) for _, piece in segments)
+    return sum(columns(piece) for _, piece in segments)
 
 
 def unbroken(text: str) -> str:

@@ -8,31 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from minijax.tools.documents.document import Line, Segment
+from minijax.tools.documents.document import Line, Segment, columns
 
 _SEPARATORS = ",;:)]}/|=+*_.-"
-TAB = 8
 # Continuation lines are indented this many columns more than the line's beginning.
 HANGING = 2
-
-
-def columns(text: str) -> int:
-    """The width of ``text`` in a terminal, in columns: 2 for a wide character, 0 for a combining one."""
-    if text.isascii() and "\t" not in text:
-        return len(text)
-    return sum(map(_column, text))
-
-
-def _column(c: str) -> int:
-    if c == "\t":
-        return TAB
-    if c.isascii():
-        return 1
-    import unicodedata  # imported late: most sessions show only ASCII and some signs of the panels
-
-    if unicodedata.combining(c) or unicodedata.category(c) in ("Cf", "Me", "Mn"):
-        return 0
-    return 2 if unicodedata.east_asian_width(c) in "WF" else 1
 
 
 def folded(line: Line, width: int) -> Iterator[Line]:
@@ -68,7 +48,7 @@ def _reach(text: str, start: int, room: int) -> int:
     """The index up to which ``text``, from ``start`` on, fits into ``room`` columns. It is at least ``start + 1``."""
     taken, i = 0, start
     while i < len(text):
-        taken += _column(text[i])
+        taken += columns(text[i])
         if taken > room and i > start:
             break
         i += 1

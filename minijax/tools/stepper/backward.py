@@ -27,6 +27,7 @@ from minijax.tools.recording.records import (
     place_parts,
 )
 from minijax.tools.recording.variables import legal
+from minijax.tools.values.examples import Unknown
 from minijax.tools.values.moment import LoopShown, Worth, ledger
 from minijax.tools.values.table import loop_text
 
@@ -310,6 +311,11 @@ class BackwardPass:
     def loops(self) -> tuple[LoopShown, ...]:
         """The loops around the backward pass, with the chosen iterations."""
         return ledger(self.recording).loops(self.first_given) if self.first_given else ()
+
+    def unknown(self) -> list[str]:
+        """Why the first step's cotangent is unknown, as in a branch that was not taken. Empty if it is known."""
+        found = ledger(self.recording).primal(self.first_given) if self.first_given else None
+        return [found.reason] if isinstance(found, Unknown) else []
 
     @cached_property
     def first_given(self) -> int:

@@ -28,7 +28,7 @@ def steps_blocks(recording: Recording, most: int, worded: bool = False) -> Itera
         each.worded = worded
         steps = each.record.steps
         # the values of a loop are those of one iteration
-        details = " · ".join([plural(len(steps), "step"), *map(loop_text, each.loops())])
+        details = " · ".join([plural(len(steps), "step"), *map(loop_text, each.loops()), *each.unknown()])
         yield Row("backward", (line(("heading", path_line(each)), ("muted", f" · {details}, from the result back")),))
         yield Text(tuple(_steps(each, most)), hanging=8)
 

@@ -102,3 +102,9 @@ def test_cotangents_in_a_scan_match_jax_in_each_iteration():
         ledger(recording).iterations[loop.key] = i
         close(worth(recording, numbers["a"]), of_a[i])
         close(worth(recording, numbers["h"]), of_h[i])
+
+
+def test_a_branch_that_was_not_taken_says_so():
+    _, recording = record(minijax.grad(lambda x: lax.cond(x > 0, lambda x: x * 2.0, lambda x: x * 3.0, x)), 1.0)
+    inner = [each for each in passes_of(recording) if each.around is not None]
+    assert [each.unknown() for each in inner] == [["this branch was not taken"], []]

@@ -58,6 +58,11 @@ def shown(value, width=80, **options):
     return plain(document(key_tree(Tree(taken_apart(value), **options))), width)
 
 
+def test_wide_keys_take_two_columns_a_character():
+    rows = shown({"日本": jnp.ones(2), "b": jnp.ones(3)}).splitlines()[1:]
+    assert [row.partition("f32")[0] for row in rows] == ["  ['日本']  ", "  ['b']     "]
+
+
 PARAMS = {f"l{i}": {"w": jnp.ones((4, 8)) * i, "b": jnp.zeros(8)} for i in range(3)}
 
 
