@@ -171,8 +171,15 @@ def refuse_empty(command: str, expression: str, recording: Recording, error: Bas
         return
     if error is not None:
         raise error
+    raise without_arrays(command, expression)
+
+
+def without_arrays(command: str, expression: str) -> UsageError:
+    """The error for a call in which no operation had an array, because Python computes with Python's numbers."""
     title = shortened(expression.strip())
-    raise UsageError(f"%{command}: {title} ran, and computed nothing with arrays: give it a call such as f(3.0)")
+    return UsageError(
+        f"%{command}: {title} ran, and computed nothing with arrays: pass an array, as in f(jnp.asarray(3.0))"
+    )
 
 
 def _opened(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from minijax.errors import did_you_mean
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
-from minijax.tools.commands.step import given_values, interrupted_note, recorded, refuse_empty
+from minijax.tools.commands.step import given_values, interrupted_note, recorded, refuse_empty, without_arrays
 from minijax.tools.documents.document import Block, Document, Fitted, Picture, Text, document, line, text
 from minijax.tools.documents.words import plural
 from minijax.tools.session import targets
@@ -40,6 +40,8 @@ def run_values(session: Session, args: Arguments) -> Result:
     known = ledger(recording)
     known.arguments = given_values(target)
     every = table.named_values(known)
+    if not every and error is None:
+        raise without_arrays("values", expression)
     chosen = every if args["of"] is None else _called(every, args["of"], expression)
     choose_iterations("values", known, [named.number for named in chosen], integers_given(args["iteration"]))
     _choose_examples(known, chosen, integers_given(args["example"]))
