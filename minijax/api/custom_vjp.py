@@ -53,15 +53,15 @@ def custom_vjp_primal_tree_values(tree: Any) -> Any:
 
 
 class custom_vjp(CustomFunction):
-    """A function of pytrees of arrays whose reverse-mode derivative consists of two passes. A decorator.
+    """A decorator: the function, of pytrees of arrays, gets its own forward and backward pass in reverse mode.
 
-    ``defvjp(fwd, bwd)`` sets them: ``fwd(*args)`` returns ``(output, residuals)``; the residuals are any pytree of
-    arrays. ``bwd(residuals, ct)`` gets a cotangent with the tree, shapes and dtypes of the output. It returns a tuple
-    with one cotangent per argument; None means zeros.
-    ``nondiff_argnums``, ``nondiff_argnames``: arguments that are no arrays; the backward pass gets them first. Raises,
-    when called: AttributeError without the passes; TypeError for arguments or results that do not fit, and in forward
-    mode; UnexpectedTracerError if a nondifferentiable argument is traced, or ``fun`` closes over a differentiated value
-    (``CustomVJPException`` if ``fun`` was staged first).
+    ``defvjp(fwd, bwd)`` sets the two passes. ``fwd(*args)`` returns ``(output, residuals)``; the residuals, a pytree of
+    arrays, are passed on to ``bwd``. ``bwd(residuals, ct)`` gets a cotangent with the tree, shapes and dtypes of the
+    output. It returns a tuple with one cotangent per argument; None means zeros.
+    ``nondiff_argnums``, ``nondiff_argnames``: arguments that are no arrays; ``bwd`` gets them before the residuals.
+    Raises, when called: AttributeError without the passes; TypeError for arguments or results that do not fit, and in
+    forward mode; UnexpectedTracerError if a nondifferentiable argument is traced, or ``fun`` closes over a
+    differentiated value (``CustomVJPException`` if ``fun`` was staged first).
 
     >>> clipped = custom_vjp(lambda x: 5. * x)
     >>> clipped.defvjp(lambda x: (5. * x, None), lambda _, ct: (jnp.clip(5. * ct, -1., 1.),))
@@ -184,7 +184,7 @@ class _VJPCall(CustomCall):
         return [ct for ct in checked if ct is not None], tuple(ct is None for ct in checked)
 
     def _spread(self, found: Any) -> list[Any]:
-        """One cotangent, or None, for each input leaf."""
+        """Flatten ``found``, which the backward pass returned, to one cotangent or None for each input leaf."""
         custom: Any = self.custom
         if isinstance(found, list) and len(found) == len(treedef_children(self.in_tree)):
             found = tuple(found)
@@ -201,7 +201,7 @@ class _VJPCall(CustomCall):
         ) from None
 
     def _checked(self, i: int, ct: Any, aval: ShapedArray) -> Any:
-        """``ct`` as an array, None if it is zero. ValueError if it does not fit an input of type ``aval``."""
+        """``ct`` as an array, or None if it is zero. ValueError if it does not fit an input of type ``aval``."""
         expected = aval.to_cotangent_aval()
         if ct is None or expected.dtype == dtypes.float0:
             return None

@@ -24,7 +24,7 @@ _LONGEST_VALUE = 60
 class CallSignature(NamedTuple):
     """What a cache compares: the tree of ``(args, kwargs)``, leaf types, static arguments, settings and mapped axes.
 
-    Each static argument is given by its name, type and value.
+    Each static argument is a triple: its name or position, its type and its value.
     """
 
     tree: Any
@@ -35,7 +35,7 @@ class CallSignature(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """One difference. ``kind`` is one of ``ADVICE``'s keys, ``where`` an argument's path (or '')."""
+    """One difference between two signatures. ``kind`` is a key of ``ADVICE``, ``where`` an argument's path (or '')."""
 
     kind: str
     where: str
@@ -112,7 +112,7 @@ ADVICE = {
 }
 
 
-# The weight of each kind of difference. Another dtype weighs less than another shape; another tree weighs most.
+# The weight of each kind of difference. A changed dtype weighs less than a changed shape; a changed tree weighs most.
 _WEAK_TYPE = 1
 _DTYPE = 4
 _OTHER_KIND = 2
@@ -125,7 +125,7 @@ _TREE = 1 << 20
 
 
 def nearest(new: CallSignature, known: Iterable[CallSignature]) -> CallSignature:
-    """The signature in ``known`` whose differences from ``new`` weigh least; of equals, the one with nearest sizes."""
+    """The signature in ``known`` whose differences from ``new`` weigh least. In a tie, the nearest sizes win."""
     return min(known, key=lambda old: _distance(new, old))
 
 
@@ -209,7 +209,7 @@ def _type_kind(was: ShapedArray, now: ShapedArray) -> str:
 
 
 def type_advice(where: str, was: ShapedArray, now: ShapedArray) -> str:
-    """Advice on making an argument's type constant; the conversion loses no value."""
+    """Advice on giving an argument the same type in every call. A suggested conversion keeps every value."""
     names = {"where": where or "the arguments", "before": was.str_short(), "after": now.str_short(), "dtype": ""}
     kinds: list[str] = []
     if was.dtype != now.dtype:
@@ -270,7 +270,7 @@ def _kind_text(text: str) -> str:
 
 
 def _path_name(fun: Any, tree: Any, path: Sequence[Any]) -> str:
-    """Name the parameter at ``path`` of ``(args, kwargs)``, with the rest of the path. '' if ``path`` is too short."""
+    """``path`` into ``(args, kwargs)`` as text: the parameter's name, then the rest. '' if ``path`` is too short."""
     if len(path) < 2:
         return ""
     args, kwargs = tree_unflatten(tree, range(tree.num_leaves))
@@ -303,7 +303,7 @@ def _static_differences(fun: Any, old: Sequence[Any], new: Sequence[Any], reprs:
 
 
 def _static_kind(values: Sequence[Any]) -> str:
-    """Classify a change of a static argument by its possible remedy."""
+    """The kind of difference for a static argument with these values: it decides which advice is given."""
     if all([isinstance(value, (bool, int, float, complex, np.generic)) for value in values]):
         return "static"
     if any([isinstance(value, (FunctionType, functools.partial)) for value in values]):

@@ -4,8 +4,8 @@ A value *varies* along an axis if devices at different positions along it may ho
 axes "varying manual axes" and prints ``f32[2,4]{V:(x,y)}``. ``VaryingArray`` is a ``ShapedArray`` with such axes.
 
 Invariant: the operands of an operation vary along the same axes. While the program of each device is traced or
-transformed (``manual``), ``bind`` applies ``pvary`` to an operand that varies along fewer axes. The transpose of
-``pvary`` sums cotangents over the devices, so derivatives of shared values are right.
+transformed (``manual``), ``bind`` applies ``pvary`` to an operand that varies along fewer axes than the others. The
+transpose of ``pvary`` sums cotangents over the devices, so derivatives of shared values are right.
 
 ``bind`` applies ``pvary`` through ``bind_hooks``. Without ``shard_map`` this list is empty, so other programs pay
 nothing.
@@ -25,7 +25,7 @@ from minijax.core.lazy import HigherModule
 from minijax.core.primitive import Primitive, abstract_hooks, bind_hooks, infer_type
 from minijax.core.refs import AbstractRef
 
-# ``explicit_types.result_types`` asks JAX for unreduced and reduced axes.
+# ``explicit_types.result_types`` asks JAX along which axes results are unreduced or reduced.
 _explicit_types = HigherModule("explicit_types")
 _reshard = HigherModule("reshard")
 
@@ -105,7 +105,7 @@ class VaryingArray(ShapedArray):
 
 
 def summed_text(order: Iterable[Any], along: Iterable[Any], unreduced: frozenset[Any], reduced: frozenset[Any]) -> str:
-    """``{V:x, U:(y,z)}``: the axes along which values vary, and, in ``order``, unreduced and reduced axes."""
+    """``{V:x, U:(y,z)}``: varying (V), unreduced (U) and reduced (R) axes. U and R axes are sorted as in ``order``."""
     order = tuple(order)
     kinds = {"V": tuple(along), "U": [a for a in order if a in unreduced], "R": [a for a in order if a in reduced]}
     parts = [
@@ -259,7 +259,7 @@ def varying_like(x: Any, *others: Any) -> Any:
 
 
 def same_varying(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...]:
-    """``args``, cast to vary along the same axes. Operands of calls stay unchanged."""
+    """``args``, cast to vary along the same axes. Operands of primitives that call programs stay unchanged."""
     if not _now.checked or not args:
         return args
     users = varies_along.get(primitive)
@@ -282,14 +282,16 @@ def same_varying(primitive: Primitive, args: tuple[Any, ...], params: dict[str, 
 
 
 def _varied(x: Any, axes: frozenset[Any]) -> Any:
-    """``x``, cast to vary along ``axes`` too. If it is reduced along them, the transpose of the cast sums nothing."""
+    """``x``, cast to vary along ``axes`` too. If it is reduced along them, cotangents are summed later."""
     if get_aval(x).reduced == axes:
         return reduced_vary_cast_p.bind(x, axes=ordered(axes))
     return pvary(x, axes)
 
 
 def type_of_varying(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, Any], following: int) -> Any:
-    """The result type(s) inside ``shard_map``. None if no operand varies or if ``primitive`` calls programs."""
+    """The result type(s) inside ``shard_map``. None leaves them to the next hook: if no operand's type names such
+    axes, or if ``primitive`` calls programs and is not in ``vma_rules``.
+    """
     rule = vma_rules.get(primitive)
     if rule is None and not primitive.keeps_signatures:
         return None

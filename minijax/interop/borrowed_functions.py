@@ -1,8 +1,8 @@
 """Borrowed functions: functions of JAX, called with minijax values.
 
-JAX traces the function at the types of the arguments, and minijax runs the program, so it can be transformed and
+JAX traces the function at the types of the arguments. minijax runs the jaxpr, so the call can be transformed and
 watched. A function that needs values (``unique``, ``nonzero`` without a size) runs on JAX, if the values are known.
-Minijax stages functions among the arguments and exports them to JAX.
+If an argument is a function, minijax stages it and exports it to JAX.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from minijax.interop.values import (
 from minijax.numpy.types import ScalarMeta
 from minijax.pytree import Partial
 
-# JAX reads the argument values of these functions, so their results have no derivatives.
+# JAX needs the values of these functions' arguments and runs on primals, so their results have no derivatives.
 _OF_VALUES = frozenset(
     "intersect1d setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse unique_values".split()
 )
@@ -56,7 +56,11 @@ def is_value(x: Any) -> bool:
 
 
 def on_known_values(theirs: Callable[..., Any], name: str, args: Any, kwargs: Any) -> Any:
-    """Trace ``theirs(*args, **kwargs)`` by JAX with the values of all known arrays."""
+    """Let JAX trace ``theirs`` on the tracers among the arguments; known arrays are passed as values.
+
+    If JAX needs the values of the tracers too, ``theirs`` runs on these values if they are known (as in ``jvp``) and
+    the results have no derivatives.
+    """
     jax = jax_module()
     ids = args[1] if len(args) > 1 else kwargs.get("segment_ids")
     if name.startswith("segment_") and len(args) < 3 and isinstance(ids, Array) and state.dynamic.level == 0:
@@ -115,7 +119,7 @@ def borrowed_function(theirs: Callable[..., Any], module: str, name: str) -> Cal
     """Borrow JAX's function ``theirs`` as a minijax function called ``module.name``."""
     opened = _with_instances(theirs)
     imported = imported_function(opened)
-    # (number of arguments, keywords) of calls that need values
+    # (number of positional arguments, keywords) of calls for which JAX needed the argument values
     on_values: set[Any] = set()
 
     @functools.wraps(theirs, updated=())
@@ -166,7 +170,7 @@ def _with_instances(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_functions(opened: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call ``opened`` with functions as arguments. The tracers that the functions close over are an extra argument."""
+    """Call ``opened`` with functions as arguments. Tracers that these functions close over become an extra argument."""
     tracers: list[Tracer] = []
 
     @functools.wraps(opened)
@@ -286,7 +290,7 @@ def _exported(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _made_here(out: Any, module: str) -> Any:
-    """Convert a result's instances to minijax's classes. A returned function (``normal()``) is borrowed too."""
+    """Convert a result's instances of JAX's classes. A returned function (``normal()``) is borrowed too."""
     if type(out) is Array or isinstance(out, Tracer):
         return out
     if isinstance(out, types.FunctionType):

@@ -1,7 +1,7 @@
 """One JAX primitive at one signature: a function of JAX arrays, its types, and the programs derived for it.
 
-In: a primitive of JAX (or a third party) with an equation's params, and the operand types. Out: the inputs of
-every rule derived from JAX's. ``interop.borrowed`` makes one ``JaxCall`` for each signature.
+In: a primitive of JAX (or a third party) with an equation's params, and the operand types. Out: a ``JaxCall`` for each
+signature. ``interop.borrowed`` derives minijax's rules from it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class JaxCall:
       specs: the operand types, as JAX's ``ShapeDtypeStruct``.
       axes: the mapped axes that the call may name.
       x64: whether JAX computes with 64 bits here.
-      evaluated: like ``fun``, but it calls the primitive's evaluation rule. JAX can trace a rule that uses only JAX.
+      evaluated: like ``fun``, but it calls the primitive's evaluation rule. JAX can trace it if the rule uses only JAX.
       memo: cache of the lowering, and of the rules' programs by (rule, transformation of the operands).
     """
 
@@ -44,12 +44,12 @@ class JaxCall:
         self.evaluated = evaluated or fun
         self.specs = list(specs)
         self.axes = list(axes)
-        # a 64-bit operand may be older than the setting; JAX would narrow it
+        # an operand may have 64 bits although x64 is off now; JAX without x64 would narrow it
         self.x64 = x64_enabled() or any(is_wide(spec.dtype) for spec in self.specs)
         self.memo: dict[Any, Any] = {}
 
     def derived(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Run ``make()`` once for ``key``, in the call's precision."""
+        """The result of ``make()``, run once for each ``key``, with 64 bits in JAX if the call needs them."""
         try:
             return self.memo[key]
         except KeyError:
@@ -59,7 +59,7 @@ class JaxCall:
         return found
 
     def traced(self, fun: Callable[..., Any], specs: Sequence[Any], axes: Axes = ()) -> Any:
-        """JAX's ``ClosedJaxpr`` of ``fun``, inside the call's axes and ``axes``. Used in ``derived`` only."""
+        """JAX's ``ClosedJaxpr`` of ``fun``, inside the call's axes and ``axes``. Call this only inside ``derived``."""
         bound = [axis for axis in (*self.axes, *axes) if axis[0] is not CHECKED]
         with mesh_now():
             return jax_module().make_jaxpr(fun, axis_env=bound)(*specs)
@@ -88,7 +88,7 @@ class JaxCall:
 
 
 def is_wide(dtype: Any) -> bool:
-    """Whether arrays have this dtype only where 64 bits are enabled."""
+    """Whether arrays have this dtype only if x64 is enabled."""
     name = str(dtype)
     return name in ("float64", "int64", "uint64", "complex128")
 

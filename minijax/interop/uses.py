@@ -1,7 +1,7 @@
-"""Detect whether a program computes with the real JAX, by reading its code: minijax cannot observe JAX.
+"""Detect in a program's code whether it computes with the real JAX, which minijax cannot observe.
 
-This reads the user's functions and the functions that they wrap. It also reads the values that these name or close
-over, even in modules, objects and containers. A name known only at run time (``getattr(module, name)``) is missed.
+This reads the user's functions and the functions that these wrap. It also searches the values that they name or close
+over, even modules, objects and containers. A name known only at run time (``getattr(module, name)``) is missed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from minijax import errors
 from minijax.core.operands import JAX_LIBRARIES
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-# These packages look for JAX's arrays among their arguments, and do not compute with JAX.
+# These packages use JAX only to recognize its arrays among their arguments. They do not compute with it.
 NEUTRAL = ("numpy", "scipy")
-# Results of these modules' functions run on minijax.
+# The functions that these modules make come from JAX, but run on minijax.
 _CARRYING = ("minijax.interop.functions", "minijax.interop.borrowed_functions", "minijax.interop.names")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.ndarray, np.generic)
-# The maximum number of functions read: a larger program is a library.
+# At most this many functions are read: a larger program is taken for a library.
 _MOST_FUNCTIONS = 500
 
 
@@ -131,7 +131,7 @@ def is_jax_array(x: Any) -> bool:
 
 
 def _named(fun: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """List the globals, closed-over values and defaults of ``fun``, and the attributes of these that ``fun`` names."""
+    """Yield the globals, closed-over values and defaults of ``fun``, then the attributes of these in its code."""
     codes = [fun.__code__]
     for code in codes:
         codes += [const for const in code.co_consts if isinstance(const, types.CodeType)]
@@ -170,7 +170,7 @@ def _is_read(value: Any) -> bool:
 
 
 def _inside(x: Any) -> list[Any]:
-    """The functions in a callable: a bound method, a partial, a wrapper, an instance."""
+    """The functions inside a callable (a bound method, a partial, a wrapper, an instance) or a container."""
     if isinstance(x, functools.partial):
         return [x.func, *x.args, *x.keywords.values()]
     if type(x) in (list, tuple, dict):

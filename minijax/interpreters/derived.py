@@ -1,8 +1,8 @@
 """The linearization of a primitive, derived from its jvp rule by partial evaluation.
 
-In: a jvp rule and a signature (the operands' types, the active operands, the parameters). Out: three programs, already
-batched under vmaps (``interpreters.physical``). The *known* program computes the result and the residuals. The *linear*
-program computes the result's tangent from residuals and tangents. The *backward* program is its transpose.
+In: a jvp rule and a signature (the operands' types, the active operands, the parameters). Out: three programs, for
+operands that vmaps have batched (``interpreters.physical``). The *known* program computes the result and the residuals.
+The *linear* program computes the result's tangent from residuals and tangents. The *backward* program is its transpose.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from minijax.ir.jaxpr import ClosedJaxpr, Literal
 class BackwardProgram(NamedTuple):
     """A transposed linear program.
 
-    ``function(*cts, packed residuals)`` runs on NumPy values. It returns the cotangents (one alone, or a tuple) of the
-    active operands numbered ``slots``; their types are ``types``. ``program(*residuals, *cts)`` runs on any values;
-    cotangent ``i`` arrives after ``arrivals[i]`` equations. ``binds``: see ``core.counting``.
+    ``function(*cts, packed residuals)`` runs on NumPy values. It returns cotangents of active operands (one alone, or a
+    tuple). ``slots`` are the indices of these operands among the active ones, ``types`` the types of the cotangents.
+    ``program(*residuals, *cts)`` runs on any values; cotangent ``i`` arrives after ``arrivals[i]`` equations.
+    ``binds``: see ``core.counting``.
     """
 
     function: Callable[..., Any]
@@ -41,7 +42,7 @@ class BackwardProgram(NamedTuple):
     binds: dict[Any, Any]
 
 
-# ``Derived.forward`` gives this in place of residuals where the tangent of the result is the tangent of an operand.
+# ``Derived.forward`` returns this in place of residuals if the result's tangent is just the tangent of an operand.
 PASSED_ON = object()
 
 
@@ -49,7 +50,7 @@ class Derived:
     """How a primitive is linearized at one signature: the known program, the linear program and its transposes.
 
     ``types`` are the operands' physical types. ``forward(*NumPy values)`` gives the result and the packed residuals.
-    ``stageable``: whether the programs, written into a jaxpr, have the equations that the rule would record.
+    ``stageable``: whether a jaxpr with these programs inlined has the equations that the rule itself would stage.
     """
 
     stageable: bool
@@ -83,8 +84,8 @@ class Derived:
     def numbered(self) -> list[tuple[Primitive, dict[str, Any], list[Any], list[Any]]]:
         """The linear equations: (primitive, parameters, operands, types of results).
 
-        Operands are literals or numbers. Constants, residuals, tangents and earlier results are numbered together.
-        None in place of a type means the tangent's type.
+        Operands are literals or numbers. Constants, residuals, tangents and earlier results are numbered together. If a
+        result is the program's tangent, None stands in place of its type.
         """
         jaxpr = self.linear.jaxpr
         number = {v: i for i, v in enumerate([*jaxpr.constvars, *jaxpr.invars])}
@@ -98,8 +99,8 @@ class Derived:
 
     @functools.cached_property
     def distinct(self) -> tuple[CachedProgram | None, list[int]]:
-        """The known program without repeated results, and the number of each result among the operands and the results
-        of this program. The program is None if nothing is computed.
+        """The known program with each result once. Also, for each original result, its index among the operands and
+        results of this program. The program is None if nothing is computed.
         """
         jaxpr = self.known.jaxpr
         number: dict[Any, int] = {v: i for i, v in enumerate(jaxpr.invars)}
@@ -116,7 +117,7 @@ class Derived:
         return [found[i] for i in numbers]
 
     def transposed(self, ct_type: Type) -> BackwardProgram:
-        """The backward program for this cotangent type. Its weak type and batch axes may differ from the result's."""
+        """The backward program for this cotangent type, whose weak type and batch axes need not be the result's."""
         closed, slots, types, arrivals = self._transposed(ct_type)
         function = backward_function(closed, self.n_res)
         made = BackwardProgram(function, tuple(slots), tuple(types), CachedProgram(closed), tuple(arrivals), {})
@@ -124,7 +125,7 @@ class Derived:
         return made
 
     def _transposed(self, ct_type: Type) -> tuple[ClosedJaxpr, list[int], list[Type], list[int]]:
-        """The transposed linear program; for each result its slot, type, and after how many equations it arrives."""
+        """The transposed linear program; for each result of it the slot, type, and number of equations before it."""
         jaxpr, n_res = self.linear.jaxpr, self.n_res
         slot_of = {v: i for i, v in enumerate(jaxpr.invars[n_res:])}
         slots: list[int] = []
@@ -187,7 +188,7 @@ def derive(
     if type(tangent_out) is Literal or tangent_out not in computed:
         return None
     made = Derived(primitive.name, known, linear, types)
-    # false if there are constants: they become residuals if the rule itself runs
+    # false if there are constants, which would be residuals if the rule itself ran
     made.stageable = not staged.stages_values and names_all(known) and names_all(linear)
     return made
 

@@ -73,7 +73,7 @@ commits_itself: set[Primitive] = set()
 
 # Primitives that call a program. The program is compiled if an operand is over a mesh of devices.
 compiled_over_meshes: set[Primitive] = set()
-# The primitives that name a mesh. While there are none, programs need not be searched for them.
+# The primitives that name a mesh. While the list is empty, programs need not be searched for them.
 constraints: list[Primitive] = []
 
 
@@ -90,7 +90,9 @@ def _on(device: Any, out: Any) -> Any:
 
 
 def by_type(choose: Callable[..., Callable[..., Any]]) -> Rule:
-    """The NumPy rule ``choose(*operands, **params)(*operands)``. ``choose`` runs once per signature, on types."""
+    """The NumPy rule ``choose(*operands, **params)(*operands)``. ``choose`` needs only types: it runs once for each
+    signature.
+    """
 
     @functools.wraps(choose)
     def rule(*values: Any, **params: Any) -> Any:
@@ -200,7 +202,7 @@ class EvalTrace(Trace):
 set_base_trace(EvalTrace)
 
 
-# ------------------------------------------------------------------------------ debug_nans, a mesh that is set
+# -------------------------------------------------------------------------------- debug_nans, the current mesh
 
 _evaluate = EvalTrace.process_primitive
 
@@ -219,7 +221,7 @@ def _checked(self: EvalTrace, primitive: Primitive, args: Sequence[Any], params:
     return out
 
 
-# The settings, and the functions that find the values that they forbid.
+# (setting, function that finds the values that the setting forbids)
 _SOUGHT: tuple[tuple[Setting, Any], ...] = ((debug_nans, np.isnan), (debug_infs, np.isinf))
 
 
@@ -230,7 +232,7 @@ def _evaluated(self: EvalTrace, primitive: Primitive, args: Sequence[Any], param
 
 
 class _Within(threading.local):
-    """Whether this thread is inside a primitive that ``key_checks`` have seen. Primitives inside it are not checked."""
+    """Whether this thread is inside a primitive that was passed to ``key_checks``: then inner primitives are not."""
 
     checked = False
 
@@ -253,7 +255,7 @@ key_checks: list[Callable[[Primitive, Sequence[Any], dict[str, Any]], None]] = [
 
 
 def look_at_each(name: str, on: bool) -> None:
-    """Turn the reason ``name`` for checked evaluation (``_checked``, on all threads) on or off."""
+    """Turn a reason for checked evaluation on or off. While there is any reason, all threads use ``_checked``."""
     (evaluation_watched.append if on else evaluation_watched.remove)(name)
     EvalTrace.process_primitive = _checked if evaluation_watched else _evaluate  # type: ignore[method-assign]
 
@@ -265,14 +267,16 @@ for _name in ("debug_nans", "debug_infs", "context_mesh"):
 def _has(found: Any, x: Any) -> bool:
     if not dtypes.is_inexact(get_aval(x).dtype):
         return False
-    if type(x) is MeshArray and (x.aval.unreduced or not x.device.is_fully_addressable):  # no single value to check
+    if type(x) is MeshArray and (x.aval.unreduced or not x.device.is_fully_addressable):  # there is no whole value
         return any([_has(found, part.data) for part in _sharded.addressable_shards(x)])
     value = np.asarray(x._value() if isinstance(x, Array) else x)
     return bool(found(value).any())
 
 
 def _nan_error(primitive: Primitive, args: Sequence[Any], params: dict[str, Any], found: str) -> FloatingPointError:
-    """The error for ``primitive``, whose result has a 'nan' or 'inf'; a compiled call runs again step by step."""
+    """The error for ``primitive``, whose result has a 'nan' or 'inf'. If a jit call failed, its operations run one by
+    one, to find the operation that fails.
+    """
     closed = params.get("jaxpr")
     if primitive.name == "jit" and closed is not None and not any(params.get("donated_invars", ())):
         try:

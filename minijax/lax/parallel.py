@@ -101,9 +101,9 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Sequence[Sequence[int]] |
 
     Args:
       x: an array or pytree of arrays; booleans are summed as int32. An untraced value is the same in all instances, so
-        its sum is a multiplication; ``psum(1, name)`` is the axis size as a Python int.
+        its sum is the value times the axis size; ``psum(1, name)`` is the axis size as a Python int.
       axis_name: a name, or a tuple of names. An int in the tuple is an axis of ``x`` itself.
-      axis_index_groups: lists of indices along the axis; each group has its own sum. Not under vmap.
+      axis_index_groups: lists of indices along the axis; each list is a group with its own sum. Not under vmap.
 
     Raises:
       NameError: no enclosing ``vmap`` or ``pmap`` has that axis name. ValueError: groups that do not cover the axis.
@@ -188,8 +188,8 @@ _CASTS = {
 def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
     """Inside ``shard_map``, cast ``x`` to another state along mesh axes. No data is sent.
 
-    A varying value can become unreduced: a later ``psum`` takes the sum. A value shared by all devices can become
-    varying or reduced; the cotangent of a reduced value is unreduced. A reduced value can become varying.
+    A varying value can become unreduced: a later ``psum`` takes the sum. A value that all devices share (invarying) can
+    become varying or reduced. The cotangent of a reduced value is unreduced. A reduced value can become varying.
 
     Args:
       x: an array or pytree of arrays.
@@ -260,10 +260,10 @@ def all_to_all(
     axis_index_groups: Sequence[Sequence[int]] | None = None,
     tiled: bool = False,
 ) -> Any:
-    """Map ``split_axis`` of ``x``, and turn the mapped axis into ``concat_axis``.
+    """Exchange pieces between instances: ``split_axis`` becomes the mapped axis, which becomes ``concat_axis``.
 
     Args:
-      x: arrays with one element along ``split_axis`` for each instance (with ``tiled``, a multiple).
+      x: an array or pytree of arrays. ``split_axis`` has an element for each instance (with ``tiled``, a multiple).
       axis_name: the mapped axis, or a tuple of axes.
       split_axis: the axis that is cut into one piece for each instance.
       concat_axis: the axis along which the received pieces are stacked, counted without ``split_axis``; with
@@ -335,7 +335,7 @@ def all_gather(
       axis: the axis of the result along which the values are stacked or concatenated.
       tiled: concatenate along ``axis``, an existing axis of ``x``, instead of stacking.
       to: ``"varying"``; or, inside ``shard_map``, ``"invarying"`` (the type says that the result is equal everywhere)
-        or ``"reduced"`` (the type says the same, and the cotangent is unreduced).
+        or ``"reduced"`` (the result is equal everywhere too, but its cotangent is unreduced).
 
     Raises:
       NameError: the axis name is not bound. NotImplementedError: under vmap with groups or several names; groups
@@ -367,7 +367,7 @@ def psum_scatter(
     axis_index_groups: Sequence[Sequence[int]] | None = None,
     tiled: bool = False,
 ) -> Any:
-    """``psum``, but each instance keeps its piece along ``scatter_dimension`` (an index, or with ``tiled`` a slice).
+    """``psum``, but an instance keeps only its piece of the sum along ``scatter_dimension`` (with ``tiled``, a slice).
 
     ValueError unless the dimension has one element (with ``tiled``, a multiple) per instance; NameError as ``psum``.
     """
@@ -384,7 +384,7 @@ def psum_scatter(
 
 
 def axis_index(axis_name: Any) -> Any:
-    """The instance's int32 index along the mapped axis; row-major for several. NameError for an unbound name."""
+    """The instance's int32 index along the mapped axis; for several axes, row-major. NameError for an unbound name."""
     if not isinstance(axis_name, (tuple, list)):
         return axis_index_p.bind(axis_name=axis_name)
     inner = 1

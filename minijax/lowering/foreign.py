@@ -1,11 +1,11 @@
 """Calls the lowering rules of extension authors: ``rule(ctx, *values, **params)``, with values of MLIR's bindings.
 
 In: a rule as ``jax.interpreters.mlir.register_lowering`` takes it. Out: a rule that writes text, as our lowering loop
-calls it. Invariant: the rule runs once per module and signature (types in and out, params) and becomes a private
-function; each equation is a call of this function.
+calls it. Invariant: the rule runs once per module and signature (types in and out, params). Its operations become a
+private function, and each equation is a call of this function.
 
-A rule builds its function in a separate MLIR module, beside the text. Our functions that it calls (``lower_fun``) are
-only declared there. Functions that the rule defines are printed and spliced into the text.
+A rule builds its function in a separate MLIR module, because our own module is text. Our functions that it calls
+(``lower_fun``) are only declared there. Functions that the rule defines are printed and spliced into the text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KNOWN_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 
 class ModuleContext:
-    """The state of all rules of one module, ``ctx.module_context``. Rules read ``context``, ``module`` and ``ip``."""
+    """The state that the rules of a module share, ``ctx.module_context``. They read ``context``, ``module``, ``ip``."""
 
     def __init__(self, writer: ModuleWriter) -> None:
         ir = bindings.ir()
@@ -67,7 +67,7 @@ class ModuleContext:
         new = [(op, symbol) for op, symbol in new if symbol not in self.declared]
         ir = bindings.ir()
         for op, symbol in new:
-            if symbol is not None and symbol not in self.named:  # defined by a rule: the text may use its name
+            if symbol is not None and symbol not in self.named:  # a rule defined it: the text may have its name already
                 unique = self.writer.unique(symbol)
                 if unique != symbol:
                     ir.SymbolTable.replace_all_symbol_uses(symbol, unique, self.module.operation)
@@ -113,7 +113,7 @@ class AuthorsRule:
 
     @property
     def example(self) -> Rule | None:
-        """One of the registered rules: reports name it."""
+        """One of the registered rules, for reports to name."""
         return self.default or next(iter(self.by_platform.values()), self.ours)
 
     def rule_for(self, writer: ModuleWriter) -> Rule | None:
