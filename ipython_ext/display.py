@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from minijax.tools.session.jax_misses import JaxMiss
     from minijax.tools.session.session import Session
 
-# Columns of a page; the kernel does not know a notebook's width.
+# The width of a page in columns: the kernel does not know how wide a notebook is.
 _PAGE = 100
 # Jaxprs with more equations are cut in the display; str(jaxpr) is never cut.
 MOST_EQUATIONS = 500
@@ -51,7 +51,7 @@ def in_terminal(shell: Any) -> bool:
 
 
 class Shown:
-    """A magic's result, which displays itself. ``value`` is the command's value, None if the command returns none.
+    """A magic's result, which displays itself. ``value`` is the command's value, or None if the command has no value.
     Unpacking and indexing use ``value``: ``y, dy = %grad f(3.0)``.
 
     ``document`` is the displayed text. ``recording`` has what minijax did; pass it to functions of ``minijax.tools``.
@@ -89,7 +89,7 @@ class Shown:
         return {"text/plain": plain, "text/html": rename(_widget(self._shell, step.recording, step.position, rename))}
 
     def _ipython_display_(self) -> None:
-        """Display a live stepper as two outputs. NotImplementedError makes IPython ask for the bundle instead."""
+        """Display a live stepper as two outputs. For others NotImplementedError: IPython then asks for the bundle."""
         if not self._is_live():
             raise NotImplementedError
         for each in self.bundles():
@@ -134,7 +134,7 @@ def bundle(shell: Any, doc: Document, rest: str = _PRINTED) -> dict[str, str]:
     plain = rename(brief_text(doc, page(), rest))
     for block in doc.blocks:
         if isinstance(block, Picture) and block.alone is not None:
-            # no HTML: front ends prefer it to a picture, and static viewers remove drawings from HTML
+            # no HTML: front ends would show it instead of the picture, and static viewers remove drawings from HTML
             return {"text/plain": plain, "image/svg+xml": rename(block.alone())}
     return {"text/plain": plain, "text/html": rename(_html(shell, doc, rest))}
 
@@ -159,7 +159,7 @@ def _html(shell: Any, doc: Document, rest: str) -> str:
 
 
 def _shared(shell: Any, made: str) -> str:
-    """``made`` without the style and the script, if an earlier output of the notebook has them."""
+    """The HTML ``made``. Its style and its script are left out if an earlier output of the notebook has them."""
     known = sharing(shell)
     if f"<style>{stylesheet()}</style>" in made and known.has("style"):
         made = uncoloured(made)
@@ -256,7 +256,7 @@ def _rest(value: Any) -> str:
     return "(print(_.as_text()) shows them)" if hasattr(value, "as_text") else _PRINTED
 
 
-# class name -> functions that show an object as a document and as HTML. Registering names imports no module.
+# class name -> functions that return an object's document and its HTML. Registering a name imports no module.
 OBJECTS: dict[str, tuple[Callable[[Any], Document], Callable[[Any, Any], str]]] = {
     "minijax.ir.jaxpr.ClosedJaxpr": (_jaxpr, _as_html(_jaxpr)),
     "minijax.ir.jaxpr.Jaxpr": (_jaxpr, _as_html(_jaxpr)),
@@ -271,7 +271,7 @@ OBJECTS: dict[str, tuple[Callable[[Any], Document], Callable[[Any, Any], str]]] 
 }
 
 
-# Containers with printers in IPython, which take precedence over the printer of ``object``.
+# Containers for which IPython has its own printers: it prefers them to the printer of ``object``.
 CONTAINERS = (dict, list, tuple)
 
 
@@ -280,7 +280,7 @@ class Trees:
 
     Args:
       shell: the shell that displays them.
-      session: its settings apply.
+      session: the session whose settings apply.
     """
 
     def __init__(self, shell: Any, session: Session) -> None:
@@ -327,7 +327,7 @@ class Trees:
             return None
         cls = type(value)
         if cls not in self.before and isinstance(value, CONTAINERS):
-            self._print(cls)  # for subclasses, such as named tuples, IPython would use the printer of tuples
+            self._print(cls)  # IPython would print a subclass, such as a named tuple, as its base class
         return bundle(self.shell, shown)
 
     def _print(self, cls: type) -> None:

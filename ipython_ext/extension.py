@@ -1,4 +1,4 @@
-"""Registers the parts of the extension with one shell, and remembers them, to remove them later."""
+"""Registers the extension's parts with one shell, and removes them later."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Extension:
                 self.formatters.append((known[mime], name, before))
 
     def at_breakpoint(self, code: str, names: dict[str, Any]) -> None:
-        """Run a line typed at ``debug.breakpoint``, with the names of a frame of the stopped program."""
+        """Run a line typed at ``debug.breakpoint``. ``names``: the variables of a frame of the stopped program."""
         inner = Session(find, names, self.magics.session.settings)
         inner.highlight = self.magics.session.highlight
         outcome = inner.run_line(code)
@@ -162,7 +162,7 @@ class Extension:
             self.recorder.__enter__()
 
     def after_cell(self, result: Any) -> None:
-        """Show the recording; restore the interpreter stack: evaluation, and the levels of ``%push`` on it."""
+        """Show the recording. Reset the interpreter stack to evaluation and the levels of ``%push``."""
         self.magics.session.restore()
         recorder = self._stop()
         self._note_failure(result, recorder)
@@ -181,7 +181,7 @@ class Extension:
 
     def _note_failure(self, result: Any, recorder: Recorder | None) -> None:
         """Tell the session about a failed cell, so that %step without arguments can step through it."""
-        # %run shows the exception of its program itself, and the cell continues
+        # %run shows its program's exception itself, so the cell's result has no error
         error, self.tracebacks.shown = result.error_in_exec or self.tracebacks.shown, None
         code = getattr(getattr(result, "info", None), "raw_cell", None) or ""
         if error is None or isinstance(error, UsageError):

@@ -9,9 +9,9 @@ Every import counts: at the top of a file, inside a function, for type checkers 
 module. If a module needs a higher one, it declares a role (``HigherModule`` in ``minijax/core/lazy.py``);
 ``minijax/__init__.py`` says which module has the role.
 
-Also tested: which files may import jax and the front-end libraries, that functions contain no imports, that every
-third-party import is a declared dependency, that ``packages`` in pyproject.toml matches the tree, that class names
-are unique, and the size limits of files and folders.
+Also tested: which files may import jax and the front-end libraries, that functions import no module of minijax
+(``LAZY_ALLOWED`` has the exceptions), that every third-party import is a declared dependency, that ``packages`` in
+pyproject.toml matches the tree, that class names are unique, and the size limits of files and folders.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ MODULES = modules()
 
 
 def absolute(importer, is_package, node):
-    """The absolute name of the module from which a ``from`` import of the file imports."""
+    """The absolute name of the module in the ``from`` import ``node``."""
     if not node.level:
         return node.module or ""
     base = importer.split(".") if is_package else importer.split(".")[:-1]
@@ -248,7 +248,7 @@ def in_package(module, package):
 
 
 def rank(module):
-    """The number of a module's layer, from its longest listed prefix. The root's entry is only for the root itself."""
+    """The number of a module's layer, from its longest listed prefix. ``minijax`` stands only for the root package."""
     name = module
     while "." in name:
         if name in RANK:
@@ -268,7 +268,7 @@ def is_listed(imported, listed):
 
 @cache
 def imports():
-    """The imports of all files. They are cached: parsing takes seconds, and every worker collects this module."""
+    """The imports of all files. They are cached, because parsing takes seconds and several tests use them."""
     return [found for name, path in MODULES.items() for found in imports_of(name, path)]
 
 
@@ -328,7 +328,7 @@ def test_no_import_of_minijax_hides_inside_a_function():
 
 
 def test_no_modules_import_each_other_in_a_circle():
-    """No modules import each other in a circle, not even within a layer. Every kind of import counts."""
+    """No circle is allowed, not even within a layer. Every kind of import counts."""
     graph = {name: set() for name in MODULES}
     for found in every_import():
         if found.target in graph and found.target != found.importer:

@@ -131,7 +131,7 @@ class CustomFunction:
         return bound.args
 
     def _evaluate(self, args: tuple[Any, ...], static: Sequence[int]) -> Any:
-        """Call the function directly, three times faster than ``bind``; only if nothing is transformed or observed."""
+        """Call the function directly, if nothing is transformed or observed: three times faster than ``bind``."""
         try:
             args = tuple(
                 a if isinstance(a, Array) or i in static else tree_map(as_value, a) for i, a in enumerate(args)
@@ -169,7 +169,7 @@ def evaluating() -> bool:
 
 
 class CustomCall:
-    """One call of a custom function: its trees and flat functions. Backward passes keep it, so it holds no operands."""
+    """One call of a custom function: its trees and flat functions. No operands, because backward passes keep it."""
 
     def __init__(
         self, custom: CustomFunction, primitive: Primitive, args: tuple[Any, ...], static: Sequence[int]

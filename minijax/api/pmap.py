@@ -45,7 +45,7 @@ class Options(NamedTuple):
     alone: bool = False
 
     def within_process(self) -> Options:
-        """The same options over this process's own devices."""
+        """These options, with this process's own devices."""
         own = tuple(pjrt.local_devices())
         return Options(*self[:5], own, self.backend, None, True)
 
@@ -53,7 +53,7 @@ class Options(NamedTuple):
 class PmapFunction(JitFunction):
     """The result of ``pmap``: call it with arguments that have the mapped axis; ``lower`` shows the program."""
 
-    # slots, because functools.wraps copies ``__dict__``
+    # a slot, because functools.wraps would copy an attribute in ``__dict__`` to the user's function
     __slots__ = ("options",)
 
     transform = "pmap"
@@ -261,14 +261,14 @@ def pmap(
     ``minijax.distributed``) each process passes and gets the slices of its own devices.
 
     ``axis_name``: the name that collectives use. ``in_axes``: for each positional argument an int, None (not mapped),
-    or a pytree of these that is a prefix of the argument; keyword arguments are mapped along axis 0. ``out_axes``: the
-    same for outputs; None takes the first device's value. ``static_broadcasted_argnums``: hashable arguments that
-    pass unchanged. ``devices``: all by default. ``backend`` and ``axis_size`` are only checked.
-    ``donate_argnums``: arguments whose memory XLA reuses.
+    or a pytree of ints and Nones that is a prefix of the argument; keyword arguments are mapped along axis 0.
+    ``out_axes``: the same for outputs; None takes the first device's value. ``static_broadcasted_argnums``: positions
+    of hashable arguments, which ``fun`` gets as they are. ``devices``: all by default. ``backend`` and ``axis_size``
+    are only checked. ``donate_argnums``: positions of arguments whose memory XLA reuses.
 
-    ValueError, when called, for more slices than devices, axes or sizes that do not fit, an argument committed to
-    another device, a current mesh other than pmap's, or a call inside ``pmap`` or ``shard_map``.
-    RuntimeError for another platform. TypeError if an argument or an output is no array.
+    When called: ValueError if there are more slices than devices, if axes or sizes do not fit, if an argument is
+    committed to another device, if the current mesh is not pmap's, or inside ``pmap`` or ``shard_map``. RuntimeError
+    if ``backend`` is another platform. TypeError if an argument or an output is no array.
     """
     check_callable(fun)
     check_axes(in_axes, out_axes, "pmap")

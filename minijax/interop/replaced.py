@@ -32,7 +32,7 @@ from minijax.interop import jax_modules
 from minijax.interop.jax_modules import JAX, also, spec_of, written_on_jax
 
 PREFIX = __name__ + "."
-# This path names no folder: only the finder in ``sys.path_importer_cache`` loads modules from it.
+# No folder has this name. The finder in ``sys.path_importer_cache`` loads the modules of a path that ends in it.
 _MARK = "<minijax>"
 
 
@@ -44,13 +44,13 @@ class _Loader(SourceFileLoader):
         super().exec_module(module)
 
     def get_code(self, fullname: str) -> CodeType | None:
-        """The module's code object, in which a constant with the module's name becomes its full name here."""
+        """The module's code, in which constants equal to the module's original name become ``fullname``."""
         code, name = super().get_code(fullname), fullname.removeprefix(PREFIX)
         return code if code is None or "." not in name else _renamed(code, name, fullname)
 
 
 def _renamed(code: CodeType, name: str, fullname: str) -> CodeType:
-    """Replace the constant ``name`` in ``code`` by ``fullname``: packages compare it with a class's ``__module__``."""
+    """Replace the constant ``name`` by ``fullname``, because packages compare it with a class's ``__module__``."""
     constants = tuple(
         fullname
         if each == name and type(each) is str
@@ -172,7 +172,7 @@ def replaced_import(
 
 
 def _not_found(error: ModuleNotFoundError) -> ModuleNotFoundError:
-    """The error for a missing module, under its original name."""
+    """The error for a missing module, with the name that the user imported."""
     name = error.name or ""
     if not name.startswith(PREFIX):
         return error
@@ -210,9 +210,9 @@ def own_builtins() -> dict[str, Any]:
 
 
 _lock = threading.Lock()
-# The global names of the modules with open blocks, per thread and task.
+# The globals of the modules that have open ``replacing_jax`` blocks, for each thread and task.
 _open: ContextVar[tuple[dict[str, Any], ...]] = ContextVar("minijax_replacing", default=())
-# The number of open blocks on all threads, and the import functions that are replaced while there are any.
+# The number of open blocks on all threads, and the hooks that replace import functions while a block is open.
 _count = 0
 _hooks: list[_Hook] = []
 
@@ -245,7 +245,7 @@ class replacing_jax:
     to no module, on the same thread.
 
     Args:
-    packages: packages that do not import JAX but take its objects; they are replaced too.
+    packages: names of packages that do not import JAX but take its objects; they are replaced too.
     """
 
     def __init__(self, *packages: str) -> None:
@@ -278,13 +278,13 @@ class replacing_jax:
 
 
 def _is_of_a_block(names: Any) -> bool:
-    """Whether code with these global names is inside an open block."""
+    """Whether import statements in code with the globals ``names`` are replaced."""
     blocks = _open.get()
     return bool(blocks) and (names.get("__spec__") is None or any(each is names for each in blocks))
 
 
 def _importing(original: Any) -> Any:
-    """``builtins.__import__`` while a block is open: replace the blocks' imports, pass others to ``original``."""
+    """``builtins.__import__`` while a block is open: in the blocks' files it loads minijax, elsewhere ``original``."""
 
     def __import__(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
         if _is_of_a_block(sys._getframe(1).f_globals if globals is None else globals):

@@ -132,7 +132,7 @@ class PartialEvalTrace(Trace):
 
 
 def split_now(primitive: Primitive) -> Rule:
-    """The ``partial_eval_rules`` rule of a primitive in ``partial_eval_jaxpr_rules``: bind the known part now."""
+    """A ``partial_eval_rules`` rule made of the primitive's ``partial_eval_jaxpr_rules`` rule: bind known parts now."""
 
     def rule(trace: PartialEvalTrace, *args: Any, **params: Any) -> list[Any]:
         unknown_in = [trace.is_unknown(x) for x in args]
@@ -168,7 +168,8 @@ class LinearProgram:
         self.in_vars = list(in_vars)
         # all equations, unused ones too
         self.recorded = eqns
-        # The backward pass skips unused equations, but a loop would also compute unused tangents in its carry.
+        # Unused equations are removed because of loops: a loop would compute the unused tangents in its carry. The
+        # backward pass skips other unused equations.
         self.eqns = dce_eqns(eqns, outs)[0] if any(e.primitive in dce_rules for e in eqns) else eqns
         self.outs = list(outs)
         self.name = name
@@ -221,7 +222,7 @@ def _close(program: LinearProgram, outs: list[Var]) -> ClosedJaxpr:
     ]
     out_atoms = [constant(v) if type(v) is Residual else v for v in outs]
     if len(consts) > 1 and len(kept) < len(program.recorded):
-        # as in JAX, residuals are in the order of their first use, and unused equations count too
+        # as in JAX, residuals are in the order of their first use, which may be in an unused equation
         met = dict.fromkeys(id(v.val) for eqn in program.recorded for v in eqn.invars if type(v) is Residual)
         consts = {key: consts[key] for key in [*[key for key in met if key in consts], *consts]}
     const_vars = [var for var, _ in consts.values()]
@@ -241,7 +242,7 @@ def live_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> list[JaxprEqn]:
 
 
 def dce_jaxpr(jaxpr: Jaxpr, used_outputs: Sequence[bool], keep_inputs: bool = False) -> tuple[Jaxpr, list[bool]]:
-    """``jaxpr`` reduced to the used outputs, and which inputs it uses. ``keep_inputs`` keeps unused inputs."""
+    """``jaxpr`` with only its used outputs, and for each input whether it is used. ``keep_inputs`` keeps all inputs."""
     outs = [v for v, used in zip(jaxpr.outvars, used_outputs, strict=True) if used]
     kept, needed = dce_eqns(jaxpr.eqns, outs)
     used_in = [True if keep_inputs else v in needed for v in jaxpr.invars]
@@ -266,7 +267,7 @@ def dce_closed(closed: ClosedJaxpr, used_outputs: Sequence[bool]) -> tuple[Close
 def dce_call(
     eqn: JaxprEqn, used: Sequence[bool], operands: Sequence[str] = (), results: Sequence[str] = (), param: str = "jaxpr"
 ) -> JaxprEqn:
-    """The call ``eqn`` of the jaxpr ``param`` without unused results; ``eqn`` itself if all are used.
+    """``eqn`` calls its parameter ``param``, a jaxpr. Return it without unused results; ``eqn`` itself if all are used.
 
     ``operands`` and ``results`` name parameters that may be tuples with an element for each operand or result.
     """
@@ -307,7 +308,7 @@ def dce_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> tuple[list[JaxprE
 
 
 def _without_unread(eqn: JaxprEqn, needed: set[Any]) -> JaxprEqn:
-    """``eqn`` without the results that are not ``needed``; ``eqn`` itself if all are needed."""
+    """``eqn`` with a ``DropVar`` for each result that is not ``needed``; ``eqn`` itself if all are needed."""
     if all(v in needed or type(v) is DropVar for v in eqn.outvars):
         return eqn
     return eqn.replace(outvars=[v if v in needed else DropVar(v.aval) for v in eqn.outvars])
@@ -342,7 +343,7 @@ def partial_eval_jaxpr(
     later_eqns = live_eqns(unknown_eqns, unknown_outs)
     needed = [v for e in later_eqns for v in e.invars] + unknown_outs
     residuals = dict.fromkeys(v for v in needed if type(v) is not Literal and v not in unknown)  # an ordered set
-    # each side gets the constants that it uses
+    # each of the two jaxprs gets the constants that it uses
     const_of = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     res_vars = [v for v in residuals if v not in const_of]
     known_ins, unknown_ins = partition(unknown_in, jaxpr.invars)
@@ -355,7 +356,7 @@ def without_custom_rules(jaxpr: Jaxpr) -> Jaxpr:
     """``jaxpr``, in which calls of functions with custom derivative rules are inlined."""
     if not any(e.primitive in custom_rule_calls for e in jaxpr.eqns):
         return jaxpr
-    same_as: dict[Any, Any] = {}  # results of inlined calls
+    same_as: dict[Any, Any] = {}  # result of an inlined call -> the variable or literal that has its value
 
     def read(atoms: Sequence[Any]) -> list[Any]:
         return [a if type(a) is Literal else same_as.get(a, a) for a in atoms]
@@ -428,7 +429,7 @@ def trace_to_jaxpr_nounits(
 ) -> tuple[Jaxpr, list[PartialVal], tuple[Any, ...]]:
     """Run ``fun``, a ``WrappedFun``, on known values and record the rest.
 
-    Returns the jaxpr of the unknown results, for each result its value or type, and the jaxpr's constants.
+    Returns the jaxpr of the unknown results; for each result, its value or type; and the jaxpr's constants.
     ``instantiate`` makes known results part of the jaxpr.
     """
 

@@ -25,7 +25,7 @@ _interned: weakref.WeakValueDictionary[Any, BatchedAval] = weakref.WeakValueDict
 class BatchedAval:
     """An interned type of a mapped value: ``physical`` is its NumPy type, ``aval`` the type without mapped axes.
 
-    ``dims`` has the axis that each vmap maps or None, the outermost vmap first. Nones at its end are dropped.
+    ``dims`` has an entry for each vmap, the outermost first: the axis that it maps, or None. Final Nones are dropped.
     """
 
     __slots__ = ("physical", "dims", "aval", "__weakref__")
@@ -73,7 +73,7 @@ def physical(type_: Type) -> ShapedArray:
 
 
 class Bottom:
-    """The level below the vmaps ``axes``, the outermost first. Values there are physical."""
+    """The level below the vmaps whose traces are ``axes``, the outermost first. Values there are physical."""
 
     __slots__ = ("axes",)
 

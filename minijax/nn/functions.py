@@ -89,7 +89,7 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
 
 def _shifted(name: str, x: Any, axis: Any, where: Any) -> Any:
-    """``x`` minus its maximum along ``axis``, a constant in derivatives. -inf for elements excluded by ``where``."""
+    """``x`` minus its maximum along ``axis``; derivatives treat the maximum as a constant. -inf where not ``where``."""
     x = ensure(name, x)
     peak = reductions.max(x, axis, None, True, -np.inf, where)
     safe = x if where is None else choose(where, x, -np.inf)

@@ -73,8 +73,8 @@ class IndexUpdateAt:
     converted to the dtype of ``x``, with a FutureWarning if the conversion is unsafe. The result has the shape and
     dtype of ``x``. The methods take the options of ``lax.scatter``: ``indices_are_sorted``, ``unique_indices``,
     ``mode`` for indices out of bounds (by default 'drop'; or 'clip', 'promise_in_bounds'), ``wrap_negative_indices``.
-    ``out_sharding`` is the result's sharding over a mesh with explicit axes. If an index occurs several times, all its
-    values are combined, but ``set`` keeps one of them. ValueError for ``values`` that do not broadcast.
+    ``out_sharding`` is the result's sharding over a mesh with explicit axes. If an index occurs several times, ``set``
+    keeps one of its values; the other methods combine all of them. ValueError for ``values`` that do not broadcast.
 
     >>> jnp.arange(3).at[jnp.array([0, 0])].add(1)
     Array([2, 1, 2], dtype=int32)

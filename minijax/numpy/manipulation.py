@@ -144,13 +144,13 @@ def atleast_1d(*arys: Any) -> Any:
 
 @inner_jit
 def atleast_2d(*arys: Any) -> Any:
-    """The arrays, with axes of size 1 in front to make two dimensions."""
+    """The arrays. An array with fewer than two dimensions gets axes of size 1 in front."""
     return _atleast("atleast_2d", 2, arys)
 
 
 @inner_jit
 def atleast_3d(*arys: Any) -> Any:
-    """The arrays, with axes of size 1 to make three dimensions."""
+    """The arrays. An array with fewer than three dimensions gets axes of size 1."""
     return _atleast("atleast_3d", 3, arys)
 
 
@@ -163,7 +163,7 @@ def transpose(a: Any, axes: Any = None) -> Any:
 
 
 def permute_dims(a: Any, /, axes: Any) -> Any:
-    """``a`` with its axes in the order ``axes``, which are not negative. TypeError for wrong axes."""
+    """``a`` with its axes in the order ``axes``, which must not be negative. TypeError for wrong axes."""
     return lax.transpose(ensure("permute_dims", a), axes)
 
 
@@ -255,7 +255,7 @@ def _roll_dynamic(a: Any, shift: Any, axis: tuple[int, ...]) -> Any:
         raise ValueError("'shift' and 'axis' arguments to roll must be scalars or 1D arrays")
     for ax, by in zip(np.broadcast_to(axis, shape).tolist(), broadcast_array(shift, shape), strict=True):
         size = a.aval.shape[ax]
-        # for an empty axis use 1 as the divisor: there is nothing to shift
+        # for an empty axis the divisor is 1, to avoid a division by zero
         by = remainder(by, lax.max(const(by, size), const(by, 1)))
         a = lax.dynamic_slice_in_dim(lax.concatenate((a, a), ax), lax.sub(const(by, size), by), size, ax)
     return a

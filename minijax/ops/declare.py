@@ -1,8 +1,8 @@
 """Declares the rules of the primitives that are not in the elementwise table, each primitive in one call.
 
-``declare`` puts each rule into the table of its interpreter. A table without a rule states a reason instead: the
-primitive is not linear, its derivative is zero, or JAX has none. The arguments ``transpose``, ``jvp`` and
-``derivative`` decide which.
+``declare`` puts each rule into the table of its interpreter. For a rule that cannot exist, the table has a reason:
+the primitive is not linear, its derivative is zero, or JAX has none. The reason follows from the arguments
+``transpose``, ``jvp`` and ``derivative``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ TABLES: dict[str, dict[Any, Any]] = {
 
 
 def set_rules(primitive: Primitive, **rules: Any) -> None:
-    """Put rules of ``primitive`` into the tables that ``TABLES`` names."""
+    """Put rules of ``primitive`` into their tables. Each keyword is the table's name in ``TABLES``."""
     for name, rule in rules.items():
         TABLES[name][primitive] = rule
 
@@ -125,7 +125,7 @@ def lower_words(lower: Rule, words: Rule) -> Rule:
 
 
 def trailing(dims: Ints, ndim: int, last: int) -> Axes:
-    """``dims`` extended to ``ndim`` entries by the dimensions of words, which are the last ones before ``last``."""
+    """``dims`` extended to ``ndim`` entries by the words' dimensions, which are the last ones before ``last``."""
     return (*dims, *range(last - (ndim - len(dims)), last))
 
 

@@ -80,9 +80,9 @@ _PRECISION_NAMES: dict[object, Precision] = {
 
 
 class DotAlgorithm(NamedTuple):
-    """How an accelerator forms a product: the operands' types, the type of the sums, and how many products replace one.
+    """How an accelerator forms a product: the types of the operands and sums, and the number of partial products.
 
-    CPUs support only the algorithms that a ``DotAlgorithmPreset`` names.
+    CPUs refuse a ``DotAlgorithm`` with ValueError: they support only some members of ``DotAlgorithmPreset``.
     """
 
     lhs_precision_type: Any
@@ -95,7 +95,7 @@ class DotAlgorithm(NamedTuple):
 
 
 class DotAlgorithmPreset(enum.Enum):
-    """Named algorithms: the type of the operands, the type of the sums, and the number of products that replace one.
+    """Named algorithms. A name has the types of the operands and of the sums, and the number of partial products.
 
     CPUs support F16_F16_F16, F32_F32_F32, F64_F64_F64, and BF16_BF16_F32 (also X3 and X6), whose products they compute
     in float32. They refuse the other algorithms with ValueError.
@@ -153,7 +153,7 @@ _NAMED_TYPES: dict[str, Callable[[], Any]] = {
     "F32": lambda: np.float32,
     "F64": lambda: np.float64,
 }
-# The algorithms of CPUs -> the number of products, and whether the result may be bfloat16.
+# An algorithm that CPUs support -> (number of partial products, whether the result may be bfloat16).
 _ON_CPU: dict[DotAlgorithmPreset, tuple[int, bool]] = {
     DotAlgorithmPreset.F16_F16_F16: (1, False),
     DotAlgorithmPreset.F32_F32_F32: (1, False),
@@ -505,7 +505,7 @@ defbilinear(dot_general_p, _dot_left, _dot_right)
 
 
 def _dot_shown(eqn: JaxprEqn, printer: Any) -> Params:
-    """The parameters as printed: dimensions as lists, defaults omitted. The type shows the sharding."""
+    """The parameters as printed: dimensions as lists. Defaults are omitted, and the sharding, which the type shows."""
     shown = {k: v for k, v in eqn.params.items() if v is not None and k != "out_sharding"}
     contracting, batch = shown["dimension_numbers"]
     shown["dimension_numbers"] = (tuple(map(list, contracting)), tuple(map(list, batch)))
@@ -571,7 +571,7 @@ def _ints(dims: Ints) -> Axes:
     return tuple(map(operator.index, dims))
 
 
-# contract the last dimension of ``lhs`` with the first dimension of ``rhs``
+# Contract the last dimension of ``lhs``, a vector or a matrix, with the first dimension of ``rhs``.
 _OF_VECTOR: _Numbers = (((0,), (0,)), ((), ()))
 _OF_MATRIX: _Numbers = (((1,), (0,)), ((), ()))
 

@@ -72,9 +72,9 @@ def _unsigned_zeros(x: Any, parts: str) -> Any:
 
 
 def zero_signs(ufunc: Callable[..., Any], before: str, after: str = "") -> Rule:
-    """``ufunc`` with XLA's signs of zeros in complex numbers; these decide the side of a branch cut.
-    XLA's formulas lose the sign in some parts of the operand (``before``) and of the result (``after``). These texts
-    contain "r" for the real part and "i" for the imaginary part. So sqrt(-1-0j) is 1j."""
+    """``ufunc`` of complex numbers with XLA's signs of zeros. The sign of a zero decides the side of a branch cut.
+    XLA's formulas turn -0 into +0 in some parts of the operand (``before``) and of the result (``after``): "r" is
+    the real part, "i" the imaginary part. So sqrt(-1-0j) is 1j."""
 
     def with_zero_signs(x: Any) -> Any:
         return _unsigned_zeros(ufunc(_unsigned_zeros(x, before)), after)
@@ -115,7 +115,8 @@ def _power(x: Any, y: Any) -> Any:
 
 
 def _power_complex(x: Any, y: Any) -> Any:
-    # in complex128: for small integer exponents NumPy multiplies, and 1 divided by an overflowed product is nan
+    # in complex128, which seldom overflows: for small integer exponents NumPy multiplies, and for negative ones it
+    # divides 1 by the product, which gives nan if the product has overflowed
     out = np.power(x.astype(np.complex128), y.astype(np.complex128))
     # log(0) has no direction that a complex exponent could rotate, so the power is nan
     return np.where((x == 0) & (y.imag != 0), complex(np.nan, np.nan), out).astype(x.dtype)
@@ -303,7 +304,7 @@ def polygamma_numpy(m: Any, x: Any) -> Any:
     order = m + m.dtype.type(1)
     pole = (x <= 0) & (x == np.floor(x))
     zeta = np.where(pole, np.where(order % 2 == 0, np.inf, np.nan), np.where(x == np.inf, np.nan, _zeta(order, x)))
-    # compute in the operands' dtype: an overflowing factorial gives infinity, or nan times a zeta of 0
+    # compute in the operands' dtype: a factorial that overflows gives infinity, or nan if zeta is 0
     zeta = np.where(np.abs(zeta) < np.finfo(m.dtype).tiny, 0, zeta).astype(m.dtype)
     out = np.where(m % 2 == 1, 1, -1) * np.exp(_gammaln(order)) * zeta
     out = np.where(m == 0, digamma_numpy(x), np.where((m > 0) & (m == np.floor(m)) & (order > m), out, np.nan))

@@ -129,7 +129,7 @@ def _slice_lower(
 def slice_text(
     ctx: Any, x: str, aval: ShapedArray, out: ShapedArray, starts: Any, limits: Any, strides: Any = None
 ) -> str:
-    """Write a slice of ``x``, from type ``aval`` to type ``out``. Return its name."""
+    """Write a slice of ``x``, from type ``aval`` to type ``out``. Return the result's name."""
     steps = (1,) * aval.ndim if strides is None else strides
     ranges = ", ".join(f"{a}:{b}" + (f":{s}" if s != 1 else "") for a, b, s in zip(starts, limits, steps, strict=True))
     return ctx.emit(f"stablehlo.slice {x} [{ranges}] : ({mlir_type(aval)}) -> {mlir_type(out)}")
@@ -382,7 +382,7 @@ def _concatenate_lower(ctx: Any, avals: Any, out_avals: Any, *operands: str, dim
 
 
 def concatenate_text(ctx: Any, operands: Sequence[str], avals: Avals, out: ShapedArray, dimension: int) -> str:
-    """Write a concatenation of type ``out``. Return its name."""
+    """Write a concatenation of type ``out``. Return the result's name."""
     types = ", ".join(map(mlir_type, avals))
     return ctx.emit(f"stablehlo.concatenate {', '.join(operands)}, dim = {dimension} : ({types}) -> {mlir_type(out)}")
 

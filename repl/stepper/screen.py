@@ -1,7 +1,7 @@
 """Composes the stepper's screen as lines of text with roles, for any screen size. It needs no terminal.
 
 A screen of 150 columns or more has three columns of panes; one of 110 or more has two. Narrower screens show two panes,
-one above the other; small ones show one pane. The other panes share a place under tabs.
+one above the other; small screens show one pane. Panes that share a place have tabs.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _help(stepper: Stepper, columns: int, rows: int) -> list[Line]:
 
 
 def _tabs(stepper: Stepper, names: tuple[str, ...], shown: str, columns: int) -> Line:
-    """Tabs of panes that share a place: ``━ [2 source] 3 stack 4 jaxpr ━``, in little room ``━ [2 source] 3 4 ━``."""
+    """Tabs of panes that share a place: ``━ [2 source] 3 stack 4 jaxpr ━``; if it is narrow, ``━ [2 source] 3 4 ━``."""
     panes = stepper.panes
     focused = stepper.focus == shown
     rule = "━" if focused else "─"
@@ -195,7 +195,7 @@ def _content(stepper: Stepper, name: str, columns: int, rows: int) -> list[Line]
     most = max(len(lines) - rows, 0)
     natural = min(max(anchor - rows // _ABOVE, 0), most)
     top = min(max(natural + down, 0), most)
-    # cut an offset that is past the end, so that the next key scrolls back immediately
+    # limit an offset that is past the end, so that the next key scrolls back immediately
     stepper.scrolled[name] = (top - natural, right)
     if name == "tree":
         stepper.tree_shown = positions[top : top + rows]

@@ -247,7 +247,7 @@ SAME = {
     "float_cotangent_of_an_integer": lambda ns: pullback_of_integer(ns)((1.0, 1.5))[0],
     # linear_transpose of an integer function
     "linear_transpose_of_integers": lambda ns: ns.linear_transpose(lambda x: x * 2, 3)(3),
-    # function names that are no identifiers still give a valid program
+    # function names that are no identifiers in StableHLO still give a valid program
     "a_name_beyond_ascii": lambda ns: ns.jit(lambda x: named("größe", ns)(x))(2.0),
     # jit as a method
     "jitted_method": lambda ns: [with_method(ns).times(2.0), type(with_method(ns).times).__name__],

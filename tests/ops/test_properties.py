@@ -1,4 +1,4 @@
-"""Properties of primitives: laws for every shape, rules that agree with their primitive, exact sums, dtypes."""
+"""Properties of primitives: definitions that hold for all shapes, errors, exact sums, dtypes, derivatives."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def padded(x: np.ndarray, value: float, config: list[tuple[int, int, int]]) -> n
 @given(st.lists(st.tuples(sizes, st.integers(-3, 3), st.integers(-3, 3), st.integers(0, 2)), max_size=2))
 @settings(max_examples=200)
 def test_pad_matches_its_definition(axes: Any) -> None:
-    """The low, high and interior padding may be positive or negative."""
+    """The low and high padding may be positive or negative. The interior padding is never negative."""
     x = values(*[n for n, *_ in axes])
     config = [(low, high, interior) for _, low, high, interior in axes]
     wanted = padded(x, 7.0, config)
@@ -105,7 +105,7 @@ def test_missing_derivative_rules_raise() -> None:
 
 
 def test_cumlogsumexp_takes_complex_numbers_and_refuses_integers() -> None:
-    """Complex numbers give JAX's results, evaluated and compiled. Integers raise an OverflowError at run time only."""
+    """Complex numbers give JAX's results, evaluated and compiled. Integers raise OverflowError, at run time only."""
     x = np.array([1 + 2j, 0.5 - 1j, -3 + 0.1j, 2j, 1 + 3j], np.complex64)
     for reverse in (False, True):
         wanted = jax.lax.cumlogsumexp(x, reverse=reverse)
@@ -239,7 +239,7 @@ def test_long_reductions_are_as_exact_as_in_jax(dtype: Any) -> None:
 @pytest.mark.parametrize("dtype", [np.float16, bfloat16])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_small_floats_are_added_in_float32(axis: int, dtype: Any) -> None:
-    """Sums, running sums and means along either axis are rounded once."""
+    """Sums, running sums and means along either axis are rounded to the operand's dtype only at the end."""
     x = (values(700, 700) % 1 / 16).astype(dtype)
     exact = x.astype(np.float64)
     sums = {
@@ -269,7 +269,7 @@ def test_sums_in_pieces_add_every_term_once(shape: list[int], data: st.DataObjec
 
 
 def test_tangents_of_integers_are_float0() -> None:
-    """A conversion to integers or an index ends differentiation: its tangent has dtype float0."""
+    """A conversion to integers or an index ends differentiation: the tangent of the result has dtype float0."""
     float0 = np.dtype([("float0", "V")])
     for f in (lambda x: lax.convert_element_type(x, np.int32), lambda x: lax.argmax(x, 0, np.int32)):
         out, tangent = minijax.jvp(f, (values(3),), (values(3),))

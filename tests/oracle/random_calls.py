@@ -278,7 +278,7 @@ AFTER = ("numpy.sin", "numpy.sum", "numpy.cumsum", "numpy.negative", "numpy.rave
 
 @functools.cache
 def signature(name: str) -> list[inspect.Parameter]:
-    """The parameters of JAX's function."""
+    """The parameters of JAX's function with this name."""
     try:
         return list(inspect.signature(found(jax, name)).parameters.values())
     except (TypeError, ValueError):
@@ -396,7 +396,7 @@ BLOCK = 250
 
 
 def run_block(asked: tuple[Sequence[str], int, int, Sequence[int], float]) -> Outcomes:
-    """Compare the programs with these numbers, all from one block. Compare the values of a share of them, too.
+    """Compare the programs ``numbers``, all from one block. For a ``share`` of them compare the values, too.
 
     A program depends only on the seed and its number. The earlier programs of the block are drawn too, but do not run.
     """
@@ -416,7 +416,7 @@ def run_block(asked: tuple[Sequence[str], int, int, Sequence[int], float]) -> Ou
 
 
 def outcomes(asked: argparse.Namespace) -> Iterator[Outcomes]:
-    """The outcomes of all blocks, in order. Processes are replaced often: each keeps every program it compiled."""
+    """The outcomes of all blocks, in order. Processes are replaced often, because they keep all compiled programs."""
     chosen = sorted(asked.only or range(asked.count))
     blocks = [
         (asked.names, asked.seed, block, list(numbers), asked.values)

@@ -1,4 +1,4 @@
-"""A user's way through the exercises: the open exercise, the progress, and the user's values that it replaced."""
+"""A user's way through the exercises: the open exercise, the progress, and the user values that it replaced."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Progress:
 
     Attributes:
       attempts: the number of checks.
-          done: whether an answer was right.
+      done: whether an answer was right.
       hints: the number of hints shown.
-      kept: name -> the answer's value when the user left the exercise. The next start restores these values.
+      kept: name -> its value when the user left the exercise. The next start restores these values.
       written: name -> the statement with which the user defined this value.
     """
 
@@ -55,7 +55,7 @@ class ExerciseCourse:
         self.progress = [Progress() for _ in exercises]
         self.open: int | None = None
         self.lent = LentNames(session.namespace)
-        # the values of the exercise's names after its start code, and the values of other names that it uses
+        # name -> value: the exercise's own names after its start code, and the other names that the exercise uses
         self.begun: dict[str, Any] = {}
         self.given: dict[str, Any] = {}
         # the index of the first input that may be an answer
@@ -93,7 +93,7 @@ class ExerciseCourse:
             borrowed = self.lent.borrow(dict.fromkeys((*own_names(exercise), *self.given)), self.given)
             blocks += _of_names(borrowed, returned)
             self.open = number
-        except BaseException:  # Ctrl-C: give the names back now; without an open exercise nothing else does
+        except BaseException:  # such as Ctrl-C: the exercise is not open yet, so nothing else gives the names back
             self.lent.give_back(self.given)
             raise
         self.opened_at = len(self._typed())
@@ -196,7 +196,7 @@ class ExerciseCourse:
         yield text(said, role="muted")
 
     def edit(self) -> Result:
-        """Put the answer into the next input for editing: for each name the last statement typed, or the start code."""
+        """Put the answer into the next input for editing: for each name the last typed statement, or start code."""
         exercise = self.exercises[self._opened()]
         written = {**_statements(exercise.start), **self._written()}
         parts = dict.fromkeys(written[name] for name in exercise.asks)
@@ -210,7 +210,7 @@ class ExerciseCourse:
         return typed if isinstance(typed, list) else []
 
     def _written(self) -> dict[str, str]:
-        """name -> the statement that the user typed for it after opening the open exercise, or in earlier visits."""
+        """name -> the last statement that the user typed for it, since the exercise was opened or in earlier visits."""
         found = dict(self.progress[self._opened()].written)
         for code in self._typed()[self.opened_at :]:
             with contextlib.suppress(SyntaxError, ValueError):  # the input is a command, or has a syntax error
@@ -218,7 +218,7 @@ class ExerciseCourse:
         return found
 
     def hint(self) -> Result:
-        """Show one more hint, after those shown before."""
+        """Show the hints shown before, and one more."""
         number = self._opened()
         exercise, progress = self.exercises[number], self.progress[number]
         progress.hints = min(progress.hints + 1, len(exercise.hints))
@@ -295,7 +295,7 @@ def own_names(exercise: Exercise) -> list[str]:
 
 
 def given_names(exercise: Exercise) -> dict[str, Any]:
-    """name -> value, before the start code runs: names that only the exercise has, and names of JAX that it reads."""
+    """name -> value before the start code runs: values that the exercise gives, and the JAX names that it uses."""
     known, own = initial_names(), own_names(exercise)
     read = names_in("\n".join((exercise.start, *exercise.solutions)))[1]
     given = {name: known[name] for name in (*read, *_ALWAYS) if name in known and name not in own}

@@ -114,7 +114,7 @@ def primitive_named(session: Session, command: str, text: str) -> Primitive:
 
 
 def _by_age(candidates: Iterable[Primitive]) -> list[Primitive]:
-    """The primitives, oldest first, by the position of their abstract rules. Those without such a rule come last."""
+    """The primitives in the order of their abstract rules, oldest first. Primitives without such a rule come last."""
     order = {primitive: i for i, primitive in enumerate(abstract_rules)}
     return sorted(candidates, key=lambda primitive: order.get(primitive, len(order)))
 

@@ -40,9 +40,9 @@ Numbers = tuple[int, ...]
 class Equation(Frozen):
     """An equation of the jaxpr.
 
-    ``number`` counts from 1. ``inside``: the numbers of the equations whose inner jaxpr directly contains this one
+    ``number`` counts from 1. ``inside``: the numbers of the equations whose inner jaxpr directly contains this equation
     (two, if two equations call the same jaxpr). The place is a file, lines from 1 and columns from 0 (-1 if unknown).
-    ``name`` is its name in XLA's metadata. ``stablehlo_note`` and ``hlo_note`` say why it has no line in this program.
+    ``name`` is its name in XLA's metadata. ``stablehlo_note`` and ``hlo_note`` say why the program has no line for it.
     """
 
     number: int
@@ -65,7 +65,7 @@ class Equation(Frozen):
 
 
 class Pane(Frozen):
-    """A program line by line. ``numbers`` has each line's number. ``links`` has the numbers of each line's equations.
+    """A program line by line. ``numbers``: each line's number in the whole program. ``links``: each line's equations.
 
     ``notes`` describes lines without an equation ('parameter', 'constant', 'copy', ...), and marks lines that XLA added
     for an equation (``ADDED``). ``left_out`` is the number of lines that were cut.
@@ -100,7 +100,7 @@ class LinkedPrograms(Frozen):
 
     @property
     def panes(self) -> tuple[Pane, ...]:
-        """All panes that are not empty: the source files, then from the jaxpr to the optimised program."""
+        """All panes that are not empty: the source files, then the jaxpr, StableHLO and the optimised HLO."""
         return tuple(pane for pane in (*self.python, self.jaxpr, self.stablehlo, self.hlo) if pane.lines)
 
     def shortened(self, most: int) -> LinkedPrograms:
@@ -168,7 +168,7 @@ def linked_programs(fun: Any, *args: Any, optimized: bool = True, width: int = 1
 
 
 def of_lowered(lowered: Any, optimized: bool = True, width: int = 100, most: int | None = None) -> LinkedPrograms:
-    """The linked programs of a result of ``jit(f).lower(...)``."""
+    """The linked programs of ``lowered``, the result of ``jit(f).lower(...)``."""
     text = lowered.compile().raw_text() if optimized else ""
     return link(lowered.jaxpr, lowered.places(), text, width, most)
 
@@ -236,7 +236,7 @@ class _NumberingPrinter(Printer):
     def __init__(self, root: Jaxpr) -> None:
         super().__init__(root)
         self.eqns: list[JaxprEqn] = []
-        # for each equation, the numbers of those around it; around a shared jaxpr (printed once) are its callers
+        # for each equation, the equations around it; around a shared jaxpr, which is printed once, are its callers
         self.inside: list[list[int]] = []
         self.of_shared: dict[Jaxpr, list[int]] = {}
         self._open: list[list[int]] = []
@@ -295,7 +295,7 @@ def _jaxpr_pane(printer: _NumberingPrinter, width: int) -> Pane:
 
 
 class _Numbers:
-    """Finds the innermost printed equation for a place in the lowered module: a number for each time it is printed."""
+    """For a place in the lowered module, finds the innermost printed equation: one number each time it is printed."""
 
     def __init__(self, printer: _NumberingPrinter, places: ModulePlaces) -> None:
         self.of_eqn: dict[int, list[int]] = {}
@@ -397,7 +397,7 @@ def _hlo_pane(places: ModulePlaces, numbers: _Numbers, optimized: str) -> Pane:
 
 
 def _gather(instructions: dict[int, hlo.Instruction], own: dict[int, set[int]]) -> None:
-    """A fusion, or a call of code that XLA outlined, gets the equations of all the instructions inside it."""
+    """Give a fusion, or a call of code that XLA outlined, the equations of all the instructions inside it."""
     inside: dict[str, list[int]] = {}
     for i, each in instructions.items():
         inside.setdefault(each.computation, []).append(i)
@@ -420,7 +420,7 @@ def _gather(instructions: dict[int, hlo.Instruction], own: dict[int, set[int]]) 
 def _infer(
     instructions: dict[int, hlo.Instruction], own: dict[int, set[int]], outputs: Sequence[set[int]], root: int
 ) -> None:
-    """An instruction without metadata gets the equations of its users, and of the program results that it computes.
+    """Give instructions without metadata the equations of their users, and of the program results they compute.
 
     ``root`` is the index of the instruction that returns the program's results.
     """

@@ -30,17 +30,17 @@ _FIXED = "true false nan inf none bool key fry rbg unsafe token"
 MOST_COMPUTED = 32
 # Longer texts of values are left to the panes; the operation's line shows the type instead.
 MOST_VALUE = 32
-# The longest chain of ``primal of primal of h``.
+# The longest chain of tracers in a name such as ``primal of primal of h``.
 MOST_LEVELS = 4
 # The number of tracers after a value that are searched for the tracer that holds the value.
 MOST_AFTER = 64
-# The most tracers that are listed by their jaxpr variable, and the most events that are searched for expressions.
+# Limits: tracers that are listed by jaxpr variable; events of a recording that is searched for expressions.
 MOST_LETTERED = 200_000
 MOST_PASSED = 200_000
 # The beginnings of names that are derived from another value's name.
 _PRIMAL, _COTANGENT, _PART = "primal of ", "ct of ", "part of "
 _ROLES = {"primal": _PRIMAL, "tangent": "tangent of ", "batched": "batched "}
-# Operations by which functions such as those of ``jnp`` make an operand fit; the user wrote only the operand.
+# Operations that ``jnp`` functions, for example, insert to make an operand fit. The user wrote only the operand.
 _FITTING = frozenset(("broadcast_in_dim", "convert_element_type", "reshape", "squeeze", "copy"))
 
 
@@ -67,7 +67,7 @@ def naming_of(recording: Recording) -> Naming:
 
 
 class _LivesByNumber(Mapping[int, LifeRecord]):
-    """The lives of a recording by number. Each is read when it is looked up."""
+    """The lives of a recording by number. Each life is read when it is looked up."""
 
     def __init__(self, naming: Naming) -> None:
         self._naming = naming
@@ -110,7 +110,7 @@ class Naming:
         return None
 
     def held_by(self, number: int) -> tuple[str, int]:
-        """The field and the number of the tracer that holds a value: ('primal', 6); ('', 0) if none holds it. Only
+        """The field and the number of the tracer that holds a value: ('primal', 6); ('', 0) if no tracer holds it. Only
         tracers seen soon after the value are searched.
         """
         known = self.recording.lives
@@ -137,7 +137,7 @@ class Naming:
 
     @property
     def missing(self) -> str:
-        """The names that are missing because of a bound; '' if no bound was reached."""
+        """Which names are missing because a limit was reached; '' if none are."""
         said = [f"{count:,} {kind} were not kept" for kind, count in self.recording.cut if NAMES_PAST in kind]
         if self.recording.events > MOST_PASSED:
             said.append(f"expressions have no names in a recording of more than {MOST_PASSED:,} events")
@@ -162,7 +162,7 @@ class Naming:
 
     @cached_property
     def words(self) -> str:
-        """The words of all names in lower case, each once: variables, expressions and primitives."""
+        """All names in one lower-case text, each once: variables, expressions and primitives."""
         saved = timeline(self.recording).names
         if saved is not None:
             return saved().words
@@ -173,8 +173,8 @@ class Naming:
         return " ".join([_FIXED, *_ROLES.values(), _COTANGENT, _PART, *known, *primitives, *expressions]).lower()
 
     def unnamed(self, words: str) -> list[str]:
-        """The words in ``words`` (lower case) that occur in no name, so they must occur in a record's own texts. Words
-        with digits are left out: they may be numbers or types, which may occur in any name.
+        """The words in ``words`` (lower case) that occur in no name, so only records' own texts can have them. Words
+        with digits are left out, because they may be numbers or types, which may occur in any name.
         """
         pieces = re.findall(r"\w+", words)
         return [each for each in pieces if each not in self.words and not any(map(str.isdigit, each))]
@@ -217,7 +217,7 @@ class Naming:
 
     def together(self, number: int) -> str:
         """The value's name, joined with the names of variables that have the same tangent: ``y and err`` after
-        ``err = y - 1.0``; '' if it has none.
+        ``err = y - 1.0``; '' if there is no name.
         """
         own = own_name(self._forward(number))
         names = dict.fromkeys(self.variable(each) for each in self.sharing(number) if each != number)
@@ -227,7 +227,7 @@ class Naming:
         return " and ".join([own, *others] if own else others)
 
     def variable(self, number: int) -> str:
-        """The user's variable that first held the value; '' if none did."""
+        """The user's variable that first held the value; '' if no variable held it."""
         life = self.life(number)
         return "" if life is None else life.name or self.again(number)[0]
 
@@ -310,7 +310,7 @@ class Naming:
         """The operands of an operation, each by its name, or by its value if it has no name.
 
         Args:
-          fitted: if an operand was only made to fit, in the same expression, name the value before: ``b`` for the
+          fitted: if the same expression only made an operand fit, name the original value: ``b`` for the
               ``broadcast_in_dim(b)`` of ``h + b``.
         """
         numbers = (*bind.operands, *[0] * (len(bind.args) - len(bind.operands)))
@@ -340,7 +340,7 @@ class Naming:
 
     def results(self, bind: BindRecord, around: Node | None = None) -> list[str]:
         """The names of an operation's results that variables or named tracers hold; '' for other results. A value
-        inside a result of ``around`` is ``primal`` instead of ``primal of h``.
+        inside a result of ``around`` is named ``primal``, not ``primal of h``.
         """
         outer = around.results if isinstance(around, BindRecord) else ()
         return [self._result(number, outer) for number in bind.results]
@@ -354,8 +354,8 @@ class Naming:
         return shortened(self.variable(number) or (self.known(number) if inside else ""), MOST_NAME)
 
     def assigned(self, bind: BindRecord, around: Node | None = None) -> str:
-        """``h`` of ``h = tanh(a @ w1)``, ``h, _`` of an operation with two results; '' if no variable holds a
-        result.
+        """What an operation assigns: ``h`` in ``h = tanh(a @ w1)``, ``h, _`` if its second result has no name; '' if no
+        result has a name.
         """
         results = self.results(bind, around)
         return ", ".join(each or "_" for each in results) if any(results) else ""
@@ -403,7 +403,7 @@ def called(bind: BindRecord) -> str:
 
 
 def _tangent_letter(life: LifeRecord) -> str:
-    """The variable of the tangent of a linearize tracer; else ''."""
+    """The variable of a linearize tracer's tangent; '' for other tracers."""
     fields = life.tracer.fields
     dual = len(fields) == 2 and fields[0][0] == "primal" and fields[1][0] == "tangent" and not _holds_two(life)
     return fields[1][1] if dual else ""
@@ -416,7 +416,7 @@ def _holds_two(life: LifeRecord) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_one(name: str) -> bool:
-    """Whether ``name`` reads as one thing after a preposition: a variable, ``params['w']``, a call."""
+    """Whether ``name`` needs no brackets after ``primal of``: a variable, ``params['w']``, a call."""
     if name.isidentifier():
         return True
     try:
@@ -436,7 +436,7 @@ def _results(recording: Recording) -> Iterator[tuple[int, str]]:
     spot = ("", "")
     for bind, _ in operations(recording):
         if not bind.expression:
-            # the engine evaluates equations here: the user's expression is not finished
+            # the engine evaluates equations here: the user's next operation begins a new run
             spot = ("", "")
             continue
         here = (bind.place, bind.expression)

@@ -86,7 +86,7 @@ def _capture(fun: Any, *args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...],
 def captured(session: Session, node: ast.Call) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """The evaluated function and arguments of a call. The call itself does not run."""
     __tracebackhide__ = True
-    name = "capture call"  # no identifier, so that it hides no variable
+    name = "capture call"  # no identifier, so no variable can have this name
     capturing = ast.Call(ast.Name(name, ast.Load()), [node.func, *node.args], node.keywords)
     return session.evaluate(capturing, {name: _capture})  # type: ignore[no-any-return]
 
@@ -145,7 +145,7 @@ def from_expression(session: Session, command: str, text: str, everything: bool 
     """Parse ``text`` into a function and its arguments.
 
     Args:
-      everything: include the computation of the function itself: ``linearize(f, x)[1]`` in ``linearize(f, x)[1](t)``.
+      everything: include the computation of the called function: ``linearize(f, x)[1]`` in ``linearize(f, x)[1](t)``.
 
     Raises:
       UsageError: ``text`` is no expression, or calls an object that is not callable. Exceptions of the
@@ -246,7 +246,7 @@ def _from_call(session: Session, command: str, node: ast.Call, text: str) -> Tar
     if not callable(fun):
         what = f"{ast.unparse(node.func)} is of type {type(fun).__name__}, which cannot be called"
         raise UsageError(f"{what}: %{command} takes a call of a function")
-    # x.sum() and x.at[0].set(y) are functions of x too
+    # x.sum() and x.at[0].set(y) compute with x too, so their inputs are the expression's variables
     owner = getattr(fun, "__self__", None)
     if isinstance(owner, (Array, Tracer)) or type(owner).__module__.startswith(_INDEXED) or is_jax_array(owner):
         return None
@@ -265,7 +265,7 @@ def _from_call(session: Session, command: str, node: ast.Call, text: str) -> Tar
 
 
 def _of_arrays(command: str, target: Target) -> Target:
-    """``target`` as a function that takes only the arrays of models as arguments (see ``real_jax.arrays_of``)."""
+    """``target`` as a function of the arrays of its models, instead of the models (see ``real_jax.arrays_of``)."""
     if not _models(target):
         return target
     target = traceable(command, target)
@@ -343,7 +343,7 @@ def traceable(command: str, target: Target, static: int | Sequence[int] | None =
     The static arguments are those of the target's ``jit``, and those in the option ``static``, counted from 0.
 
     Raises:
-      UsageError: the argument does not exist.
+      UsageError: an argument in ``static`` does not exist.
     """
     numbers = () if static is None else (static,) if isinstance(static, int) else tuple(static)
     count = len(target.args)
@@ -530,7 +530,7 @@ def input_value(session: Session, label: str, name: str, text: str | None) -> An
 
 def _cell_function(session: Session, command: str, line: str, body: str, names: list[str]) -> Callable[..., Any]:
     filename = session.new_source(f"%%{command} {line}\n{body}")
-    # "\n" takes the place of the command's line. ast.parse would add its own frame to a syntax error's traceback
+    # "\n" takes the place of the command's line; ast.parse would add its frame to the traceback of a syntax error
     tree: Any = compile("\n" + body, filename, "exec", ast.PyCF_ONLY_AST)
     if not tree.body:
         raise UsageError(f"%%{command} needs a body below its first line; its last expression is the function's value")

@@ -1,7 +1,7 @@
 """The panes of a stepper: each is a function from a cursor to a document.
 
 The full-screen stepper, the notebook's widget and the tests use the same functions. A pane shows the state at the
-cursor's moment, without later results. The line with the role 'current' must stay in sight.
+cursor's moment, without later results. The line with the role 'current' must stay visible.
 """
 
 from __future__ import annotations
@@ -479,7 +479,7 @@ def moment_parts(moment: Moment, naming: Naming, cut: str = "") -> Iterator[Line
 
 
 def status(cursor: Cursor) -> Document:
-    """The cursor's position: its number, its moment in words, the phases so far, and the recording's error."""
+    """The cursor's position: its number, its moment in words, the times of the phases so far, the recording's error."""
     last = len(cursor.moments) - 1
     position: Segment = ("heading", f"{cursor.position}/{last}")
     first = (position, ("", "  "), *moment_line(cursor.moment, naming_of(cursor.recording), cursor.cut))

@@ -109,7 +109,7 @@ class TreeWalk:
         return moment.other if moment.kind == LEAVE and not self.unfolded(moment.other) else position
 
     def forwards(self, position: int) -> Iterator[int]:
-        """The rows after this one."""
+        """The rows after the row at ``position``."""
         while True:
             moment = self.moments[position]
             skip = moment.kind == ENTER and not self.unfolded(position)
@@ -120,7 +120,7 @@ class TreeWalk:
             yield position
 
     def backwards(self, position: int) -> Iterator[int]:
-        """The rows before this one, nearest first."""
+        """The rows before the row at ``position``, nearest first."""
         while position > 0:
             position = self.row_of(position - 1)
             yield position

@@ -63,7 +63,7 @@ class Steps:
         """The results of ``eqn`` on ``ins``, each a Stacked or an Unknown."""
         try:
             return self._forward(eqn, ins)
-        except Exception as error:  # an exception of a rule becomes the reason
+        except Exception as error:  # an exception of a rule becomes the reason why the results are unknown
             return [why(error)] * len(eqn.outvars)
 
     def _forward(self, eqn: JaxprEqn, ins: Sequence[Any]) -> list[Any]:
@@ -100,7 +100,7 @@ class Steps:
         return params, known, [Unknown(r) if r else None for r in out]
 
     def _through(self, inner: Any, kind: str, now: Sequence[Any], find: Callable[[], list[Any]]) -> list[Any]:
-        """The result of ``find()``, while ``inner`` takes its inputs from ``now`` instead of its outer frame."""
+        """The result of ``find()``. In this call ``inner`` takes its inputs from ``now``, not from its outer frame."""
         inner.feed.now[kind] = now[len(now) - len(inner.feed.ins) :] if kind != "cotangent" else now
         try:
             return find()
@@ -254,7 +254,7 @@ class Steps:
             return why(error)
 
     def child(self, jaxpr: Any, consts: Sequence[Any], feed: Any, title: str, levels: Levels | None = None) -> Any:
-        """A frame inside this one."""
+        """A frame for a program inside this frame's program."""
         frame = self.frame
         return type(frame)(frame.root, levels or frame.levels, jaxpr, consts, feed, (*frame.path, title))
 
@@ -411,7 +411,7 @@ class Steps:
         return self.child(closed.jaxpr, closed.consts, feed, f"linear solve, {part}")
 
     def _parts(self, eqn: JaxprEqn) -> Any:
-        """The frame of a shard_map's program, in which all devices are examples."""
+        """The frame of a shard_map's program, in which each device is an example."""
 
         def make() -> Any:
             closed, feed = eqn.params["jaxpr"], Devices(self.frame, eqn)
