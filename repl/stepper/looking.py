@@ -23,9 +23,9 @@ from minijax.tools.values.table import COLUMNS, Named, loop_text, named_until, r
 
 # Search this many rows back for a loop or a vmap.
 _BACK = 200
-# The most characters shown of a watched expression.
+# At most this many characters of a watched expression are shown.
 _LABEL = 24
-# The most characters shown of an expression's value.
+# At most this many characters of an expression's value are shown.
 _ANSWER = 200
 
 
@@ -57,7 +57,7 @@ class Looking:
     """The values pane of a stepper.
 
     Attributes:
-      selected: the index of the selected row among all named values; -1 follows the latest change.
+      selected: the index of the selected row among all named values; -1 selects the row that changed last.
       viewer: the elements shown instead of the panes; None if the panes are shown.
       watches: the expressions shown at every moment.
     """
@@ -175,7 +175,7 @@ class Looking:
             self.stepper.say("the array has at most two axes: there is one slice", "muted")
 
     def next_column(self, step: int = 1) -> None:
-        """Show the next of primal, tangent and cotangent that is known."""
+        """Show the next column among primal, tangent and cotangent whose value is known."""
         assert self.viewer is not None
         row = value_row(self.known, self.viewer.named, self.at, self.at)
         there = [column for column in COLUMNS if isinstance(row.known[column], Worth)]
@@ -254,7 +254,7 @@ class Looking:
             yield from (every[place] for place in range(here, max(here - _BACK, -1), -1))
 
     def next_example(self, step: int) -> None:
-        """Choose the next example of the selected value's innermost vmap; one step back from the first shows all."""
+        """Choose the next example of the selected value's innermost vmap. A step back from the first shows all."""
         found = self._vmap()
         if found is None:
             self.stepper.say("no value here is mapped", "muted")
@@ -294,7 +294,7 @@ class Looking:
         self.stepper.ask("= (an expression in the names of this moment)", say)
 
     def _first(self, found: Evaluated) -> str:
-        """If a name has no value yet, say where it gets its value, and make a key go there."""
+        """If a name has no value yet, say at which step it gets one, and offer a key that goes there."""
         if found.later is None:
             return ""
         position = moment_of(self.stepper.cursor, found.later.life.born)

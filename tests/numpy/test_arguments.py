@@ -2,7 +2,7 @@
 
 Every entry point receives every kind in both libraries. JAX only stages the call, which gives the types of its results
 or its error; evaluating it would compile each operator and take minutes. minijax stages and evaluates the call.
-The values of accepted arguments are compared with one JAX program per kind.
+If the argument is accepted, the results' values are compared with JAX's, which one program per kind computes.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ KINDS: dict[str, Callable[[], Any]] = {
 
 ENTRIES = (Path(__file__).parent / "arguments.txt").read_text(encoding="utf-8")
 
-# (entry, kind) -> (JAX's result, minijax's result), only where the results differ.
+# (entry, kind of argument) -> (JAX's result, minijax's result), only where the results differ.
 Deviations = dict[tuple[str, str], tuple[str, str]]
 
 
@@ -193,7 +193,7 @@ def evaluated(entry: str, names: dict[str, Any]) -> str:
 
 
 def differences(answers: dict[tuple[str, str], tuple[str, ...]], known: Deviations, mode: str) -> Iterator[str]:
-    """One line for each entry whose results differ from those in ``known`` or, if ``known`` lacks it, from JAX's."""
+    """A line for each entry whose results are not as ``known`` says or, if it is not in ``known``, not as in JAX."""
     for (entry, kind), (theirs, *ours) in answers.items():
         wanted = known.get((entry, kind), (theirs, theirs))
         wanted = [text.replace("FLOAT", f"float{mode}").replace("INT", f"int{mode}") for text in wanted]
@@ -239,7 +239,7 @@ OF_INTEGERS = (Path(__file__).parent / "integers.txt").read_text(encoding="utf-8
 # JAX silently wraps a large integer to the range of its type, and so uses a wrong element or a wrong number.
 WRAPS_IN_JAX = ("jnp.power(n, 2)", "I.at[n].set(1)", "I.at[n].get(mode='clip')", "I.sum(initial=n)")
 INTEGERS = (2**31, -(2**31) - 1, 2**40, 300, -1, 2**63, 10**400)
-# Beside an array index, JAX first adds the size of the axis to a negative index. The sum fits int32.
+# Beside an array index, JAX first adds the size of the axis to a negative index. The sum fits int32, so JAX accepts it.
 BY_THE_WAY: Deviations = {
     ("jnp.ones((2, 3))[n, [0]]", str(-(2**31) - 1)): ("FLOAT[1]", "OverflowError"),
 }
@@ -280,7 +280,7 @@ def test_integers_of_any_size_are_treated_as_in_jax(n: int, mode: str) -> None:
 
 
 def test_integers_that_jax_wraps_are_refused() -> None:
-    """In 32-bit mode minijax raises an OverflowError for each integer that does not fit."""
+    """An integer that does not fit its type raises an OverflowError in minijax, also where JAX wraps it."""
     with (
         x64_mode("64"),
         pytest.raises(OverflowError, match=r"too large to convert to int64.*jnp.asarray\(x, dtype\)\."),
@@ -297,8 +297,8 @@ jnp.full(3, a) | jnp.zeros_like(a) | jnp.full_like(a, 2) | F == a | F[a] | lax.c
 """
 
 
-def test_a_type_is_no_value() -> None:
-    """As in JAX, computing with a ``ShapeDtypeStruct`` raises a TypeError, evaluated and compiled."""
+def test_computing_with_a_type_raises_a_type_error() -> None:
+    """As in JAX, a ``ShapeDtypeStruct`` describes an array but has no values: operators refuse it, also under jit."""
     names = {"a": minijax.ShapeDtypeStruct((3,), np.float32)}
     for entry in [e for e in entries(ENTRIES) if e not in entries(ASKS_FOR_NO_VALUE)]:
         space = namespace(minijax, **names)

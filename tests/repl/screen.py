@@ -93,7 +93,7 @@ class Screen(pyte.HistoryScreen):
 
 
 def _heed_signals() -> None:
-    """Handle these signals even if this process ignores them (as under ``nohup``): children inherit the handling."""
+    """Let these signals end the program, even if this process ignores them (``nohup``): it would inherit that."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
 
@@ -163,7 +163,7 @@ class Terminal:
     def _row(row: dict[int, Any]) -> str:
         if not row:
             return ""
-        # after a wide character there is a cell without data
+        # a wide character takes two cells, and the second one has no data
         return "".join(row[x].data if x in row else " " for x in range(max(row) + 1)).rstrip()
 
     def text(self) -> str:
@@ -178,7 +178,7 @@ class Terminal:
             return False
 
     def settle(self, seen: int = -1, quiet: float = 0.1) -> None:
-        """Wait until the program has written more than ``seen`` characters in total, then until it idles in silence."""
+        """Wait for more than ``seen`` characters of output in all, then until the program idles and writes nothing."""
         self.until(lambda _: len(self.raw) > seen)
         while not self.closed and (self.pump(quiet) or self.is_at_work()):
             pass

@@ -104,7 +104,7 @@ def origin_of(session: Session, command: str, expression: str, of: str | None) -
 
 
 def _with_arrays(session: Session, command: str, expression: str) -> targets.Target:
-    """The target of an expression, with its Python floats and NumPy arrays converted to arrays."""
+    """The function and arguments of an expression, with Python floats and NumPy arrays converted to arrays."""
     __tracebackhide__ = True
     from minijax.tools.explain.walk import in_order_of
 
@@ -118,10 +118,10 @@ def _with_arrays(session: Session, command: str, expression: str) -> targets.Tar
 
 
 def _followed(x: Any, seen: set[int]) -> Any:
-    """Convert a number or array to a separate array, to follow it. Integers stay, because Python code may need them."""
+    """Convert a number or array to a new array, to follow it. Integers stay, because Python code may need them."""
     if isinstance(x, (float, complex, np.ndarray, np.generic)):
         x = as_array(x)
-    # a literal has no origin, and an array that is passed as two arguments needs two origins
+    # a literal has no origin; an array that is passed as two arguments needs an origin for each argument
     if type(x) is LiteralArray or type(x) is Array and id(x) in seen:
         x = Array(x._value(), x.aval)
     seen.add(id(x))
@@ -144,7 +144,7 @@ def _variable(command: str, recording: Recording, name: str) -> int:
 
 
 def _held(name: str, names: list[str], recording: Recording) -> str:
-    """The end of an error about an unknown variable ``name``, which lists the known variables."""
+    """The end of the error for an unknown variable ``name``: it lists the known variables."""
     cached = cached_hint(recording)
     if not names:
         return ", nor did any other" + ("." + cached if cached else ": there must be a variable with an array in it.")
@@ -195,7 +195,7 @@ def run_find(session: Session, args: Arguments) -> Result:
 
 
 def _first(search: ConditionSearch, error: BaseException | None) -> tuple[Hit | None, BaseException | None]:
-    """The first value that satisfies a condition, or None, and an exception: ``error``, which ended the call, or the
+    """The first value that satisfies the condition, or None. Then an exception: ``error``, which ended the call, or the
     interrupt that ended the search.
     """
     __tracebackhide__ = True

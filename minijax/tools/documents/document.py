@@ -28,7 +28,7 @@ BESIDE = 100
 _NARROWEST = 16
 # The marks of ``Columns`` and their roles.
 MARKS = {" ": "muted", "~": "warning", "-": "error", "+": "good"}
-# The mark before the line at the cursor, and the mark before lines that belong to it in other programs.
+# The mark before the line at the cursor, and the mark before lines of other programs that belong to that line.
 MARK, LINK = "▶", "•"
 # A space at which lines do not break.
 UNBROKEN = "\xa0"
@@ -37,8 +37,8 @@ UNBROKEN = "\xa0"
 class Text(Frozen):
     """Lines of segments. A long line breaks between words if ``wrap``; otherwise it stays whole.
 
-    Continuation lines are indented by ``hanging`` spaces. In HTML, the lines of a ``soft`` text may break too; copied
-    text keeps them whole.
+    Continuation lines are indented by ``hanging`` spaces. In HTML, the lines of a ``soft`` text may break even without
+    ``wrap``; copied text keeps them whole.
     """
 
     lines: tuple[Line, ...]
@@ -56,7 +56,7 @@ class Printout(Frozen):
 class Code(Frozen):
     """Program text in a language that ``lexer`` knows: 'stablehlo', 'hlo', 'jaxpr' or 'python'.
 
-    Line numbers begin with ``first``, unless that is 0. Lines whose numbers are in ``marked`` have a mark (in the role
+    Lines are numbered from ``first``; 0: no numbers. Lines whose numbers are in ``marked`` have a mark (in the role
     'current'); lines in ``linked`` have a lighter one. ``labels`` replace the line numbers, one for each line.
     ``after`` has segments to add at the end of each line.
     """
@@ -392,7 +392,7 @@ def _hung(each: Line, width: int) -> Iterator[Line]:
 
 
 def _below(block: Columns, width: int) -> Iterator[Line]:
-    """Both texts in one column. Equal lines are shown once. In a run of other lines, the left ones come first."""
+    """Both texts in one column. Equal lines are shown once. In a run of unequal lines, the left ones come first."""
     rows = block.rows(width - 2)
     for role, mark, title in (("error", "- ", block.titles[0]), ("good", "+ ", block.titles[1])):
         yield from wrapped(((role, mark), *title), width, 4)
@@ -417,7 +417,7 @@ def _row_lines(row: Row, width: int) -> Iterator[Line]:
     indent = LABEL_WIDTH + 1
     room = width - indent
     lines = [piece for each in row.body for piece in wrapped(each, room, 2)] or [()]
-    # on a wide page, keep the right part close to the label
+    # on a wide page, the right part ends at most ``WIDEST`` columns after the label
     gap = max(min(room, WIDEST), length(lines[0]) + 2 + length(row.right)) - length(lines[0]) - length(row.right)
     if length(lines[0]) + length(row.right) + gap > room:
         gap = 0

@@ -1,9 +1,9 @@
 """Why a sharded program communicates: what in the source caused each collective, in one line of text.
 
-The causes are found from the compiled program's instructions, and the equations that each instruction belongs to. An
-equation may be a collective, or the transpose of one. Otherwise XLA's partitioner inserted the collective, because an
-operand's sharding does not fit the operation, or a result's sharding does not fit its readers. If the program does not
-show the cause, the text does not guess.
+The cause is found from the compiled program's instructions, and the equations that each instruction belongs to. An
+equation that is a collective, or the transpose of one, is a cause itself. Otherwise XLA's partitioner inserted the
+collective, because an operand's sharding does not fit the operation, or a result's sharding does not fit the equations
+that read it. If the program does not show the cause, the text does not guess.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Reasons:
                     self.users.setdefault(self.named[each.computation, name], []).append(i)
 
     def of(self, at: int, kind: str, axes: tuple[str, ...]) -> str:
-        """Why the collective on line ``at`` exists. ``axes``: its mesh axes, () if its groups follow no whole axes."""
+        """Why the collective on line ``at`` exists. ``axes``: its mesh axes; () if its device groups match none."""
         along = f" along {' and '.join(axes)}" if axes else ""
         numbers = self.links[at]
         if not numbers:
@@ -189,7 +189,7 @@ class Reasons:
         return "out_shardings, or the type of the program's result, requires" if given else ""
 
     def _wanted(self, eqn: JaxprEqn, along: str) -> str:
-        """The reason if a result is sharded in another way than its readers need."""
+        """The reason for a collective after a result that is sharded in another way than its readers need."""
         user = self._placed(eqn)
         if not user:
             readers, _ = self.uses.of(eqn)

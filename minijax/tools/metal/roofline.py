@@ -71,8 +71,8 @@ class Measured(Frozen):
 
 
 class Roofline(Frozen):
-    """A measured call. ``rows`` are its instructions in the order of execution; instructions with others inside have
-    no row.
+    """A measured call. ``rows`` are its instructions in the order of execution. An instruction has no row if
+    instructions inside it have rows.
 
     ``seconds`` is the shortest of ``calls`` calls without a profiler. The rows' times are means over ``traced`` more
     calls under XLA's profiler, which slows them down. ``costs`` is XLA's analysis of the whole program, in which a
@@ -127,7 +127,7 @@ def _best(call: Callable[[], Any]) -> tuple[float, int]:
 
 
 def of_one(command: str, module: str, ran: list[InstructionRun], calls: int) -> list[InstructionRun]:
-    """The measured program's runs. If several programs ran, it is the only one with ``calls`` runs; else UsageError."""
+    """The measured program's runs. UsageError unless it ran alone, or is the only one with ``calls`` runs."""
     runs: dict[int, set[int]] = {}
     for one in ran:
         runs.setdefault(one.program, set()).add(one.run)

@@ -198,7 +198,7 @@ class Stages:
         return f"{each.name} = {said}" if each.name and said else said
 
     def names(self, each: StageLine, most: int) -> str:
-        """The equations of a line, such as ``tanh, mul``, in ``most`` characters, and the number of those left out."""
+        """The equations of a line in at most ``most`` characters, such as ``tanh, mul +2`` if two more do not fit."""
         return names_text([self.linked.equation(number) for number in each.equations], most)
 
 
@@ -287,7 +287,7 @@ def _text(of: Stages, text: str) -> Lines:
     return lambda: _program(of, of.descent.panes(text)[0])()
 
 
-# A kernel's code belongs to an instruction as a whole: nothing shows which part of it is for which equation.
+# A kernel's code belongs to an instruction as a whole: nothing shows which lines of the code are for which equation.
 def _llvm(of: Stages, kernel: Kernel) -> Lines:
     def lines() -> Iterator[StageLine]:
         inside = False

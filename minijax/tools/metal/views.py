@@ -171,8 +171,8 @@ def _kernels_row(found: Descent) -> Row:
 def line_mark(stages: Stages, places: Sequence[Spot], held: StageLine | None = None, most: int = 24) -> Line:
     """Source lines such as ``L4, 7``, each number in its line's colour.
 
-    For a fusion, equations stand before the source lines, in at most ``most`` columns: ``tanh, mul L4``. ``XLA`` stands
-    before the source lines for which XLA added the instruction, or alone if there are none.
+    For a fusion, its equations' names stand before the source lines, in at most ``most`` columns: ``tanh, mul L4``.
+    ``XLA`` stands before the source lines if XLA added the instruction for them, or alone if there are none.
     """
     out: list[Segment] = []
     if held is not None and held.holds:

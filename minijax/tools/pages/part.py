@@ -1,5 +1,5 @@
-"""A part of a page: what each pane shows at each of its moments, stored as changes from one moment to the next
-(``track``). A part has all texts that it needs, so the script can read it without the other parts.
+"""A part of a page: some moments, and what each pane shows at each of them, stored as changes from one moment to the
+next (``track``). A part has all texts that it needs, so the script can read it without the other parts.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MOST_PROGRAM_LINES = 300
 WIDTH = 90
 # Another device's view may have this many lines more than the first device's view.
 MORE_LINES = 2
-# A recording with more events gets no links to origins and uses, because finding them takes a pass over all events.
+# A recording with more events gets no links to origins and uses, because finding them reads all events.
 MOST_WALKED = 100_000
 
 
@@ -74,7 +74,7 @@ class PageSource:
 
 
 class _EquationList:
-    """A list of the equations of a jaxpr in progress, beginning at the index ``begin``. The list has a ``number``."""
+    """The equations of a jaxpr in progress, from the index ``begin`` on. ``number`` is this list's number."""
 
     def __init__(self, number: int, begin: int) -> None:
         self.number = number
@@ -98,9 +98,9 @@ def around_bind(state: State) -> Node | None:
 class PagePart(Texts):
     """Collects the script's data for the part that begins at the place ``begin`` on the page.
 
-    An item of a pane is the number of a line, or a negative number for lines of a list: -1 is the first entry of
-    ``parts``, -2 the second. An entry is ``[list, from, to]``. A list is ``[number shown at its first line (0: none),
-    line, ...]``. An item of the tree is ``[line, depth, place of its moment on the page (-1: none), whether closed]``.
+    An item of a pane is the number of a line, or a negative number for several lines of a list: -1 means the first
+    entry of ``parts``, -2 the second. An entry is ``[list, from, to]``. A list is ``[first line number (0: none), line,
+    ...]``. An item of the tree is a row's number: ``[line, depth, place of its moment (-1: none), whether closed]``.
     """
 
     def __init__(self, source: PageSource, begin: int) -> None:
@@ -276,7 +276,7 @@ class PagePart(Texts):
         return self.entries[entry.key]
 
     def _offers(self, position: int) -> None:
-        """For each choice its number, a line with the current choice, and a line with the number of choices."""
+        """For each choice its number, a line with the current option, and a line with the number of options."""
         table, choices = self.source.table, self.source.choices
         at = self.cursor.moment.at
         here = [] if table is None else choices.here(self.cursor, table.named(at)[0], table.row(at))
@@ -380,7 +380,7 @@ class PagePart(Texts):
 
     def rule(self, state: State) -> int:
         """The number of the rule pane's content."""
-        # a rule belongs to a single operation, or to none
+        # the content depends only on the rule, which belongs to at most one operation
         rule = state.rule
         if id(rule) not in self.rules:
             self.alive.append(rule)
@@ -433,7 +433,7 @@ class PagePart(Texts):
         return self.blocks[id(lines)], lines
 
     def _there(self, draw: Drawing) -> Drawing:
-        """A function that moves the cursor to the present moment and calls ``draw``."""
+        """A function that moves the cursor back to this moment and calls ``draw``."""
         index = self.cursor.position
 
         def there() -> Iterable[Line]:

@@ -1,5 +1,5 @@
-"""Records of the values on each device of a mesh at each moment: texts of bounded size, for recordings in files. Saving
-a recording makes these records. The process that recorded looks up the values themselves.
+"""Records of the values on each device of a mesh at each moment, as texts of bounded size. They are made when a
+recording is saved, because a file holds no values. The process that recorded looks up the values themselves.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class Meeting(Frozen):
 
     Attributes:
       name: its name in user code, such as 'psum'; ``primitive``: the primitive in the jaxpr.
-      way: who sends to whom (see ``values.meetings``); ``said``: a text of the result, with ``{x}`` for the operand.
+      way: who sends to whom (see ``values.meetings``); ``said``: the result in words, with ``{x}`` for the operand.
       axes: the mesh axes along which devices exchange values.
       groups: the groups of devices that exchange values, each as device numbers in order.
       pairs: if the way is 'one' or 'source', the sender and receiver of each value.
@@ -54,7 +54,7 @@ class DeviceTextRecord(Frozen):
     reason: str = ""
 
     def fitting(self, room: int) -> tuple[tuple[str, str], ...]:
-        """The widest text of at most this many characters."""
+        """The widest text of at most ``room`` characters, or else the narrowest text."""
         found = (said for least, said in self.texts if least <= room)
         return next(found, self.texts[-1][1] if self.texts else ())
 

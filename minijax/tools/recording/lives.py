@@ -1,11 +1,11 @@
 """The lifetimes of the tracers and arrays that a full recorder sees. Each is numbered and followed until it dies.
 
-The recorder refers to them weakly, so a value dies as it would without a recorder. Only the frames of the last
-operation live longer: they and the values of their variables live until the next operation. The elements of arrays are
-kept (``values``).
+The recorder holds only weak references to them, so a value dies as it would without a recorder. Only the frames of the
+last operation live longer: they and the values of their variables live until the next operation. The memory of the
+arrays' elements is kept (``values``).
 
-The notes of a value are a row of integers and strings, most of them shared by many rows. ``LifeTable`` makes records
-from them when they are read.
+What is noted of a value is a row of integers and strings. Many rows share their strings. ``LifeTable`` makes a record
+from a row when the record is read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from minijax.tools.recording.values import Values
 # Maximum number of arrays whose variables are remembered before an operation uses the arrays.
 MOST_NAMED = 20_000
 
-# The subject of a row: an array, or a tracer of one of these classes.
+# What a row describes: an array, or a tracer of one of these classes.
 ARRAY, TWO, DUAL, BATCHED, STAGED, UNKNOWN, OTHER = range(7)
 _KINDS = ((JVPTracer, TWO), (DualTracer, DUAL), (BatchTracer, BATCHED), (JaxprTracer, STAGED))
 _shapes: dict[type, int] = {}
@@ -95,7 +95,7 @@ class Lives:
         self.count = 0
         # number -> the name of the first variable that held it
         self.names: dict[int, str] = {}
-        # id of an array in a variable that no operation has used yet -> the array, held weakly, and its name
+        # id of an array that a variable holds and no operation has used -> the array, held weakly, and the name
         self.named: dict[int, tuple[weakref.ref[Array], str]] = {}
         # ids of the first arrays whose names were not kept, and the event of the first of them; ``packed``: whether
         # forgetting dead arrays freed too little room
@@ -108,7 +108,7 @@ class Lives:
         # the variable of a staged program -> the number of its first tracer; filled when ``staged`` is called
         self._staged: dict[Var, int] = {}
         self._asked = 0
-        # number of a tracer -> the variable that has this value in a program that runs again under interpreters
+        # number of a tracer -> the variable whose value it is, in a staged program that runs again under interpreters
         self.ran: dict[int, Var] = {}
 
     def see(self, x: Any, scopes: Sequence[Scope], place: str = "", name: str = "", held: bool = False) -> Life | None:
@@ -191,7 +191,7 @@ class Lives:
                 if len(self.unnamed) < MOST_NAMED:
                     self.unnamed.add(id(x))
                 return
-            self.named[id(x)] = weakref.ref(x), name  # replaces an array that has died, with the same id
+            self.named[id(x)] = weakref.ref(x), name  # may replace an array that has died, with the same id
 
     def _forget_dead(self) -> bool:
         """Forget the names of unused arrays that have died. Returns whether that made room."""
@@ -203,7 +203,7 @@ class Lives:
         return len(self.named) < MOST_NAMED
 
     def nameless(self) -> dict[str, int]:
-        """How many names were not kept, by a text with the event of the first of them; {} if all were kept."""
+        """{text with the event of the first lost name: how many names were not kept}; {} if all were kept."""
         more = "or more " if len(self.unnamed) == MOST_NAMED else ""
         return {f"{more}{NAMES_PAST} {self.unnamed_since:,}": len(self.unnamed)} if self.unnamed else {}
 

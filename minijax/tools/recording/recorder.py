@@ -25,8 +25,8 @@ class Recorder:
     Args:
       level: 'summary' or 'full'.
       source: the text of the recorded line or call.
-      retrace: trace functions that the block calls again, even if their traces are cached. The new traces are kept
-          until the end of the block. The caches of other calls do not change.
+      retrace: functions that are called in the block are traced again, even if their traces are cached. The new traces
+          are kept until the end of the block. The caches of other calls do not change.
     """
 
     def __init__(self, level: str = "summary", source: str = "", retrace: bool = False) -> None:
@@ -50,7 +50,7 @@ class Recorder:
     def _new_observer(self) -> Summary:
         if self.level == "summary":
             return Summary()
-        # imported here: every session starts with summaries, and few record a tree
+        # imported here, because every session begins with summaries, and most sessions never need ``Full``
         from minijax.tools.recording.full import Full
 
         return Full()

@@ -33,7 +33,7 @@ from minijax.tools.values.keeping import Course
 from minijax.tools.values.loops import operands, scan_title, while_title
 
 FOREVER = np.iinfo(np.int32).max
-# A while loop may never end: it first runs for this many iterations, and is given up after this many seconds.
+# A while loop may never end: its first part has ``FIRST_TURNS`` iterations. It is given up after ``PATIENCE`` seconds.
 FIRST_TURNS = 4096
 PATIENCE = 20.0
 # The backward pass of a scan with at most this many steps runs in one piece.
@@ -55,7 +55,7 @@ class LoopRun:
         self.reasons: tuple[str, ...] = ()
 
     def pure(self) -> tuple[Any, list[str]]:
-        """The parameters without effects (None if all results are unknown); and why each result is unknown, or ''."""
+        """The parameters without effects (None if all results are unknown). Then why each result is unknown, or ''."""
         if self._made is None:
             ins = [self.frame.primal_of(v) for v in self.eqn.invars]
             self.reasons = tuple(x.reason if isinstance(x, Unknown) else "" for x in ins)
@@ -94,7 +94,7 @@ class LoopRun:
 
 
 class ScanRun(LoopRun):
-    """A scan that is replayed. Steps are counted in order of time, iterations by index in the scanned arrays."""
+    """A scan that is replayed. A step's number counts from the first to run; an iteration's is its index in ``xs``."""
 
     def __init__(self, steps: Any, eqn: JaxprEqn) -> None:
         super().__init__(steps, eqn)
@@ -111,7 +111,7 @@ class ScanRun(LoopRun):
         return applied(scan_p, {**self.pure()[0], "length": length})
 
     def times(self, steps: int) -> int:
-        """How many parts of ``steps`` steps the scan has; 1 unless ``steps`` is the distance between kept states."""
+        """How often a program of ``steps`` steps runs: once, unless ``steps`` is the distance between kept states."""
         return self.length // steps if steps == self.course("primal").stretch > 1 else 1
 
     def rows(self, xs: Sequence[Any], at: int, steps: int) -> list[Any]:
@@ -359,7 +359,7 @@ class WhileRun(LoopRun):
         return found[0] if found[0].array.ndim else int(np.asarray(found[0].array._value()))
 
     def length(self) -> Any:
-        """The most iterations of any element, or how many ran before the loop was given up; or an Unknown."""
+        """The maximum iteration count of all elements, or how many ran before giving up. An Unknown if not known."""
         count = self.count()
         if isinstance(count, Unknown) and self.unended:
             return self.unended

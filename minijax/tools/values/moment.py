@@ -1,8 +1,8 @@
 """The values of a recording, by their numbers. They are computed on demand; the user's Python never runs.
 
-Values that evaluation computed were kept. A tracer holds its value: a primal and a tangent, or a batch. The value of a
-staged variable comes from replaying (``replay``) the next recorded run of its program, on the operands of that run and
-in the chosen iteration. A program that never ran is evaluated on the arguments of the call.
+The recorder kept the values that evaluation computed. A tracer holds its value: a primal and a tangent, or a batch. The
+value of a staged variable comes from replaying (``replay``) the next recorded run of its program, on the operands of
+that run and in the chosen iteration. A program that never ran is evaluated on the arguments of the call.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from minijax.tools.values.devices import is_mapped, manual_axes, place_in_mesh
 from minijax.tools.values.examples import Unknown, apart, why
 from minijax.tools.values.replay import replay
 
-# Most runs whose frames are kept, and the most bytes of values per run.
+# Frames are kept for at most this many runs, each with at most this many bytes of values.
 MOST_FRAMES = 12
 FRAME_BYTES = 32_000_000
-# The most levels of programs inside programs.
+# Programs inside programs, and tracers inside tracers, are followed to at most this depth.
 DEEPEST = 40
 # A program with more NumPy calls than this is not evaluated for an overview.
 MOST_GLANCED = 5_000
@@ -220,7 +220,7 @@ class Ledger:
     def _backward_done(self, number: int, at: float | None) -> bool:
         """Whether the backward pass has processed the run that computes a staged variable."""
         var = self.kept.variables.get(number)
-        if var is None:  # an interrupt came between the tracer and its variable
+        if var is None:  # an interrupt came after the tracer was made, before its variable was noted
             return False
         run, _ = self._home(var, self.lives[number].born)
         until = math.inf if at is None else at
@@ -364,7 +364,7 @@ class Ledger:
         return None if found is NOT_RUN else found
 
     def _holds(self, number: int) -> Sequence[int]:
-        """The numbers of the values inside a tracer, one for each value that it holds."""
+        """The numbers of the values inside a tracer, 0 for a value without a number."""
         holds = self.lives[number].tracer.holds
         return holds or (0,) * len(self.kept.inside.get(number, {}))
 
@@ -495,7 +495,7 @@ class Ledger:
         return frame
 
     def call_of(self, bind: BindRecord) -> DividedCall | None:
-        """A call that runs a program on devices; None for other operations."""
+        """``bind`` as a call that runs a program on devices; None for other operations."""
         run = self.kept.runs.get(bind.at)
         number = next(filter(None, bind.results), 0)
         var, life = self.variable(number), self.lives.get(number)
@@ -533,7 +533,7 @@ class Ledger:
             frame = inner
 
     def _frame_of(self, var: Var, born: int) -> Any:
-        """``var``'s frame and the labels of the vmaps around it; an Unknown with the reason; None if it was not run."""
+        """``var``'s frame and the labels of the vmaps around it. An Unknown says why not. None: never run."""
         run, path = self._home(var, born)
         if run is None:
             return self._unrun(var)

@@ -25,7 +25,7 @@ class ValueSummary(Frozen):
     Attributes:
       type: ``f32[8,3]``.
       shape, dtype: the shape and the dtype of the array.
-      numbers: statistics of the elements that were read (all, or a sample). None if there are no numbers.
+      numbers: statistics of the elements that were read (all, or a sample). None if there were no numbers to read.
       mean: the mean of the finite elements seen (of absolute values if complex); None if there are none.
       spark: a picture of up to eight characters; '' if there is none.
       course: whether ``spark`` draws the values of a vector in order, as means of successive stretches. Otherwise it is
