@@ -1,6 +1,6 @@
-"""Shares one copy of style and stepper script per notebook: the first output holds it, later outputs refer to it.
+"""Stores style and stepper script once per notebook: the first output holds the copy, and later outputs use it.
 
-Without the copy an output still works: it has no colours, and a stepper shows the text of its log. The next output
+An output without the copy still works, but it has no colours, and its stepper is the text of a log. The next output
 brings a new copy if the old one may be gone: its cell ran again or was deleted, its outputs were cleared, or the kernel
 restarted. If outputs do not share a page, each has its own copy: Colab puts each output into a frame, and VS Code draws
 an output only when the user scrolls to it.
@@ -19,7 +19,7 @@ MOST_STEPPERS = 100
 
 
 class Sharing:
-    """Records which cells of a shell's notebook hold the copies."""
+    """Records which cell of a shell's notebook holds the copy of the style, and which that of the stepper's script."""
 
     def __init__(self, shell: Any) -> None:
         # a proxy, so that this object does not keep the shell alive
@@ -65,7 +65,7 @@ class Sharing:
         self._holders = {kind: cell for kind, cell in self._holders.items() if cell != self._cell}
 
     def has(self, kind: str) -> bool:
-        """Whether an earlier output holds the copy of this ``kind``; if not, the calling output must bring it."""
+        """Whether an earlier output holds the copy of this ``kind``. If not, the output that asks must hold it."""
         if not self.on or self._cell is None or self._apart():
             return False
         if kind in self._holders:
@@ -75,7 +75,7 @@ class Sharing:
         return False
 
     def _apart(self) -> bool:
-        """Whether outputs are on separate pages, or are drawn late."""
+        """Whether outputs are on separate pages, or are drawn only when the user scrolls to them."""
         return "google.colab" in sys.modules or in_vscode(self._cell)
 
 

@@ -3,10 +3,10 @@
 All blocks of a page run in order in one temporary folder. The words after a block's kind are options:
 
 - ``minijax``: inputs at the prompt, one session per page. ``panels`` also shows the panels; ``text`` shows the
-  stepper as text; ``screen 80x24 into into`` shows the full-screen terminal after these actions;
+  stepper as text; ``screen 80x24 into into`` does the action ``into`` twice and shows the full-screen terminal;
 - ``ipython``: a cell, in one IPython shell per page that has minijax's extension;
 - ``python``: a program; its output is shown. With a file name, the program is also saved under that name;
-- ``sh``: shell commands. ``install`` marks commands that install minijax: the tests compare them with the README.
+- ``sh``: shell commands. ``install``: they install minijax. They are not run; tests compare them with the README.
 
 ``fails`` means that the last input ends with an error, which is shown. Any other error stops the build.
 """
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 ROOT = Path(__file__).resolve().parents[2]
-# Output of more lines than this scrolls.
+# Output with more lines than this is shown in a box that scrolls.
 MOST_LINES = 32
 # Time limit of a block, in seconds.
 _PATIENCE = 300
@@ -99,7 +99,7 @@ class Blocks:
         return self.neutral("".join(run(code, words)))
 
     def neutral(self, text: str) -> str:
-        """``text`` without this machine's folders: the page's folder becomes ``~``."""
+        """``text`` without this machine's folders: the page's folder becomes ``~``, other paths become relative."""
         text = text.replace(f"{self._folder}/", "").replace(str(self._folder), "~")
         return text.replace(f"{ROOT}/", "")
 
@@ -261,7 +261,7 @@ def _in_folder(folder: Path) -> Iterator[None]:
 
 
 def _displayed(data: dict[str, Any]) -> str:
-    """The richest form of a cell's output, as a notebook shows it."""
+    """The richest form of a cell's output, as in a notebook: a picture, else HTML, else text."""
     if picture := data.get("image/svg+xml"):
         address = base64.b64encode(picture.encode()).decode("ascii")
         caption = html.escape(data.get("text/plain", "").partition("\n")[0], quote=True)
@@ -270,7 +270,7 @@ def _displayed(data: dict[str, Any]) -> str:
 
 
 class _Said(io.StringIO):
-    """Collects printed text in order with displayed objects."""
+    """Appends printed text to the list that also gets the displayed objects, so that their order is kept."""
 
     def __init__(self, parts: list[Any]) -> None:
         super().__init__()

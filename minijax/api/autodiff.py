@@ -1,7 +1,8 @@
 """Differentiation: jvp, linearize, vjp, linear_transpose and grad.
 
-Reverse mode is forward mode, partially evaluated (the primal side is known, the tangent side unknown), then
-transposed. ``linearize``, ``vjp`` and ``grad`` share these steps.
+Reverse mode has three steps. Forward mode gives each value a tangent. Partial evaluation computes the values, and
+records the operations on tangents as a linear program. Transposition runs that program backwards. ``linearize`` takes
+the first two steps; ``vjp`` and ``grad`` take all three.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
 
 
 def lower_aux(aux: Any) -> Any:
-    """Replace finished tracers in auxiliary data by their primal values."""
+    """Replace the tracers of ended transformations in auxiliary data by their primal values."""
 
     def primal(x: Any) -> Any:
         while isinstance(x, DualTracer) and not x._trace.main.alive:
@@ -148,7 +149,7 @@ def as_weak_as(aval: ShapedArray, tangent: Any) -> Any:
 def linearize_flat(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str = "", lines: bool = True
 ) -> tuple[list[Any], LinearProgram | Tape]:
-    """The outputs of flat ``fun``, and its linear program in inputs marked by ``wrt``. ``lines``: keep source lines."""
+    """Return the outputs of flat ``fun``, and its linear program in inputs ``wrt``. ``lines``: keep source lines."""
 
     def linearized(pe_main: Any) -> tuple[list[Any], LinearProgram]:
         pe = pe_main.trace
@@ -230,7 +231,7 @@ class _LinearMap:
         self.out_tree = out_tree
 
     def checked(self, tangents: Sequence[Any]) -> list[Any]:
-        """Return the leaves of ``tangents`` for inexact primals. TypeError or ValueError if they do not fit."""
+        """Return the leaves of ``tangents`` whose primals are inexact. TypeError or ValueError if one does not fit."""
         tangent_leaves, tangent_tree = flatten_call(tuple(tangents), {})
         if tangent_tree != self.in_tree:
             raise TypeError(
@@ -265,7 +266,7 @@ class _LinearMap:
 
 
 class _Linear(_LinearMap):
-    """A linear function of residuals and tangents: the static part of a ``Linearized`` pytree, compared by identity."""
+    """A linear function of residuals and tangents, the static part of a ``Linearized``. It equals only itself."""
 
     def __init__(self, jaxpr: Jaxpr, outs: Sequence[Any], *about: Any) -> None:
         super().__init__(jaxpr.debug_name, *about)
@@ -336,7 +337,7 @@ def linear_function(program: LinearProgram | Tape, *about: Any) -> Linearized:
 
 
 def one_like(aval: ShapedArray) -> Any:
-    """The cotangent 1 of a scalar of type ``aval``. ValueError inside ``shard_map`` if the type is (un)reduced."""
+    """The cotangent 1 of a scalar of type ``aval``. ValueError if the type is reduced or unreduced in ``shard_map``."""
     if aval.unreduced or aval.reduced:
         if lazy.public("minijax.core.explicit", "mesh_of_type")(aval) is None:
             raise _other_type(aval, ShapedArray((), aval.dtype))
@@ -348,7 +349,7 @@ def one_like(aval: ShapedArray) -> Any:
 
 @functools.cache
 def _one(dtype: Any) -> Any:
-    """NumPy's scalar one, cached: building it takes longer than finding it."""
+    """NumPy's scalar one, cached: a look-up is faster than a new scalar."""
     return dtype.type(1)
 
 
@@ -431,7 +432,7 @@ def as_program(made: LinearProgram | Tape) -> LinearProgram:
 
 
 def pull_back(program: LinearProgram | Tape, in_avals: Sequence[ShapedArray], cts: Sequence[Any]) -> list[Any]:
-    """Transpose ``program`` at ``cts``: the cotangents of all inputs, with zeros as arrays."""
+    """Transpose ``program`` at ``cts``. Return the cotangents of all inputs, with arrays for symbolic zeros."""
     began = time.perf_counter() if observe.on_phase else 0.0
     made = transpose_program(program, cts) if isinstance(program, LinearProgram) else program.transpose(cts)
     out = made
@@ -684,7 +685,7 @@ def _value_and_grad(
     else:
         value = flat.out_tree.unflatten(outs)
         aval = check_scalar(value)
-    if holomorphic or aval.dtype.kind != "f":  # real inputs always pass
+    if holomorphic or aval.dtype.kind != "f":  # a real output always passes
         check_output(transform, aval, holomorphic)
     seed = one_like(aval)
     if types.sharded_types_made and not (aval.unreduced or aval.reduced):

@@ -95,7 +95,7 @@ class JitFunction:
     # slots for the two attributes that each call reads: lookup in a large ``__dict__`` is slower
     __slots__ = ("known", "takes_static", "__dict__", "__weakref__")
 
-    # ``transform``: its name in messages. ``runs_as_written``: whether ``disable_jit`` makes a call run ``fun`` itself.
+    # ``transform``: its name in messages. ``runs_as_written``: whether calls under ``disable_jit`` run ``fun`` itself.
     transform = "jit"
     runs_as_written = True
 
@@ -145,7 +145,7 @@ class JitFunction:
         return options
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # A small call spends a tenth of its time before the program runs, so helpers are inlined.
+        # The code before the program runs takes a tenth of a small call's time, so most helpers are inlined.
         static: tuple[Any, ...] = ()
         if self.takes_static:
             args, kwargs, static = self._split(args, kwargs)
@@ -486,7 +486,7 @@ class JitFunction:
         return self._explain(key) if self._get(self.cache, key) is None else None
 
     def explain_cache_hit(self, *args: Any, **kwargs: Any) -> tuple[str, tuple[str, ...]]:
-        """Compare the values that a cached call closed over with the present ones.
+        """Compare the values that a cached call closed over when it was traced with their present values.
 
         Return the changed values, as text, and the names of values that may have changed.
         """
@@ -519,7 +519,7 @@ class JitFunction:
 
 
 def _seen_by_jax(call: tuple[tuple[type, ...], tuple[Any, ...]]) -> Any:
-    """Return what JAX distinguishes in an entry of ``StagedCall.met``: which leaves are arrays, and their places."""
+    """Return the parts of a ``StagedCall.met`` entry that JAX compares: which leaves are arrays, and their places."""
     kinds, places = call
     return tuple([issubclass(kind, Array) for kind in kinds]), places if any(places) else ()
 
@@ -641,7 +641,7 @@ def jit(
     compiled function returns what ``fun`` returns, as arrays. While ``fun`` is traced, its arguments are tracers.
     Python side effects happen only during tracing.
 
-    ``static_argnums``, ``static_argnames``: hashable arguments that pass unchanged; one of the two options is enough.
+    ``static_argnums``, ``static_argnames``: hashable arguments that ``fun`` gets untraced; either option is enough.
     ``donate_argnums``, ``donate_argnames``: arguments whose memory XLA may reuse. ``keep_unused``: also pass arguments
     that ``fun`` does not use. ``inline``: inside a staged function, record the equations instead of a call.
     ``in_shardings``, ``out_shardings``: a ``Sharding``, a ``PartitionSpec`` for the current mesh, None (the compiler

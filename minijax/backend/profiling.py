@@ -1,4 +1,4 @@
-"""XLA's own profiler: the time of each instruction of a program, of the host's work for a call, and of each pass."""
+"""Runs XLA's own profiler. It times each instruction of a program, the host's work for a call, and compiler passes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 from minijax.backend.client import runtime
 
-# Several threads may share one piece of work. Then a separate event, which has the number of this work, marks its end:
-# the thread that ends the work may have run other work since the start.
+# Several threads may share one piece of work. The thread that ends the work may have run other work since its start, so
+# a separate event marks the end. It has the same number as the work.
 _END = "end: "
-# Marks a call on the profiler's clock.
+# The name of the event that marks one call among the profiler's events.
 _CALL = "minijax call"
 # Names that jaxlib and PJRT give to two events of the calling thread: copying to a device, and executing a program.
 _TRANSFERS = ("DevicePut", "DevicePutWithSharding")
 _EXECUTE = "CommonPjRtLoadedExecutable::ExecuteHelperOnSingleDevice"
-# The source file of XLA that reports a pipeline of passes to the profiler, as ``simplification (jit_f)``.
+# Events from this source file of XLA are pipelines of passes, with names such as ``simplification (jit_f)``.
 _PIPELINES = "hlo_pass_pipeline.cc"
 _PIPELINE = r"(.*) \(.*\)"
 # Work for a thread pool is queued under a number. Another thread starts and ends it under that number.
@@ -43,7 +43,7 @@ class Interval(NamedTuple):
 
 
 class TracedCall(NamedTuple):
-    """One call on the profiler's clock, its copies to a device (``transfers``), and its executions on any thread."""
+    """The times of one call, its instructions, its copies to a device (``transfers``), and its executions."""
 
     when: Interval
     instructions: list[InstructionRun]
@@ -63,7 +63,7 @@ def profiled(module: str, run: Callable[[], Any]) -> list[InstructionRun]:
 
 
 def traced_calls(module: str, call: Callable[[], Any], count: int) -> list[TracedCall]:
-    """Run ``call()`` ``count`` times. For each, return the runs of instructions of ``module`` and the host's events.
+    """Run ``call()`` ``count`` times. For each call, return its times and those of ``module``'s instructions.
 
     ProfilerBusy if a profiler is running.
     """
@@ -170,7 +170,7 @@ def _instructions(events: list[list[Any]], module: str) -> list[InstructionRun]:
 
 
 def _transfers(events: list[list[Any]]) -> list[Interval]:
-    """Copies to a device, with their work on other threads, which copy large arrays."""
+    """The times of copies to a device. Other threads copy large arrays: their work has its own intervals."""
     found, handed = [], set()
     for thread in events:
         own = [_interval(event) for event in thread if event.name in _TRANSFERS]

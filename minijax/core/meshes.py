@@ -217,7 +217,7 @@ class Mesh(AbstractMesh):
 
     @functools.cached_property
     def abstract_mesh(self) -> AbstractMesh:
-        """The mesh without devices, as types name it."""
+        """The mesh without devices, as array types contain it."""
         first = self.devices.flat[0] if self.devices.size and self.axis_names else None
         about = {"device_kind": getattr(first, "device_kind", None), "platform": getattr(first, "platform", None)}
         return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types, **about)
@@ -253,11 +253,11 @@ class _Context(threading.local):
     """The mesh that is set on this thread, or None. Programs are staged for it."""
 
     mesh: Mesh | None = None
-    # the mesh of devices for calls in programs; auto_axes and explicit_axes do not change it
+    # the mesh of devices that equations of calls record as ``ctx_mesh``; auto_axes and explicit_axes do not change it
     named: Any = None
 
     def set(self, mesh: Any, named: Any = None) -> None:
-        """Set ``mesh``, or None for no mesh. Calls in programs use ``named``, by default ``mesh``."""
+        """Set ``mesh``, or None for no mesh. Equations of calls record ``named``, by default ``mesh``."""
         self.mesh, self.named = mesh, mesh if named is None else named
         set_context_mesh(mesh)
 

@@ -1,7 +1,7 @@
 """Tables of rules: how each interpreter processes each primitive.
 
 A rule is a function that an interpreter calls for one primitive. A ``RuleTable`` holds the rules of one interpreter.
-``RuleTable.tables`` lists all tables, so that the matrix primitive x interpreter can be displayed.
+``RuleTable.tables`` lists all tables, so that a matrix of primitives and interpreters can be shown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Params = dict[str, Any]
 
 
 class RuleTable(dict):  # type: ignore[type-arg]
-    """The rules of one interpreter: primitive -> rule. The error for a missing rule has ``wording`` and ``remedy``."""
+    """The rules of one interpreter: primitive -> rule. A missing rule's error is made of ``wording`` and ``remedy``."""
 
     tables: list[RuleTable] = []
 
@@ -97,15 +97,15 @@ def rename(function: Any, name: str) -> None:
 def depends_on_types(rule: Rule) -> Rule:
     """Mark a jvp rule: it runs once per signature, and the derivative programs are cached. Returns ``rule``.
 
-    Its computation must depend only on its operands' types and its parameters, and so must the transpose rules of the
-    operations that it applies to tangents. It must not print, read values, or read Python state that changes.
+    The rule may use only its operands' types and its parameters: no values, and no Python state that changes. It must
+    not print. The same holds for the transpose rules of the operations that it applies to tangents.
     """
     rule.depends_on_types = True  # type: ignore[attr-defined]
     return rule
 
 
 class DerivedRule:
-    """A rule derived from a rule of ``library``. ``find()`` returns the original rule or None. Views show it."""
+    """A rule derived from a rule of ``library``. ``find()`` returns that rule or None. Tools show the original rule."""
 
     def __init__(self, library: str, find: Callable[[], Rule | None]) -> None:
         self.library = library
@@ -113,12 +113,12 @@ class DerivedRule:
 
     @property
     def lacking(self) -> str:
-        """Why there is no rule (the library has none); '' if there is one."""
+        """The text "... has no such rule" if the library has none; '' if it has one."""
         return "" if self.find() is not None else f"{self.library} has no such rule"
 
     @property
     def said(self) -> str:
-        """The text that views show after the rule's name."""
+        """The text that tools show after the rule's name."""
         return self.lacking or f"borrowed from {self.library}"
 
     def __call__(self, *args: Any, **params: Any) -> Any:
@@ -126,7 +126,7 @@ class DerivedRule:
 
 
 def shown_rule(rule: Any) -> Any:
-    """The function to show for ``rule``: the function of a partial, the original of a derived rule."""
+    """The function to show for ``rule``: a partial's function, a derived rule's original, or ``rule`` itself."""
     while True:
         if isinstance(rule, functools.partial):
             rule = rule.func

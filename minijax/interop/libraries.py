@@ -1,6 +1,6 @@
 """JAX and minijax as two libraries with the same names: describe each one's values in common terms.
 
-In: an object of a library. Out: a ``LibraryPart``. Arrays are already converted to the other library. Transformed
+In: an object of a library. Out: a ``LibraryPart``, whose arrays are already converted to the other library. Transformed
 functions, custom rules and authors' primitives are described by their parts, so that the other library can rebuild them
 with its transformation of the same name. The first use of JAX's library imports jax.
 """
@@ -38,7 +38,7 @@ from minijax.interop.values import (
 )
 from minijax.pytree.core import kinds
 
-# parameter of a transformation -> other names under which a transformed function may hold its value
+# parameter of a transformation -> other names of the variables in which a transformed function may hold its value
 _REMEMBERED = {"static_argnums": ("numbers", "static"), "fun": ("pyfunc",)}
 _JIT_OPTIONS = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
 
@@ -69,7 +69,7 @@ class CallPart(LibraryPart):
 
 
 class CustomPart(LibraryPart):
-    """A function with custom derivatives: ``define`` is the method that sets ``rules``."""
+    """A function with custom derivatives. ``define`` is the name of the method that sets its ``rules``."""
 
     name: str
     fun: Any
@@ -141,7 +141,7 @@ class Library:
         raise NotImplementedError
 
     def part(self, x: Any) -> LibraryPart | None:
-        """Describe ``x``. Return None if this library does not know such objects."""
+        """Describe ``x``. Return None if this library does not know objects of this kind."""
         raise NotImplementedError
 
     def node(self, cls: type) -> Node | None:
@@ -243,7 +243,7 @@ def _place_for_jax(x: Sharding | AbstractMesh | PartitionSpec) -> Any:
 
 
 def _shard_mapped(x: ShardMapped) -> CallPart:
-    """A function that runs on each device of a mesh."""
+    """Describe a function that runs on each device of a mesh."""
     options = {"mesh": x.given_mesh, "in_specs": x.in_specs, "out_specs": x.out_specs, "check_vma": x.check_vma}
     return CallPart("shard_map", x.fun, {**options, "axis_names": set(x.axes)})
 
@@ -299,7 +299,7 @@ class Jax(Library):
         return None
 
     def _of_custom_gradient(self, x: Any) -> CallPart | None:
-        """Describe a ``custom_gradient`` function. JAX makes it a ``custom_vjp`` function whose rules are JAX's."""
+        """Describe a ``custom_gradient`` function, which in JAX is a ``custom_vjp`` function with rules from JAX."""
         if not getattr(x.fun, "__qualname__", "").startswith("custom_gradient.<locals>"):
             return None
         return CallPart("custom_gradient", inspect.getclosurevars(x.fun).nonlocals["fun"], {})
@@ -320,7 +320,7 @@ class Jax(Library):
         if getattr(inspect.unwrap(public), "__globals__", None) is not fun.__globals__:
             return None
         held = inspect.getclosurevars(fun).nonlocals
-        if name == "grad":  # it closes over the function of ``value_and_grad``
+        if name == "grad":  # ``grad_f`` closes over ``value_and_grad_f``, which has the options
             held = inspect.getclosurevars(_within(held["value_and_grad_f"])).nonlocals
         inner, options = _remembered(public, held)
         if inner is None:
@@ -344,14 +344,14 @@ def _within(fun: types.FunctionType) -> types.FunctionType:
 
 
 def _is_default(value: Any, default: Any) -> bool:
-    """Whether an option has its default, or is the object by which JAX marks an unnamed axis."""
+    """Whether ``value`` is the option's default, or the ``object()`` that JAX uses for an axis without a name."""
     if value is default or type(value) is object:
         return True
     return type(value) is type(default) and isinstance(value, (bool, int, str, tuple, frozenset)) and value == default
 
 
 def jax_flatten(x: Any) -> tuple[Any, Any]:
-    """Flatten an instance of a class registered with JAX: the children, and the structure."""
+    """Flatten an instance of a class that is registered with JAX. Return its children and its structure."""
     tree_util = jax_module().tree_util
     children, _ = tree_util.default_registry.flatten_one_level(x)
     return children, tree_util.tree_structure(x, is_leaf=lambda each: each is not x)

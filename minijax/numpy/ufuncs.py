@@ -56,7 +56,7 @@ def _scalar_operand(value: Any, aval: ShapedArray) -> LiteralArray | None:
     if met != there:
         return None
     scalar = typed_scalar(value, *there)
-    # do not cache zeros (0.0 equals -0.0), NaN, nor integers and booleans whose conversion depends on settings
+    # do not cache a float or complex zero (0.0 equals -0.0), NaN, or a number whose conversion depends on settings
     if kind is bool and aval.dtype.kind != "b":
         return scalar
     if value == value and (value or kind is int or kind is bool) and (kind is not int or -(1 << 31) <= value < 1 << 31):
@@ -162,7 +162,7 @@ def _binary(
 
 
 def _ordering(name: str, primitive: Any, doc: str) -> Callable[[Any, Any], Any]:
-    """A comparison by size; complex numbers compare by their real parts, then by their imaginary parts."""
+    """Make the function ``name``, an order comparison. Complex numbers compare by real, then by imaginary parts."""
 
     def slow(x: Any, y: Any) -> Any:
         x, y = promote(name, x, y)

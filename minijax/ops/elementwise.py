@@ -96,7 +96,7 @@ def _typed_scalar(dtype: np.dtype, weak_type: bool, kind: Any, text: str) -> Lit
     value = dtype.type(kind(text))
     literal = LiteralArray(value, ShapedArray((), dtype, weak_type))
     if weak_type:
-        # a Python number of the dtype's kind, not rounded to the dtype
+        # jaxprs show this Python number, which is not rounded to the dtype
         literal.written = type(value.item())(kind(text))
     return literal
 
@@ -110,7 +110,7 @@ def const(example: Any, value: Any) -> LiteralArray:
 
 
 def _one(example: Any) -> Any:
-    """One as a scalar with ``example``'s dtype, mesh and weak type. As in JAX, each rule uses ``_one`` or ``const``."""
+    """The scalar 1 with ``example``'s dtype, mesh and weak type. Rules use ``_one`` or ``const`` as JAX's rules do."""
     aval = get_aval(example)
     one = _typed_scalar(aval.dtype, aval.weak_type, int, "1")
     return over_mesh_of(one, example) if types.sharded_types_made else one
@@ -244,7 +244,7 @@ def _extremum_lower(op: str, direction: str) -> Rule:
 
 
 def complex_extremum_text(ctx: Any, direction: str, x: str, y: str, aval: ShapedArray) -> str:
-    """Write the extremum of complex operands of type ``aval``, ordered by real parts, then by imaginary parts."""
+    """Emit the extremum of complex operands of type ``aval``, ordered by real parts, then by imaginary parts."""
     part_aval = aval.update(dtype=dtypes.real_dtype(aval.dtype))
     ty, part, flag = mlir_type(aval), mlir_type(part_aval), mlir_type(aval.update(dtype=np.dtype(bool)))
 
@@ -345,7 +345,7 @@ def _integer_pow_check(x: ShapedArray, *, y: int) -> None:
 
 @by_type
 def _integer_pow_numpy(x: Any, y: int) -> Rule:
-    # For an integer x, NumPy needs an exponent of its type. Complex powers use logarithms, which lose signs of zeros.
+    # NumPy takes no exponent beyond the dtype of an integer ``x``, and its complex powers lose the signs of zeros
     complex_or_large = dtypes.is_complex(x.dtype) or dtypes.is_integer(x.dtype) and y > dtypes.iinfo(x.dtype).max
     if complex_or_large:
         return functools.partial(_power_by_squaring, y=y)
@@ -440,7 +440,7 @@ nextafter, nextafter_p = binary(
 
 # ---------------------------------------------------------------------------------------------- rounding
 class RoundingMethod(enum.IntEnum):
-    """How ``round`` rounds halves."""
+    """How ``round`` rounds a number halfway between two integers."""
 
     AWAY_FROM_ZERO = 0
     TO_NEAREST_EVEN = 1
@@ -449,7 +449,7 @@ class RoundingMethod(enum.IntEnum):
 def _round(x: Any, rounding_method: RoundingMethod) -> Any:
     if rounding_method is RoundingMethod.TO_NEAREST_EVEN:
         return np.rint(x)
-    # add the float just below 0.5 instead of 0.5: the sum of this float and 0.5 is 1, but the float must round to 0
+    # add h, the float just below 0.5, and truncate: h + 0.5 is rounded up to 1.0, so adding 0.5 would round h to 1
     almost_half = np.nextafter(x.dtype.type(0.5), x.dtype.type(0))
     return np.trunc(x + np.copysign(almost_half, x))
 
@@ -471,7 +471,7 @@ _floor: Rule = floor_p.bind
 
 
 def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Any:
-    """The nearest integer, as a float. ``rounding_method`` decides how halves are rounded."""
+    """The nearest integer, as a float. ``rounding_method`` decides for numbers halfway between two integers."""
     return round_p.bind(x, rounding_method=RoundingMethod(rounding_method))
 
 
@@ -506,7 +506,7 @@ log1p, log1p_p = unary(
 
 
 def _logistic_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
-    """``1 / (1 + exp(-x))`` from single operations. JAX does not use StableHLO's ``logistic`` either."""
+    """Emit ``1 / (1 + exp(-x))`` as four operations. JAX does not use StableHLO's ``logistic`` either."""
     ty = mlir_type(avals[0])
     minus = ctx.emit(f"stablehlo.negate {x} : {ty}")
     power = ctx.emit(f"stablehlo.exponential {minus} : {ty}")
@@ -544,7 +544,7 @@ cbrt, cbrt_p = unary(
 
 # ---------------------------------------------------------------------------------------------- trigonometry
 def _circular_lower(op: str, is_sine: bool) -> Rule:
-    """Write ``op`` for real operands. For complex operands compute both parts; on the imaginary axis one part is 0."""
+    """Emit ``op``, or for complex operands formulas for both parts. One part is exactly 0 on the imaginary axis."""
 
     def circular_lower(ctx: Any, avals: Any, out_avals: Any, x: str) -> str:
         (aval,) = avals

@@ -2,8 +2,8 @@
 
 The body is a jaxpr ``(consts, carry, x) -> (carry, y)``. Operands are the consts, the initial carry, and arrays
 ``xs``, whose leading axis has one slice for each step; results are the last carry and the ``ys``, stacked along a
-leading axis. Each transformation of a scan is a scan of the transformed body. A fixed point iteration finds all carried
-values that the transformation affects, because one step's results are the next step's inputs.
+leading axis. Each transformation of a scan is a scan of the transformed body. The transformation may affect more
+carried values in each step, because one step's results are the next step's inputs. A fixed-point iteration finds all.
 
 Outside ``jit`` a body first runs on NumPy, which costs less than compiling it. After enough work on NumPy the scan is
 compiled.
@@ -70,7 +70,7 @@ class ScanParts(NamedTuple):
         return [*self.consts, *self.carry, *self.xs]
 
     def counts(self) -> dict[str, int]:
-        """The parameters of a scan that has only the inputs whose flag is true. The items must be flags."""
+        """``num_consts`` and ``num_carry`` of a scan with only the inputs whose flag is true. Items must be flags."""
         return {"num_consts": sum(self.consts), "num_carry": sum(self.carry)}
 
 
@@ -241,7 +241,7 @@ def _scan_vmap_jaxpr(closed: ClosedJaxpr, axis: Any, batched: Flags, num_consts:
 
     carry_b, (made, out_dims) = fixpoint(given.carry, step)
     ys_b = mapped(out_dims[num_carry:])
-    if any(out_dims):  # let the body move results whose batch axis is not the first
+    if any(out_dims):  # stage the body again, so that it moves every batch axis to the front
         made, _ = at(carry_b, ys_b)
     return made, carry_b, ys_b
 
@@ -435,7 +435,7 @@ def scan_linearize(
 
 
 def scan_recompute(eqn: JaxprEqn, unknown_in: Sequence[bool], policy: Any) -> tuple[list[JaxprEqn], list[JaxprEqn]]:
-    """Two full-length loops for a policy: the known loop stacks saved values, the staged loop recomputes the others."""
+    """Split a scan for a checkpoint policy: the known loop stacks saved values, the staged loop recomputes others."""
     params = eqn.params
     closed, n_consts, n_carry = params["jaxpr"], params["num_consts"], params["num_carry"]
     if allows(policy, eqn):
@@ -489,7 +489,7 @@ def scan_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
             return (pruned, parts), parts.carry
 
         carry, (pruned, used_in) = fixpoint(read.carry, step)
-        # the body takes a carried value even if it only overwrites it
+        # a carried value stays an input of the body even if the body only overwrites it
         kept = used_in._replace(carry=carry)
         invars = chosen(kept.flat(), closed.jaxpr.invars)
         made = None
@@ -507,7 +507,7 @@ def scan_dce(eqn: JaxprEqn, used: Sequence[bool]) -> JaxprEqn:
 
 
 class LinearCounts(NamedTuple):
-    """The number of inputs of each kind of a linear scan's body, except for the slices, which come last."""
+    """How many inputs of each kind a linear scan's body has. The slices, which come last, are not counted."""
 
     residuals: int
     consts: int
@@ -537,10 +537,10 @@ def _transposed_body(closed: ClosedJaxpr, counts: LinearCounts, arriving: Flags,
     if key in closed.memo:
         return closed.memo[key]
     types = LinearParts.of(closed.in_avals, counts)
-    # linear inputs get the types of their cotangents, which may be strong where the body's types are weak
+    # linear inputs get the types of their cotangents, which may be strongly typed where the body's types are weak
     strong = map(cotangent_type, ct_avals[: counts.consts + counts.carry])
     jaxpr = _retyped(closed.jaxpr, [*types.residuals, *strong, *types.xs, *types.slices])
-    # each linear const is also an output, whose cotangent is the running sum: so terms add up in order of use
+    # make each linear const an output too, whose cotangent is the running sum; then terms are added in order of use
     outvars = [*jaxpr.outvars, *LinearParts.of(jaxpr.invars, counts).consts]
     adding = ClosedJaxpr(jaxpr.replace(outvars=outvars), closed.consts)
     linear_avals = [*types.consts, *types.carry, *types.xs]

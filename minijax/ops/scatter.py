@@ -1,7 +1,7 @@
 """Updating an array at indices: ``scatter``, and variants that combine the updates with the old elements.
 
-``scatter`` writes the slices that ``gather`` reads, with the same dimension numbers. An update that does not
-fit completely is dropped. With mode CLIP it is moved inside instead.
+``scatter`` writes the slices that ``gather`` reads, with the same dimension numbers. An update whose slice is not fully
+inside the operand is dropped. With mode CLIP the slice is moved inside instead.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ Combine = Callable[[Any, Any, Any], None]
 
 
 def _scatter_numpy(combine: Combine | None) -> Rule:
-    """The NumPy rule. ``combine(out, positions, updates)`` changes the flat ``out``; it is None for ``scatter``."""
+    """The NumPy rule. ``combine(out, positions, updates)`` changes the flat ``out``. ``scatter`` has no ``combine``."""
 
     def scatter_numpy(
         operand: Any,
@@ -266,7 +266,7 @@ transpose_rules.holes.pop(gather_p)
 
 
 def _scatter_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
-    """If updates overlap, one is kept, and only it has a tangent. Scatter and gather update numbers to find it."""
+    """Where updates overlap, one wins, and only its tangent counts. Scattered update numbers identify the winner."""
     if params["update_jaxpr"] is not None:
         raise NotImplementedError("scatter_apply JVP not implemented")
     operand, indices, updates = primals
@@ -401,7 +401,7 @@ _STABLEHLO_FIELDS = (
 
 
 def _clamp_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Ints) -> str:
-    """Write ``indices``, clamped to the range from 0 to ``bounds``. Return the name."""
+    """Write ``indices``, clamped to the range from 0 to ``bounds``. Return the name of the result."""
     most = dtypes.iinfo(aval.dtype).max
     vector, ty = ShapedArray((len(bounds),), aval.dtype), mlir_type(aval)
     high = ctx.constant(np.array([min(b, most) for b in bounds], aval.dtype), vector)
@@ -413,7 +413,7 @@ def _clamp_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Ints) -> str:
 
 
 def _scatter_words(avals: Any, out_avals: Any, params: Params) -> Params:
-    """The parameters for the raw words of keys: each update has all words of its keys."""
+    """The parameters of a scatter of the raw words of keys. An update contains all words of its keys."""
     updates, numbers = avals[2], params["dimension_numbers"]
     window, *others = numbers
     words = avals[0].ndim - len(window) - len(others[0]) - len(others[2])
@@ -459,7 +459,7 @@ def _scatter_lower(
 
 
 def _scatter_primitive(name: str, combine: Combine | None, jvp: Any, transpose: Any) -> Primitive:
-    """Make a scatter. ``jvp(primitive)`` returns its jvp rule; ``transpose`` is its transpose rule, or None."""
+    """Make a scatter primitive. ``jvp(primitive)`` returns its jvp rule; ``transpose`` is a transpose rule or None."""
     p = Primitive(name)
     declare(
         p,
@@ -581,7 +581,7 @@ def scatter_apply(
 ) -> Any:
     """``operand`` with ``func``, from scalar to scalar, applied to the elements at ``scatter_indices``.
 
-    ``update_shape`` is the shape that updates would have; see ``scatter``. The result has no derivative.
+    ``update_shape`` is the shape that updates would have; see ``scatter``. The result cannot be differentiated.
     """
     dtype = get_aval(operand).dtype
     unused = full(tuple(update_shape), 0, dtype)

@@ -2,7 +2,8 @@
 
 Operands are the condition's constants, the body's constants and the initial carry; results are the final carry. Each
 jaxpr takes its own constants and then the whole carry. The carry's types are the same in every round. A batched
-condition gives one predicate per element: the body runs while any is true, and the other elements keep their carry.
+condition gives one predicate per element: the body runs while any predicate is true, and an element whose predicate
+is false keeps its carry.
 """
 
 from __future__ import annotations
@@ -82,8 +83,8 @@ def _check_types(what: str, found: Avals, expected: Avals) -> None:
 
 
 class Loop:
-    """Evaluates a loop in NumPy until that has cost as much as compiling, then compiles it. This takes at most twice
-    as long as the better of the two.
+    """Evaluates a loop in NumPy until that has cost as much as compilation would, then compiles the loop. So the loop
+    takes at most twice the time of the better choice between the two.
     """
 
     __slots__ = ("closed", "cond_nconsts", "body_nconsts", "batched", "cond", "body", "spent", "executable")
@@ -353,7 +354,7 @@ def while_lower(
         (pred,) = lower_inline(inner, cond_jaxpr, [*consts, *carry])
         return _any(inner, pred, pred_aval)
 
-    if effects:  # the carry contains the token that orders the effects of all rounds and those after the loop
+    if effects:  # the carry gets the token that orders the effects of all rounds and of later operations
         ctx.token = ctx.token or ctx.emit("stablehlo.create_token : !stablehlo.token")
         if carries_pred:
             parts = WhileParts.of(names, cond_nconsts, body_nconsts)

@@ -328,7 +328,7 @@ def programs(call: Call, number: int, each: Variation, ours: Any, theirs: Any, r
 
 
 def how_alike(ours: Any, theirs: Any) -> tuple[str, str]:
-    """One of ``VERDICTS`` on two programs, and the text of the difference if the verdict is "other"."""
+    """The verdict on two programs, one of ``VERDICTS``, and the text of the difference if the verdict is "other"."""
     if str(ours) == str(theirs):
         return "equal", ""
     x, y = (normalise(program).without_dead_code() for program in (ours, theirs))
@@ -453,7 +453,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--staged", action="store_true", help="compile and run nothing")
     parser.add_argument("--programs", action="store_true", help="list calls whose programs are not JAX's")
     asked = parser.parse_args(argv)
-    # filtering the traceback is most of the cost of an error
+    # filtering its traceback takes most of the time that an error costs
     jax.config.update("jax_traceback_filtering", "off")
     began, names, seen = time.time(), asked.names or list(ROWS), Seen()
     numbers = range(asked.count) if asked.call is None else [asked.call]

@@ -1,4 +1,4 @@
-"""The stepper without a terminal: it gets its keys directly or through a pipe, and its screen fits every size."""
+"""The stepper without a terminal: tests call its actions or send keys through a pipe, and read the drawn screen."""
 
 from __future__ import annotations
 
@@ -296,7 +296,7 @@ def test_enter_at_an_error_leads_to_the_operands_at_fault():
 
 
 def test_enter_follows_the_selected_value(walked):
-    # with the values pane focused, Enter follows its selected row: the value computed last, in the inner jit
+    # with the values pane focused, Enter goes to the origin of the selected value, computed last, in the inner jit
     there = pressed(Step(walked), "Pjit\r", "6", "\r", "q").cursor
     assert getattr(there.moment.node, "expression", "") == "jnp.sin(q)" and there.moment.kind == LEAVE
 
@@ -530,7 +530,7 @@ def test_watches_are_above_the_values_and_mark_changes(step):
         assert stepper.cursor.into()
     assert "* y * 10.0 = 2.8224" in values(stepper)
     stepper.zoomed = False
-    small = text(stepper, 60, 14)  # true even if there is room for only a few rows of the table
+    small = text(stepper, 60, 14)  # the watch stays visible even if there is room for only a few rows of the table
     assert "* y * 10.0 = 2.8224" in small and "name" in small
     stepper.cursor.into()
     assert "  y * 10.0 = 2.8224" in values(stepper)

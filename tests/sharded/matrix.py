@@ -7,9 +7,9 @@ programs; the class of errors; and, except in mode ``auto``, the jaxpr's text.
 
 In mode ``auto`` arguments are sharded over a mesh whose axes the compiler may use freely. In ``explicit`` they are
 sharded over the current mesh, and their types name its axes. In ``shard_map`` the program runs on each device's shard;
-its result is stacked over all devices, and the sums of its leaves are added over all devices. ``mapped`` has the
-programs of ``programs``, with their own specs, on the mesh (4, 2). It also compares forward derivatives, ``vmap``, and
-``from_jax`` of JAX's function.
+its result is stacked over all devices, and the sums of its leaves are added over all devices. In ``mapped`` the
+programs of the module ``programs`` run, with their own specs, on the mesh (4, 2). This mode also compares forward
+derivatives, ``vmap``, and ``from_jax`` of JAX's function.
 """
 
 from __future__ import annotations

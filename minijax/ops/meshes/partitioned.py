@@ -48,7 +48,7 @@ from minijax.ops.sharded import over_mesh
 # The maximum number of differences between two placements that a cache miss lists.
 _MOST_DIFFERENCES = 6
 
-# primitive -> a function from an equation's parameters to the shardings that they name
+# primitive -> a function from an equation's parameters to the shardings in them
 names_shardings: dict[Primitive, Rule] = {}
 
 
@@ -68,7 +68,7 @@ class Partitioned(Compiled):
     def _compile(self, closed: ClosedJaxpr, text: str, **options: Any) -> Any:
         devices, mesh, ins, outs = self.placement
         taken = [*[self.placement.everywhere] * self.n_consts, *self._taken(ins)]
-        # as in JAX, pass on the sharding of the first used argument only
+        # as in JAX, only the first used argument can pass its sharding on to results
         named = safe_zip(self._taken(ins), self._taken([aval.ndim for aval in closed.in_avals]))
         first = next(((s, ndim) if isinstance(s, NamedSharding) else None for s, ndim in named), None)
         whole: list[bool] = []
@@ -92,7 +92,7 @@ class Partitioned(Compiled):
         return self._results(outs)
 
     def there(self, x: Any, sharding: Any) -> Any:
-        """A buffer of ``x`` with ``sharding``: its own if ``x`` has this sharding; then donation deletes ``x``."""
+        """A buffer of ``x`` with ``sharding``: ``x``'s own if ``x`` has this sharding; donating it deletes ``x``."""
         if type(x) is MeshArray and (x.device == sharding or x.device.is_equivalent_to(sharding, x.aval.ndim)):
             return x._buffer
         array = as_array(check_alive(x))
@@ -144,7 +144,7 @@ class Simulated(Partitioned):
         try:
             return super()._compile(closed, text, **options)
         finally:
-            # a client and its devices refer to each other: collecting them ends the client's threads now
+            # a client and its devices form a reference cycle; collecting it now ends the client's threads
             gc.collect()
 
     def _constant(self, x: Any) -> Any:
@@ -177,7 +177,7 @@ def _maker(avals: Sequence[ShapedArray], shardings: Values) -> Rule:
         return only
 
     def arrays(buffers: Values) -> list[Any]:
-        # fast: calling a function here would take a tenth of a small call, strict=True a seventh of this loop
+        # a call of a function here would take a tenth of a small call's time, and strict=True a seventh of this loop's
         outs: list[Any] = []
         for buffer, kind in zip(buffers, kinds):  # noqa: B905
             out: MeshArray = _new(MeshArray)
@@ -199,7 +199,7 @@ _new = object.__new__
 
 
 def shardings_named(closed: ClosedJaxpr) -> list[tuple[str, Sharding]]:
-    """(primitive name, sharding) for each sharding that a live equation of the program names. Computed once."""
+    """(primitive name, sharding) for each sharding in the parameters of a live equation. Computed once."""
     found = closed.memo.get("shardings named")
     if found is None:
         found = [*_named_in(closed.jaxpr.eqns)]
@@ -228,7 +228,7 @@ def _named_in_programs(params: Params) -> Iterator[tuple[str, Sharding]]:
 
 
 def names_any(params: Params) -> bool:
-    """Whether a program in ``params`` names a sharding."""
+    """Whether a program in ``params`` contains a sharding."""
     return bool([*_named_in_programs(params)])
 
 
@@ -238,7 +238,7 @@ names_shardings[jit_p] = lambda params: [
 
 
 def sharding_of_operand(x: Any) -> Sharding | None:
-    """The sharding of the operand ``x`` if it is committed, else None."""
+    """The sharding of the operand ``x`` if ``x`` is committed to devices, else None."""
     if type(x) is MeshArray:
         return x.device  # type: ignore[no-any-return]
     if type(x) is ShapeDtypeStruct:
@@ -486,7 +486,7 @@ def _kept_equations(params: Params) -> dict[Any, Any]:
 
 
 def evaluate_over_mesh(p: Primitive, args: Values, params: Params, outs: Sequence[Sharding] = ()) -> Any:
-    """Evaluate ``p`` over a mesh by a program of one equation. ``outs``: shardings that ``params`` name."""
+    """Evaluate ``p`` over a mesh by a program of one equation. ``outs``: the shardings in ``params``."""
     arrays = [as_array(check_alive(x)) for x in args]
     avals = [x.aval for x in arrays]
     places = [x.device if isinstance(x, CommittedArray) else None for x in arrays]

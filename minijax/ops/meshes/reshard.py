@@ -1,6 +1,6 @@
-"""``reshard``: the identity, whose result gets the sharding of a parameter.
+"""``reshard``: an operation that returns its operand with the sharding ``dst_sharding``.
 
-Parameters, which are not printed because the types of operand and result show them:
+The parameters are not printed, because the types of operand and result show them:
 
 - ``dst_sharding``: the sharding of the result, over an abstract mesh.
 - ``concrete_mesh``: the mesh of devices that the caller gave, or None for the mesh that is set.
@@ -40,7 +40,7 @@ constraints.append(reshard_p)
 
 
 def _placed(params: Params) -> list[Sharding]:
-    """The sharding over devices that an equation names, in a list. The list is empty if no mesh of devices is known."""
+    """A list of the result's sharding over devices, from an equation's parameters. [] without a mesh of devices."""
     sharding, mesh = params["dst_sharding"], params["concrete_mesh"] or context.mesh
     return [] if mesh is None else [NamedSharding(mesh, sharding.spec)]
 
@@ -59,7 +59,7 @@ def reshard_abstract(
 def reshard_impl(x: Any, **params: Any) -> Any:
     wanted = _placed(params)
     if not isinstance(x, CommittedArray) and wanted and wanted[0].spec.unreduced:  # type: ignore[attr-defined]
-        # otherwise XLA treats the operand as unreduced: each device's copy would be one term of the sum
+        # XLA would treat an operand without a sharding as unreduced too: it would add up all devices' copies
         mesh, spec = wanted[0].mesh, wanted[0].spec  # type: ignore[attr-defined]
         x = over_mesh(as_array(x), NamedSharding(mesh, spec.update(unreduced=frozenset())))
     if type(x) is MeshArray and wanted and wanted[0].mesh.are_all_axes_explicit:  # type: ignore[attr-defined]
@@ -81,18 +81,18 @@ deflinear(reshard_p, reshard_transpose)
 
 
 def reshard_batch(axis: AxisData, args: Values, dims: Dims, *, dst_sharding: Any, **meshes: Any) -> Any:
-    """The mapped axis gets the sharding from the call of vmap: the operand's type may not name this sharding."""
+    """The mapped axis gets its sharding from the call of vmap, because the operand's type need not contain it."""
     (x,), (dim,) = args, dims
     assert dim is not None, "one operand, which is mapped"
     part = None if axis.division is None else axis.division.spec[0]
     return reshard_p.bind(x, dst_sharding=batched_sharding(dst_sharding, dim, part), **meshes), dim
 
 
-# lowering constrains the result of every operation to its type; reshard needs nothing more
+# every operation's lowering gives its result the sharding in its type, so reshard needs no lowering of its own
 
 
 def resharded_to_mesh_of(scalar: Any, examples: Values) -> Any:
-    """``scalar``, resharded to the explicit mesh of ``examples`` or the current mesh. Unchanged if all are concrete."""
+    """``scalar``, resharded to the explicit mesh of ``examples``, or to the current mesh if an example is abstract."""
     if not any([isinstance(x, Tracer) and x.to_concrete_value() is None for x in examples]):
         return scalar
     mesh = common_mesh(map(get_aval, examples)) or (None if current_mesh() else context.mesh)
@@ -108,7 +108,7 @@ def resharded_like(x: Any, example: Any) -> Any:
 
 
 def resharded_if_over_no_mesh(x: Any, aval: ShapedArray) -> Any:
-    """``x`` with the sharding of ``aval``, if ``x`` is over no mesh and has the same shape. Tracers are unchanged."""
+    """``x`` with the sharding of ``aval``, if ``x`` is over no mesh and has ``aval``'s shape. Tracers are unchanged."""
     mesh = mesh_of_type(aval)
     if mesh is None or isinstance(x, Tracer) or is_over_mesh(x) or get_aval(x).shape != aval.shape:
         return x

@@ -1,4 +1,4 @@
-"""Discharge: rewrite a program so that its equations pass arrays, the contents of references, instead of references.
+"""Discharge: rewrite a program so that its equations use arrays, the contents of references, and no references.
 
 In: a jaxpr that takes or makes references. Out: a jaxpr on arrays alone. It takes the contents of the references, and
 returns the final contents of the references that it writes. Invariant: equations keep their order.
@@ -72,7 +72,7 @@ class Held:
 
 
 def discharge(closed: ClosedJaxpr, finals: Ints = ()) -> ClosedJaxpr:
-    """``closed`` with arrays instead of references. Its last results are the final contents of inputs ``finals``."""
+    """``closed`` with arrays for references. Its last results are the final contents of the inputs ``finals``."""
     key = ("discharged", tuple(finals))
     if key not in closed.memo:
         types: list[Any] = closed.in_avals
@@ -138,7 +138,7 @@ def _on_place(primitive: Primitive, place: Held, *args: Any, index: Any) -> list
 
 
 def _read(x: Any) -> Any:
-    """An operand of the discharged call: the content of a reference, or ``x`` itself."""
+    """An operand of the discharged call: the content of the reference ``x``, or ``x`` itself if ``x`` is none."""
     if type(x) is Held:
         return x.held
     return get_p.bind(x, index=None) if is_ref(x) else x
@@ -182,7 +182,7 @@ def _rearranged(closed: ClosedJaxpr, invars: Values, outvars: Values, key: Any) 
 
 
 def _scan_without(primitive: Primitive, args: Values, params: Params) -> list[Any]:
-    """Written references become carried values if they are constants, and results (ys) if they are among the xs."""
+    """References that the body writes become carried values if they are constants, and ys if they are among the xs."""
     n, m = params["num_consts"], params["num_carry"]
     finals = written(params["jaxpr"])
     body = discharge(params["jaxpr"], finals)

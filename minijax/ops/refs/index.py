@@ -182,7 +182,8 @@ def read(x: Any, index: Index, operands: Values) -> Any:
 
 
 def write(x: Any, index: Index, operands: Values, value: Any) -> Any:
-    """The array ``x`` with ``value`` as its indexed part. Elements at integers out of bounds are dropped."""
+    """The array ``x`` with ``value`` as its indexed part. If a contiguous block is partly out of bounds, it is moved
+    inside. Otherwise the elements out of bounds are dropped."""
     shape = get_aval(x).shape
     if index is None or _is_whole(shape, index):
         return value
@@ -195,7 +196,8 @@ def write(x: Any, index: Index, operands: Values, value: Any) -> Any:
 
 
 def accumulate(x: Any, index: Index, operands: Values, value: Any, add: Any = add_p) -> Any:
-    """The array ``x`` with ``value`` added to its indexed part. Values at repeated indices add up."""
+    """The array ``x`` with ``value`` added to its indexed part. Values at repeated indices add up. For indices out of
+    bounds see ``write``."""
     shape = get_aval(x).shape
     if index is None or _is_whole(shape, index):
         return add.bind(x, value)

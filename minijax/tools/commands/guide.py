@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class Stop(Frozen):
     """One stop: a text, a line to run, and a text about its result.
 
-    ``after`` may contain ``{expressions}`` of the user's names and of ``value``, the value of the line; their values
-    are filled in. ``fails``: the line raises an error on purpose.
+    ``after`` may contain ``{expressions}``, which are replaced by their values. They can use the user's names, and the
+    name ``value`` for the value of the line. ``fails``: the line raises an error on purpose.
     """
 
     text: str
@@ -39,7 +39,7 @@ class Stop(Frozen):
 
 
 class Part(Frozen):
-    """A part of the tour: some stops. A part needs only the names that a new prompt has."""
+    """A part of the tour: a list of stops. It needs only the names that a new prompt has."""
 
     title: str
     about: str
@@ -53,7 +53,7 @@ _FIGURE = r"\{([^{}]+)\}"
 class Tour:
     """The tour of one session.
 
-    ``part`` and ``stop`` count from 0; ``stop`` is the last one shown.
+    ``part`` and ``stop`` count from 0; ``stop`` is the last stop shown.
     """
 
     def __init__(self, session: Session, parts: tuple[Part, ...]) -> None:
@@ -64,7 +64,7 @@ class Tour:
         # saves the user's values of the names that this part of the tour uses
         self.lent = LentNames(session.namespace)
         self.under_way = False
-        # the names that were announced as replaced in this part
+        # the names that a notice in this part has announced as replaced
         self.told: set[str] = set()
         self.first = True
 
@@ -72,7 +72,7 @@ class Tour:
     # -----------------------------------------------------------------------------------------------------
 
     def go(self, part: int, stop: int = 0) -> Result:
-        """Show a stop. Unless the previous stop has just run, first run the earlier stops of its part, unseen."""
+        """Show a stop. Unless the previous stop has just run, first run its part's earlier stops without output."""
         blocks: list[Block] = []
         stops = self.parts[part].stops
         borrowed: list[str] = []
@@ -201,7 +201,7 @@ class Tour:
 
 
 def used_names(stops: Iterable[Stop]) -> tuple[list[str], dict[str, Any]]:
-    """The names that the lines of stops assign, and the prompt's names that they read, with their values."""
+    """The names that ``stops`` assign; and the names of a new prompt that ``stops`` only read, with their values."""
     own: dict[str, None] = {}
     read: dict[str, None] = {}
     for stop in stops:

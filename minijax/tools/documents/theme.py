@@ -106,7 +106,7 @@ def colour_bits(environment: Mapping[str, str]) -> int:
 
 
 def terminal_style(style: Style, theme: str) -> str:
-    """A style for prompt_toolkit: ``#82aaff bold``"""
+    """A style for prompt_toolkit, such as ``#82aaff bold``."""
     if theme == "terminal":
         return style.terminal
     words = style.terminal.split()
@@ -141,7 +141,7 @@ def _colour_code(colour: str, bits: int) -> str:
 
 
 def coloured(segments: Iterable[tuple[str, str]], theme: str = "terminal", bits: int = 4) -> str:
-    """Segments as text with ANSI codes. Control characters in the text are written out."""
+    """Segments as text with ANSI codes. Control characters in the text are escaped as in ``repr``."""
     out = []
     for role, piece in segments:
         style = STYLES.get(role)
@@ -152,14 +152,14 @@ def coloured(segments: Iterable[tuple[str, str]], theme: str = "terminal", bits:
 
 
 def visible(string: str) -> str:
-    """``string`` with control characters written out, so that they cannot control the terminal."""
+    """``string`` with control characters escaped as in ``repr``, so that they cannot control the terminal."""
     if string.isprintable():
         return string
     return "".join(c if c.isprintable() or c in "\t\n" else c.encode("unicode_escape").decode() for c in string)
 
 
 def shown_line(each: Line) -> Line:
-    """``each`` with control characters written out."""
+    """``each`` with control characters escaped as in ``repr``."""
     return tuple((role, visible(piece)) for role, piece in each)
 
 
@@ -174,7 +174,7 @@ def to_text(
 ) -> str:
     """``doc`` as text for a terminal or file, with or without colours, without a final line break.
 
-    ``fold`` breaks long lines even where the document forbids it: otherwise the terminal would break them within words.
+    ``fold`` breaks long lines even where the document forbids it. Else the terminal would break them within words.
     """
     lines: Iterable[Line] = lay_out(doc, width, highlight if colour else None)
     if fold:

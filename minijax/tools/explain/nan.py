@@ -35,7 +35,7 @@ from minijax.tools.recording.variables import variable_labels
 
 
 class Operand(Frozen):
-    """An operand or result of an equation: its name, type, extremes, and its first non-finite element if it has any."""
+    """An operand or result: its name, type, smallest and largest element, and its first non-finite element, if any."""
 
     name: str
     type: str
@@ -74,13 +74,13 @@ class Search(Frozen):
     """The result of a search.
 
     Attributes:
-      nan, inf: the first equations that made a NaN or an infinity.
+      nan, inf: the first equation that made a NaN, and the first that made an infinity from finite values.
       read: the first equation that read a NaN which no equation made: it came from an argument or a constant. If no
       equation made or read a NaN, the first equation that read an infinity which no equation made.
       given: the non-finite arguments and constants of the whole function.
       bad_result: whether a result of the whole function is non-finite; None if it did not run to its end.
       equations, hurried: how many equations ran, and whether later loops and calls ran as a whole.
-      stopped: why the function did not run to its end after the search, or ''.
+      stopped: why the function did not run to its end after a NaN was found, or ''.
     """
 
     nan: Found | None
@@ -103,7 +103,7 @@ class _Levels(observe.Observer):
         self.thread = get_ident()
         # the binds in progress: (name of the primitive, trace)
         self.open: list[tuple[str, Any]] = []
-        # id of an equation -> its rule
+        # id of an equation -> the rule that created it
         self.rule_of: dict[int, str] = {}
         # id of a variable -> (interpreter, axis) of each vmap, innermost interpreter first
         self.axes_of: dict[int, list[tuple[str, int]]] = {}
@@ -141,7 +141,7 @@ class _Levels(observe.Observer):
     @of_own_thread
     def equation(self, main: Any, eqn: Any) -> None:
         self.kept.append(eqn)
-        # linearize also records the tangent operations of its own rules
+        # linearize also stages the tangent operations of the rules that it applies itself
         above = [
             (name, trace.main.label)
             for name, trace in self.open
@@ -207,8 +207,8 @@ def find_nonfinite(
     """Run ``fun(*args, **kwargs)``, and with ``backward`` its backward pass, and inspect each value.
 
     The arguments are pytrees of arrays and numbers. ``names``: id of a closed-over value -> its name. A function whose
-    Python code depends on values runs without staging, and its operations are inspected one by one. Exceptions of the
-    function propagate, but not exceptions of a staged program after a NaN is found.
+    Python code depends on values runs without staging, and its operations are inspected one by one. An exception of the
+    function propagates, unless a staged program raises it after a NaN was found.
     """
     __tracebackhide__ = True
     leaves, in_tree = tree_flatten((tuple(args), kwargs))
@@ -369,7 +369,7 @@ def _without_given_nan(eqn: JaxprEqn, args: Sequence[Any]) -> Sequence[Any]:
 
     1 is in the domain of nearly every primitive. Equations with effects do not run again: their result is ().
     """
-    # the user's Python is not called again, and a loop may not end on other values
+    # do not call the user's Python again; and with other values a loop might never end
     if eqn.effects or uses(eqn, "pure_callback", "while"):
         return ()
     with observe.unobserved():
@@ -391,7 +391,7 @@ def number(x: Any) -> str:
 
 
 def _operand(name: str, x: Any, at: tuple[int, ...] | None = None, wrong: np.ndarray | None = None) -> Operand:
-    """Describe ``x``, with its element at index ``at``, or else its first element that is not finite (``wrong``)."""
+    """Describe ``x`` and its element ``at``, by default the first that ``wrong`` flags or that is not finite."""
     kind = get_aval(x).str_short()
     if is_key(get_aval(x).dtype):
         return Operand(name, kind, "", "", None, "", 0, 0)

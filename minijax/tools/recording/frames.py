@@ -21,20 +21,20 @@ from minijax.core.trace import Tracer
 from minijax.tools.documents.words import shortened
 from minijax.tools.recording.forcing import names_in
 
-# The most variables of one frame that are read. In a module (a prompt has hundreds), these are the newest variables.
+# At most this many variables of a frame are read; in a module (a prompt has hundreds of variables) the newest ones.
 MOST_NAMES = 100
-# The most frames of the user that are followed at a time, from the innermost.
+# At most this many of the user's frames are followed at a time, counted from the innermost.
 MOST_FRAMES = 64
-# The most leaves of one container that get a name, and their greatest depth.
+# At most this many leaves of one container get a name, down to this depth.
 MOST_LEAVES = 1000
 MOST_DEPTH = 6
 _LONGEST_KEY = 40
-# The most containers that are searched from one module variable, and the most modules in its dotted name.
+# From one module variable at most this many containers are searched; its dotted name has at most this many modules.
 MOST_OF_GLOBAL = 1000
 MOST_MODULES = 3
 # Flags of resumable code: generators and coroutines.
 _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-# Of larger containers, only the length and the first item are compared to see whether they have changed.
+# A container with more items is searched again only if its length or its first item has changed.
 MOST_COMPARED = 64
 
 # Called with a value and its name.
@@ -53,7 +53,7 @@ class Frames:
         self.last_stood = -1
         # how often variables have been read
         self.looks = 0
-        # containers that have been searched, recognised without keeping them alive
+        # searched containers, as numbers, which do not keep the containers alive
         self.containers: set[tuple[int, int, int]] = set()
         # id of a value -> the variable of the innermost frame that holds it; None until it is read
         self.named: dict[int, str] | None = None
@@ -66,7 +66,7 @@ class Frames:
         self.named = None
         self.looks += 1
         if frame is not None and self.known and self.known[-1] is frame and not frame.f_code.co_flags & _RESUMED:
-            # frames that wait for this one cannot have run on
+            # the frames around this one wait for it, so their variables cannot have changed
             self.stood[-1] = self.last_stood = frame.f_lasti
             self._variables(frame, see)
             return
@@ -85,7 +85,7 @@ class Frames:
         for i, each in enumerate(chain):
             if i >= common:
                 self._globals(each, see)
-            # the innermost frame that is still there may be at the same instruction because it loops over a call
+            # also read the innermost frame that is still there: in a loop, it may be at the same instruction again
             if i >= common - 1 or stood[i] != stands[i]:
                 self._variables(each, see)
 
@@ -185,7 +185,7 @@ def _is_nobodys(name: str) -> bool:
 _CONTAINERS = {dict, list, tuple}
 # Objects whose attributes are not the user's data.
 _OPAQUE = (type, ModuleType, type(len), type(_CONTAINERS.add), type(lambda: None))
-# Common types in modules that hold no arrays.
+# Types that are common in modules and hold no arrays.
 _NEVER = frozenset((type(None), type, type(len), type(lambda: None), str, bytes, bool, int, float, complex))
 # Packages whose objects and modules hold nothing of the user.
 _ENGINES = frozenset(("builtins", "minijax", "jax", "numpy"))
@@ -234,8 +234,8 @@ def _attribute(key: Any) -> str:
 def _leaves(
     value: Any, name: str, new: Callable[[Any, Mapping[Any, Any]], bool], most: int | None = None
 ) -> Iterator[tuple[Any, str]]:
-    """The arrays and tracers in a container, with their paths. ``new`` says which inner containers to search, ``most``
-    limits their number.
+    """The arrays and tracers in a container, with their paths. ``new`` decides which inner containers are searched, and
+    at most ``most`` are.
     """
     count = 0
     todo = [(value, name, 0)]

@@ -1,4 +1,4 @@
-"""Records as single lines, and the tree of a full recording as an indented log."""
+"""Shows a record as one line, and the tree of a full recording as an indented log."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from minijax.tools.recording.records import (
 from minijax.tools.recording.repeats import repeats_of
 from minijax.tools.recording.timeline import LEAVE, Timeline, timeline
 
-# The deepest indentation. Deeper records are indented by no more, so that their lines remain visible.
+# Records at greater depths are indented like those at this depth, so that their lines remain visible.
 MOST_INDENT = 30
-# A brief line has this many characters of an operation's parameters.
+# A brief line has at most this many characters of an operation's parameters.
 _MOST_PARAMETERS = 24
 
 
@@ -83,7 +83,7 @@ def log_document(
 
 
 def repeated_line(moments: Timeline, position: int, following: int, naming: Naming, label: str) -> Line:
-    """The name of a repeated step that begins at ``position``; the next one begins at ``following``."""
+    """The line for a repeated step that begins at moment ``position``. The next step begins at ``following``."""
     node = moments.node(position)
     if isinstance(node, BindRecord) and moments.other(position) + 1 == following:
         # a step of one operation is named after the operation rather than after its place
@@ -126,7 +126,7 @@ def record_line(
       done: whether the line includes the result of a bind.
       brief: leave out places, rules and long parameters.
       naming: the names of the recording's values; a brief line of a bind is then ``h = tanh(a @ w1)``.
-      around: the enclosing record, whose level is not repeated.
+      around: the enclosing record. If it has the same level, the line leaves the level out.
       with_level: show the level even if ``around`` has the same level.
     """
     if isinstance(node, ScopeRecord):
@@ -196,7 +196,7 @@ def _named_line(node: BindRecord, done: bool, naming: Naming, around: Node | Non
 def _bind_line(node: BindRecord, done: bool, brief: bool) -> Line:
     out: list[Segment] = [("level", node.level), ("", " "), ("primitive", node.primitive)]
     if node.params:
-        # a name is more useful than the other parts
+        # a brief line may be cut, so its most useful parameter, ``name``, comes first
         params = sorted(node.params, key=lambda pair: pair[0] != "name") if brief else node.params
         said = " ".join(f"{name}={value}" for name, value in params)
         if brief and len(said) > _MOST_PARAMETERS:

@@ -1,4 +1,4 @@
-"""The values that a full recorder keeps, by the numbers of tracers and arrays, up to a memory limit.
+"""The values that a full recorder keeps, up to a memory limit. Each has the number of its tracer or array.
 
 They exist only in this process; a recording loaded from a file has texts instead. The engine never writes to an array,
 so a reference to its memory is enough. Only donation deletes a kept value; reading it then raises an error.
@@ -27,9 +27,9 @@ _LARGE = 10_000
 
 
 class RunRecord(Frozen):
-    """An operation that runs a program: ``at`` is the event of its bind, ``params`` its parameters. ``operands`` are
-    the numbers of the operands; if one is 0, ``literals`` has the value under its index. ``operation`` is the primitive
-    object, ``avals`` are the operands' types, ``axes`` the names and sizes of the mapped axes in scope.
+    """An operation that runs a program: ``at`` is the event of its bind, ``params`` its parameters. ``operands`` has
+    the number of each operand; if it is 0, ``literals`` maps the operand's index to its value. ``operation`` is the
+    primitive object, ``avals`` are the operands' types, ``axes`` the names and sizes of the mapped axes in scope.
     """
 
     at: int
@@ -95,7 +95,7 @@ class Values:
     def keep(self, number: int, x: Array) -> None:
         """Keep the value of ``x`` without keeping the user's ``Array`` object alive."""
         aval = x.aval
-        # this is an upper bound for keys and packed integers, and exact otherwise; most values are scalars
+        # too high for keys and packed integers, otherwise exact; quick for scalars, because most values are scalars
         taken = 100 if not aval.shape or aval.size == 1 else 100 + aval.size * aval.dtype.itemsize
         if taken > _LARGE:
             taken = sum(self._new((x,)).values())

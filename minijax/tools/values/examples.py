@@ -1,4 +1,4 @@
-"""Operations on batches of examples, one operation at a time, by the engine's batching rules.
+"""Runs operations on batches of examples, one operation at a time, by the engine's batching rules.
 
 In: a function of arrays, and its arguments, which have a leading axis for each vmap that maps them, outermost first.
 Out: its results in the same form. A value that is the same for all examples of a vmap has no axis for that vmap.
@@ -38,7 +38,7 @@ from minijax.interpreters.vmap import AxisData, batch
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ops.call import compiled
 
-# A loop with more NumPy calls than this, over all iterations, is compiled: the calls would take almost a second.
+# A loop with more NumPy calls than this, over all iterations, is compiled, because they would take almost a second.
 WORTH_COMPILING = 500_000
 
 
@@ -128,7 +128,7 @@ def row(x: Stacked, at: int | slice) -> Stacked:
 
 
 def of_example(x: Stacked, index: Sequence[int | None]) -> Stacked:
-    """Select one example: ``index`` has its number in each vmap, or None to keep all examples of that vmap."""
+    """Select one example: ``index`` has the example's number in each vmap; None keeps all examples of that vmap."""
     pairs = [(i, mapped) for i, mapped in zip(index, x.mapped, strict=True)]
     at = tuple(slice(None) if i is None else i for i, mapped in pairs if mapped)
     aval = x.array.aval
@@ -162,7 +162,7 @@ class Levels:
         return [Stacked(as_array(x), f) for x, f in zip(outs, flags, strict=True)], side
 
     def staged(self, key: Any, fun: Operation, values: Sequence[Stacked], times: int = 1) -> tuple[list[Stacked], Any]:
-        """Like ``run``, but ``fun`` is traced only once for each ``key`` and types of ``values``: for bodies of loops.
+        """Like ``run``, but ``fun``, a loop's body, is traced only once for each ``key`` and types of ``values``.
 
         ``times`` is the number of iterations. A loop with a lot of work is compiled by XLA; other loops run on NumPy.
         """

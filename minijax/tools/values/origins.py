@@ -20,7 +20,7 @@ from minijax.tools.values.moment import ledger
 from minijax.tools.values.replay import Frame, replay
 from minijax.tools.values.slices import UNKNOWN, Focus, SlicedProgram, WhatRan
 
-# The most frames in which the branches taken by one equation are looked up.
+# If the programs of one equation ran more often than this, their frames count as unknown.
 MOST_FRAMES = 200
 
 
@@ -46,7 +46,7 @@ class EvaluatedStep:
 
 
 class StepUse(Frozen):
-    """An operation in a slice: needed results ``outs``, operands ``needed`` for them, and slices of inner programs."""
+    """An operation in a slice: its needed results ``outs``, the operands that these need, slices of its programs."""
 
     step: EvaluatedStep
     outs: frozenset[int]
@@ -110,7 +110,7 @@ class OriginSlice(Frozen):
     Attributes:
       wanted: the numbers of the values whose dependencies these are; 0 for a value without a number.
       uses: the operations that the values depend on, in order.
-      inputs: the numbers of the values at the start: arguments and constants of the program.
+      inputs: the numbers of the values that no operation made: arguments and constants of the program.
       operations: the number of operations; an operation in the body of a loop counts once.
       total: the number of operations in the whole recording.
       unknown: why something is missing; '' if nothing is.
@@ -129,7 +129,7 @@ class Origins:
 
     Attributes:
       steps: the operations of evaluation, in order.
-      makers: number -> the index in ``steps`` of the operation whose result it is.
+      makers: number of a value -> the index in ``steps`` of the operation that made it.
       lives: number -> the life of the tracer or array with this number.
     """
 
@@ -249,7 +249,7 @@ class Origins:
         return found
 
     def _constants(self) -> dict[int, int]:
-        """id of an array's memory -> the array's number: programs hold the arrays that they close over."""
+        """id of an array's memory -> the array's number. Programs hold arrays that they close over, without numbers."""
         out: dict[int, int] = {}
         for number, array in self.recording.kept.arrays.items():
             for memory in _memory(array):
