@@ -89,7 +89,7 @@ class Shown:
         return {"text/plain": plain, "text/html": rename(_widget(self._shell, step.recording, step.position, rename))}
 
     def _ipython_display_(self) -> None:
-        """Display a live stepper as two outputs. For others NotImplementedError: IPython then asks for the bundle."""
+        """Display a live stepper as two outputs. Otherwise raise NotImplementedError: IPython asks for the bundle."""
         if not self._is_live():
             raise NotImplementedError
         for each in self.bundles():

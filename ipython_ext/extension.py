@@ -48,7 +48,7 @@ _LONGEST = 20_000
 class Extension:
     """minijax in one IPython shell.
 
-    It registers the magics with their configurable, a completion matcher, formatters for minijax's objects, and an
+    It registers the magics with their options, a completion matcher, formatters for minijax's objects, and an
     exception handler that hides minijax's frames. Before a cell it starts to record if ``watch`` is set. After the cell
     it shows the recording and cleans up after errors. It also observes when outputs are cleared.
     """
@@ -265,7 +265,7 @@ class Extension:
         session.keep(Entry(number, getattr(info, "raw_cell", None) or "", shown, panels, error is not None, recording))
 
     def _show_levels(self, result: Any) -> None:
-        """Show how a Python cell changed the levels of %push: the tracers it assigned, the programs that grew."""
+        """Show how a Python cell changed the levels of %push: the tracer it assigned, the programs that got longer."""
         session = self.magics.session
         code = getattr(getattr(result, "info", None), "raw_cell", None) or ""
         if not session.levels or code.lstrip().startswith("%") or not result.success:

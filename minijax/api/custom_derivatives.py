@@ -67,7 +67,7 @@ class Parameters(NamedTuple):
 
 
 def _signature(fun: Callable[..., Any]) -> Parameters:
-    if isinstance(fun, functools.partial):  # bound arguments must keep their positions
+    if isinstance(fun, functools.partial):  # as in JAX, a partial counts as a function without a known signature
         return Parameters(None, False, 0)
     try:
         signature = inspect.signature(fun)
@@ -202,7 +202,7 @@ class CustomCall:
         return [self.static[i] if i in self.static else next(given) for i in range(n)]
 
     def written(self, run: Callable[..., Any], of: Callable[..., Any], label: str, rule: bool = True) -> Written:
-        """Wrap ``run`` as a ``Function`` named after the user's function ``of``."""
+        """Wrap ``run`` as a ``Written``, named after the user's function ``of``."""
         about = About(fun_name(of), describe(of), label)
         return Written(run, about, self.primitive, of if rule else None)
 

@@ -1,9 +1,9 @@
 """``replacing_jax``, and the packages that it loaded: ``minijax.interop.replaced.optax`` is Optax on minijax.
 
-Python's own import system loads packages written on JAX from their installed files, and ``jax`` from ``jax_modules``,
-as submodules of this module. So Python handles reloading, pickling by module name and circular imports, and
-``sys.modules["optax"]`` does not change. These modules get builtins whose ``__import__`` maps ``jax`` and
-``optax`` to submodules of this module, in every import statement, whenever it runs. The code is compiled from the
+Python's own import system loads submodules of this module: packages written on JAX from their installed files, and
+``jax`` from ``jax_modules``. So Python handles reloading, pickling by module name and circular imports, and
+``sys.modules["optax"]`` does not change. The loaded modules get builtins whose ``__import__`` maps ``jax`` and
+``optax`` to submodules of this module, also in import statements that run later. The code is compiled from the
 original file, so tracebacks and ``inspect`` work.
 """
 

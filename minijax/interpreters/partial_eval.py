@@ -230,7 +230,7 @@ def _close(program: LinearProgram, outs: list[Var]) -> ClosedJaxpr:
 
 
 def live_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> list[JaxprEqn]:
-    """The equations that ``outs`` depend on, in order, found backwards in one pass."""
+    """The equations that ``outs`` depend on, and equations with effects, in order."""
     needed = {v for v in outs if isinstance(v, Var)}
     kept = []
     for eqn in reversed(eqns):
@@ -283,7 +283,7 @@ def dce_call(
 
 
 def dce_eqns(eqns: Sequence[JaxprEqn], outs: Sequence[Any]) -> tuple[list[JaxprEqn], set[Any]]:
-    """The equations that ``outs`` need, with their subjaxprs pruned, and all variables and literals that they read."""
+    """The equations that ``outs`` need or with effects, with pruned subjaxprs; and the variables and literals read."""
     needed = {v for v in outs if isinstance(v, Var)}
     # Fast path: if every result is read, each equation feeds an output (by induction from the last), so all are used.
     read = needed.union(*[eqn.invars for eqn in eqns])
@@ -414,8 +414,8 @@ class PartialVal(tuple[Any, Any]):
 def trace_to_jaxpr_dynamic(
     fun: Any, in_avals: Sequence[ShapedArray], *, keep_inputs: Sequence[bool] | None = None, **options: Any
 ) -> tuple[Jaxpr, list[ShapedArray], list[Any]]:
-    """Stage ``fun``, a ``WrappedFun``. Returns the jaxpr of the inputs that ``keep_inputs`` selects, the result types
-    and the constants.
+    """Stage ``fun``, a ``WrappedFun``. Returns the jaxpr, the result types and the constants.
+    ``keep_inputs`` selects the inputs that the jaxpr keeps.
     """
     closed = stage(fun.call_wrapped, in_avals, fun.__name__, label="trace_to_jaxpr_dynamic")
     jaxpr = closed.jaxpr

@@ -1,4 +1,4 @@
-"""Functions that rearrange elements: reshaping, permuting axes, joining, splitting, repeating, padding."""
+"""Functions that rearrange elements: reshaping, permuting axes, reversing, joining, splitting, repeating, trimming."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def precision_names(precision: Any) -> tuple[Any, Any]:
 
 
 def canonical_precision(precision: Any) -> Any:
-    """``precision`` (None, a name, a ``Precision``, a pair) as a pair, None or an algorithm. ValueError if invalid."""
+    """``precision``, in any form that users may pass, as a pair, None or an algorithm. ValueError if it is invalid."""
     if precision is None:
         default = matmul_precision()
         return None if default is None else canonical_precision(default)
@@ -274,7 +274,7 @@ def _dot_abstract(
 
 
 def _strength(dtype: np.dtype) -> tuple[Any, ...]:
-    """A sort key for XLA's order of element types: complex first, then floats by exponent and mantissa, then width."""
+    """A sort key for XLA's order of element types: complex or not, float exponent, mantissa, bits, signed or not."""
     part = dtypes.real_dtype(dtype)
     floating = dtypes.is_float(part)
     info = dtypes.finfo(part) if floating else None

@@ -1,4 +1,4 @@
-"""Primitives that cut arrays or join them: slice, pad, concatenate, split, stack, unstack."""
+"""Primitives that cut, pad and join arrays: slice, pad, concatenate, split, stack, unstack."""
 
 from __future__ import annotations
 

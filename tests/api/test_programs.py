@@ -45,7 +45,7 @@ def pullback_of_integer(ns):
 
 
 class Scale:
-    """A callable object with a jitted method."""
+    """A callable object, which multiplies by ``k``."""
 
     def __init__(self, k):
         self.k = k

@@ -103,7 +103,7 @@ class ExerciseCourse:
         self.begun = {name: self.session.namespace.get(name) for name in _defined(exercise.start)}
         if progress.kept:
             self.session.namespace.update(progress.kept)
-            blocks.append(text("What you had written is back; %tour again gives the start code.", role="muted"))
+            blocks.append(text("Your earlier answer is back; %tour again gives the start code.", role="muted"))
         blocks.append(self._keys())
         return Result(Document(tuple(blocks)))
 
@@ -163,7 +163,7 @@ class ExerciseCourse:
         except NotYet as found:
             return Result(Document(tuple(self._refused(number, found))), error=found.error)
         except Exception as error:
-            said = "What you wrote raised an exception when it was tried:"
+            said = "Your code raised an exception when it was checked:"
             blocks = (_verdict(("warning", f"{number + 1}  not yet. "), said), self._more(number))
             return Result(Document(blocks), error=error)
         progress.done = True
@@ -181,13 +181,13 @@ class ExerciseCourse:
     def _more(self, number: int) -> Block:
         """What to try next after a wrong answer."""
         left = len(self.exercises[number].hints) - self.progress[number].hints
-        return text(f"%tour hint: {left} left" if left else "%tour solution shows ours", role="muted")
+        return text(f"%tour hint: {left} left" if left else "%tour solution shows our solution", role="muted")
 
     def _accepted(self, number: int, passed: Passed) -> Iterator[Block]:
         yield _verdict(("good", f"{number + 1}  ✓ right. "), passed.said)
         yield from passed.shown
         if all(each.done for each in self.progress):
-            yield text("That was the last one: all are done.", role="good")
+            yield text("That was the last exercise: all are done.", role="good")
             return
         order = (*range(number + 1, len(self.progress)), *range(number))
         following = next(i for i in order if not self.progress[i].done)
@@ -224,7 +224,7 @@ class ExerciseCourse:
         progress.hints = min(progress.hints + 1, len(exercise.hints))
         rows = [Row(f"hint {i + 1}", (line(each),)) for i, each in enumerate(exercise.hints[: progress.hints])]
         left = len(exercise.hints) - progress.hints
-        said = f"{left} left" if left else "that was the last one; %tour solution shows ours"
+        said = f"{left} left" if left else "that was the last hint; %tour solution shows our solution"
         return Result(Document((*rows, text(said, role="muted"))))
 
     def solution(self, use: bool = False) -> Result:
@@ -265,8 +265,8 @@ class ExerciseCourse:
             return text("%tour edit · check · hint · solution · next", role="muted")
         self.first = False
         return text(
-            "The code above is defined. %tour edit puts it at the prompt to be changed, or write your own under the "
-            "same names; %tour check runs it. Also: %tour hint, solution, again (from the start), next, stop.",
+            "The code above is defined. Change it with %tour edit, or write your own code under the "
+            "same names; %tour check tests it. Also: %tour hint, solution, again (from the start), next, stop.",
             role="muted",
             hanging=0,
         )

@@ -99,7 +99,7 @@ class Naming:
 
     @cached_property
     def lives(self) -> Mapping[int, LifeRecord]:
-        """Number -> the life of that tracer or array."""
+        """Number -> the life of the tracer or array with this number."""
         return _LivesByNumber(self)
 
     def life(self, number: int) -> LifeRecord | None:
@@ -210,7 +210,7 @@ class Naming:
         return out
 
     def sharing(self, number: int) -> Sequence[int]:
-        """The values with the same tangent as this one, itself included, in the order in which they were made."""
+        """The numbers of this value and of others with its tangent, in the order in which they were made."""
         life = self.life(number)
         letter = "" if life is None else _tangent_letter(life)
         return self.duals.get((life.scope, letter), ()) if life is not None and letter else ()

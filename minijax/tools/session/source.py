@@ -25,7 +25,7 @@ from minijax.tools.usage import UsageError
 MOST_REGISTERED = 5000
 _registered: dict[str, None] = {}
 INDENT = "    "
-# A block ends after these statements.
+# After a statement that begins with one of these words, the next line is indented one level less.
 _LAST = ("return", "raise", "break", "continue", "pass")
 _SHELL = r"(?:[A-Za-z_]\w*\s*=\s*)?!\s*[^=\s].*"
 # The prompts of Python and IPython in pasted text: _PROMPTS matches them on any line, _PASTED only before an input.

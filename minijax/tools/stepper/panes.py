@@ -377,8 +377,8 @@ def bind_lines(bind: BindRecord, done: bool, naming: Naming, known: Ledger | Non
         yield line(("muted", "with   "), ("param-name", name), ("muted", "="), ("param-value", value))
     if bind.cached:
         yield line(
-            ("warning", f"the trace of {bind.cached} came from a cache: no Python of it ran. "),
-            ("muted", "Recording it anew with --retrace (key R) traces it again"),
+            ("warning", f"the trace of {bind.cached} came from a cache: its Python did not run. "),
+            ("muted", "--retrace (key R) records a new trace"),
         )
     if done:
         result = ("error", f"raised {bind.error}") if bind.error else ("value", bind.out or "no result")

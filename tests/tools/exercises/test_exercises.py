@@ -80,7 +80,7 @@ def test_an_exercise_is_opened_checked_and_solved():
     assert "1 ~ Predict the jaxpr open" in page(session, "%tour exercises")
     hints = [page(session, "%tour hint") for _ in range(3)]
     assert "hint 1 What would Python do?" in hints[0] and "hint 2" not in hints[0] and "2 left" in hints[0]
-    assert "hint 1" in hints[2] and "hint 3 Now backwards" in hints[2] and "that was the last one" in hints[2]
+    assert "hint 1" in hints[2] and "hint 3 Now backwards" in hints[2] and "that was the last hint" in hints[2]
     assert "answer = (9, 7)" in page(session, "%tour solution") and session.namespace["answer"] == (9, 8)
     page(session, "%tour solution --use")
     assert "1 ✓ right. 9 equations, and 7 when dce is done." in page(session, "%tour check")
@@ -100,7 +100,7 @@ def test_user_names_are_restored_and_answers_are_kept():
     text = page(session, "%tour ex 1")
     assert "Yours again: grow." in text and "lax" not in text.partition("answer = ")[2]
     assert page(session, "grow(1)") == "'mine'"
-    assert "What you had written is back" in page(session, "%tour ex 2")
+    assert "Your earlier answer is back" in page(session, "%tour ex 2")
     assert "2 ✓ right." in page(session, "%tour check")
     # opening the exercise again shows it and keeps the answer
     assert "Exercise 2 of 11: A loop that is one equation ✓" in page(session, "%tour ex 2")
@@ -122,7 +122,7 @@ def test_an_exception_in_an_answer_keeps_its_traceback():
     session.run_line("def sinmul_jvp(primals, tangents):\n    return None, jnp.ones(3) + jnp.ones(2)")
     outcome = session.run_line("%tour check")
     text = " ".join(plain(outcome.shown, 80).split())
-    assert outcome.error is not None and "raised an exception when it was tried" in text
+    assert outcome.error is not None and "raised an exception when it was checked" in text
     assert "in sinmul_jvp" in text and "jnp.ones(3) + jnp.ones(2)" in text
     assert stack_depth() == 0 and session.run_line("%tour check").error is not None
     # here the answer itself raises: the message names the mistake, and the traceback leads into the answer
