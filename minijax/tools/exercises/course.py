@@ -266,7 +266,7 @@ class ExerciseCourse:
         self.first = False
         return text(
             "The code above is defined. Change it with %tour edit, or write your own code under the "
-            "same names; %tour check tests it. Also: %tour hint, solution, again (from the start), next, stop.",
+            "same names; %tour check runs it. Also: %tour hint, solution, again (from the start), next, stop.",
             role="muted",
             hanging=0,
         )
