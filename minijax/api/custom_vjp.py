@@ -53,7 +53,7 @@ def custom_vjp_primal_tree_values(tree: Any) -> Any:
 
 
 class custom_vjp(CustomFunction):
-    """A decorator: the function, of pytrees of arrays, gets its own forward and backward pass in reverse mode.
+    """A decorator that gives a function of pytrees of arrays its own forward and backward pass for reverse mode.
 
     ``defvjp(fwd, bwd)`` sets the two passes. ``fwd(*args)`` returns ``(output, residuals)``; the residuals, a pytree of
     arrays, are passed on to ``bwd``. ``bwd(residuals, ct)`` gets a cotangent with the tree, shapes and dtypes of the
@@ -134,7 +134,7 @@ def _refuse_tracers(arg: Any) -> None:
 
 
 class ForwardSide(NamedTuple):
-    """The trees and result types that a forward pass hands to its backward pass."""
+    """What a forward pass hands to its backward pass: the number of residuals, two trees, and the result types."""
 
     n_res: int
     res_tree: PyTreeDef

@@ -157,7 +157,7 @@ def _type_distance(was: ShapedArray, now: ShapedArray) -> int:
 def differences(
     fun: Any, with_static: Any, old: CallSignature, new: CallSignature, reprs: bool = True
 ) -> tuple[list[Difference], str]:
-    """All differences from ``old`` to ``new``, and advice on the first. ``reprs``: call repr on static values."""
+    """All differences from ``old`` to ``new``, and advice on the first. ``reprs``: show static values by their repr."""
     out: list[Difference] = []
     advice = ""
     if old.tree != new.tree:
@@ -185,7 +185,7 @@ def advice_about(difference: Difference) -> str:
 
 
 def type_text(aval: ShapedArray) -> str:
-    """``f32[3]``, and whether it is weakly typed: the part of a type that signatures compare."""
+    """The text of a type: ``f32[3]``, or ``f32[3] (weak_type)``."""
     return aval.str_short() + (" (weak_type)" if aval.weak_type else "")
 
 

@@ -54,7 +54,7 @@ class _Results:
 
 
 class _Registries:
-    """Two registries of container types for jaxlib. For ``arrays`` our arrays are leaves; for ``buffers``, nodes."""
+    """Two registries of containers. In ``arrays``, our arrays are leaves; in ``buffers``, each contains its buffer."""
 
     def __init__(self, rt: Runtime) -> None:
         self.arrays = rt.xla.pytree.PyTreeRegistry()

@@ -33,8 +33,8 @@ evaluation_watched: list[str] = []
 # Empty until types name mesh axes: see ``core.varying``, ``ops.meshes.reshard``.
 bind_hooks: list[Callable[[Primitive, tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]] = []
 # Functions that infer result types if operands' types say more than shape and dtype: the axes along which values vary
-# (``core.varying``), the sharding (``core.explicit``). Each handles its part of the type and leaves the rest to the
-# next (``infer_type``), or returns None. Empty until there is such a type.
+# (``core.varying``), the sharding (``core.explicit``). Each infers its part of the type and calls ``infer_type`` for
+# the rest, or returns None if the types have no such part. Empty until there is such a type.
 TypeHook = Callable[["Primitive", tuple[Any, ...], dict[str, Any], int], Any]
 abstract_hooks: list[TypeHook] = []
 
@@ -108,7 +108,7 @@ class Primitive:
 
     @property
     def defined_at(self) -> str:
-        """``file.py:12``, where the primitive was made. Computing the line is slow, so it is not kept ready."""
+        """``file.py:12``, where the primitive was made. The line is computed only on request, because that is slow."""
         return f"{self._site[0].co_filename}:{errors.position(self._site)[0]}"
 
     def bind(self, *args: Any, **params: Any) -> Any:
@@ -142,7 +142,7 @@ class Primitive:
                     out = without_errors(self, function, values, error)
                 if self.multiple_results:
                     return [*map(Array, out, out_aval)]
-                result = _new(Array)  # as Array(out, out_aval), in half the time
+                result = _new(Array)  # does what Array(out, out_aval) does, in half the time
                 result._np = out
                 result.aval = out_aval
                 return result
@@ -171,7 +171,7 @@ class Primitive:
             return self.bind(*args, **params)
 
     def def_impl(self, rule: Rule) -> Rule:
-        """Set the evaluation rule ``rule(*arrays, **params)``. Returns it, so that it can decorate."""
+        """Set the evaluation rule ``rule(*arrays, **params)``, and return it: this is a decorator too."""
         impl_rules[self] = rule
         return rule
 
@@ -291,7 +291,7 @@ def abstract_eval(primitive: Primitive, avals: tuple[Any, ...], params: dict[str
         keeps = primitive.keeps_signatures
     except TypeError:  # a parameter is not hashable
         keeps = False
-    # outside the handlers, so that errors of the rule are not chained to the failed lookup
+    # outside of the ``except`` blocks, so that errors of the rule are not chained to the failed lookup
     if primitive.refuses_keys:
         _check_no_keys(primitive, avals)
     if AbstractRef.made and not primitive.takes_refs:

@@ -44,7 +44,7 @@ from minijax.interop.values import (
 from minijax.numpy.types import ScalarMeta
 from minijax.pytree import Partial
 
-# JAX needs the values of these functions' arguments and runs on primals, so their results have no derivatives.
+# These functions run in JAX on the primal values of their arguments, so their results have no derivatives.
 _OF_VALUES = frozenset(
     "intersect1d setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse unique_values".split()
 )
@@ -290,7 +290,7 @@ def _exported(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _made_here(out: Any, module: str) -> Any:
-    """Convert a result's instances of JAX's classes. A returned function (``normal()``) is borrowed too."""
+    """Convert a result's instances of JAX's classes to ours. A returned function (``normal()``) is borrowed too."""
     if type(out) is Array or isinstance(out, Tracer):
         return out
     if isinstance(out, types.FunctionType):

@@ -77,9 +77,9 @@ def _used_by(fun: Any) -> str:
         if not isinstance(each, types.ModuleType) and _is_jaxs(type(each).__module__):
             return _called(each)
         if isinstance(each, types.FunctionType):
-            if each.__code__.co_filename.startswith(_HERE):  # results of ``from_jax`` are visible to minijax
+            if each.__code__.co_filename.startswith(_HERE):  # minijax watches what ``from_jax`` returns
                 continue
-            home = each.__globals__.get("__name__", "")  # __module__ is copied from the wrapped function
+            home = each.__globals__.get("__name__", "")  # a wrapper's __module__ is that of the wrapped function
             if home in _CARRYING:
                 continue
             if _is_jaxs(home):
@@ -153,12 +153,12 @@ def _named(fun: types.FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def is_of_a_statement(cls: type) -> bool:
-    """Whether a ``class`` statement, or a call of ``type``, made the class."""
+    """Whether a ``class`` statement or a call of ``type`` made the class, and not C code."""
     return bool(cls.__flags__ & 1 << 9)  # Python's Py_TPFLAGS_HEAPTYPE
 
 
 def _is_read(value: Any) -> bool:
-    """Whether ``value`` is a module or an object of the user, so that its attributes are read."""
+    """Whether to read the attributes of ``value``: only if it is a module or an object of the user."""
     if isinstance(value, types.ModuleType):
         file = getattr(value, "__file__", None)
         own = file is not None and errors.is_user_file(file)

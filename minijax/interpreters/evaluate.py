@@ -71,7 +71,7 @@ numpy_rules = _NumPyRules(
 # Primitives whose evaluation rule itself places the results on devices.
 commits_itself: set[Primitive] = set()
 
-# Primitives that call a program. The program is compiled if an operand is over a mesh of devices.
+# Primitives that call a program. It is compiled if an operand is over a mesh of devices, or if it names a mesh.
 compiled_over_meshes: set[Primitive] = set()
 # The primitives that name a mesh. While the list is empty, programs need not be searched for them.
 constraints: list[Primitive] = []
@@ -173,7 +173,7 @@ class EvalTrace(Trace):
         except AttributeError:
             values = None
         if values is None:  # an operand is on the device
-            if avals.sharded_types_made:  # a type error comes before a device error
+            if avals.sharded_types_made:  # errors about types come before errors about devices
                 abstract_eval(primitive, tuple([x.aval for x in args]), params)
             device = common_device(args, primitive.name)
             if type(device) is tuple:

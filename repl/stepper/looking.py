@@ -299,7 +299,7 @@ class Looking:
             return ""
         position = moment_of(self.stepper.cursor, found.later.life.born)
         self.stepper.offer(f"value of {found.later.name}", position)
-        return f"; its first is at step {position}: the key . goes there"
+        return f"; its first value is at step {position}: the key . goes there"
 
     def ask_watch(self) -> None:
         def watch(expression: str) -> None:

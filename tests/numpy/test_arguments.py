@@ -234,7 +234,7 @@ def test_a_masked_scalar_is_refused() -> None:
         minijax.numpy.array(np.ma.masked_array(1.0, True))
 
 
-# Expressions with a Python integer ``n``. Each is tested with every value of ``INTEGERS``, also under vmap and jvp.
+# Expressions with a Python integer ``n``, for every value of ``INTEGERS``. With 2**40 also under vmap and jvp.
 OF_INTEGERS = (Path(__file__).parent / "integers.txt").read_text(encoding="utf-8")
 # JAX silently wraps a large integer to the range of its type, and so uses a wrong element or a wrong number.
 WRAPS_IN_JAX = ("jnp.power(n, 2)", "I.at[n].set(1)", "I.at[n].get(mode='clip')", "I.sum(initial=n)")

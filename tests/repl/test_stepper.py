@@ -502,12 +502,12 @@ def test_expressions_use_the_names_of_a_moment(step, loop):
     stepper.first()
     stepper.values.ask_expression()
     stepper.answer("y + 1.0")
-    first = int(re.search(r"y has no value yet .* its first is at step (\d+): the key \. goes", stepper.message[1])[1])
+    first = int(re.search(r"y has no value yet .* its first value is at step (\d+): the key \.", stepper.message[1])[1])
     stepper.again()
     assert stepper.cursor.position == first and "y" in values(stepper)
     stepper.back()
     assert all(named.name != "y" for named in named_until(stepper.values.known, stepper.values.at))
-    yet = f"no value yet at this moment; its first is at step {first}"
+    yet = f"no value yet at this moment; its first value is at step {first}"
     for expression, expected in (("y + 1.0", yet), ("zz", "no variable zz")):
         stepper.values.ask_watch()
         stepper.answer(expression)

@@ -94,8 +94,8 @@ class Section(Frozen):
 
 
 class Indent(Frozen):
-    """A block indented to the column of a ``Row``'s body. A terminal shows at most ``most`` lines, and then the number
-    of missing lines (or the text ``instead``) and ``rest``.
+    """A block indented to the column of a ``Row``'s body. A terminal shows at most ``most`` lines (0: all), then the
+    number of missing lines (or the text ``instead``) and ``rest``.
     """
 
     block: Block

@@ -1,8 +1,8 @@
 """The stages of one call, from Python to machine code, each line linked to its source lines.
 
 A browser of stages shows them in a terminal or on a page. A line belongs to equations of the jaxpr, and so to the lines
-of Python that they come from. Two lines of different stages are linked if they share a line of Python. A note says what
-a line without an equation is, or that XLA added the line for an equation.
+of Python that they come from. Two lines of different stages are linked if they come from the same line of Python. A
+note says what a line without an equation is, or that XLA added the line for an equation.
 """
 
 from __future__ import annotations

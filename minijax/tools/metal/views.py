@@ -147,7 +147,7 @@ def _memory_row(of: Stages) -> Row:
     parts: Line = joined(" · ", [("", each) for each in sizes]) if sizes else line(("muted", "none"))
     if not memory.at:
         return Row("memory", (parts,))
-    said = f"most is live at {found.shown_name(memory.at)}: {bytes_text(memory.live_bytes)}"
+    said = f"peak at {found.shown_name(memory.at)}: {bytes_text(memory.live_bytes)} live"
     most = line(said, *_where(of, memory.at))
     return Row("memory", (parts, most))
 

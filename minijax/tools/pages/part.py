@@ -169,7 +169,7 @@ class PagePart(Texts):
 
     def node(self, node: Node, around: Node | None) -> list[int]:
         """For a record inside the record ``around``: ``[its line in the tree, its result (-1: none), the list of its
-        details (-1: none), how many of the details are known at its beginning]``.
+        details (-1: none), how many of the details are known when it begins]``.
         """
         known = self.nodes.get(id(node))
         if known is None:

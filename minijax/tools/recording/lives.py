@@ -4,7 +4,7 @@ The recorder holds only weak references to them, so a value dies as it would wit
 last operation live longer: they and the values of their variables live until the next operation. The memory of the
 arrays' elements is kept (``values``).
 
-What is noted of a value is a row of integers and strings. Many rows share their strings. ``LifeTable`` makes a record
+The notes on a value are a row of integers and strings. Many rows share their strings. ``LifeTable`` makes a record
 from a row when the record is read.
 """
 
@@ -40,9 +40,9 @@ ARRAY, TWO, DUAL, BATCHED, STAGED, UNKNOWN, OTHER = range(7)
 _KINDS = ((JVPTracer, TWO), (DualTracer, DUAL), (BatchTracer, BATCHED), (JaxprTracer, STAGED))
 _shapes: dict[type, int] = {}
 
-# A row: event, interpreter, its scope, type, physical type, subject, whether it is a tangent, the values inside (0 for
-# none, a number or text for one, a tuple for several), the tracer's variable or batch axis or the array's value, and
-# the user's line. All rows are in one list, one after the other.
+# A row: event, interpreter, its scope, type, physical type, what the row describes, whether it is a tangent, the values
+# inside (0 for none, a number or text for one, a tuple for several), the tracer's variable or batch axis or the array's
+# value, and the user's line. All rows are in one list, one after the other.
 Row = tuple[Any, ...]
 _AT, _LEVEL, _SCOPE, _TYPE, _PHYSICAL, _SHAPE, _TANGENT, _INSIDE, _WORTH, _PLACE = range(10)
 _WIDTH = 10
@@ -95,7 +95,7 @@ class Lives:
         self.count = 0
         # number -> the name of the first variable that held it
         self.names: dict[int, str] = {}
-        # id of an array that a variable holds and no operation has used -> the array, held weakly, and the name
+        # id of an array in a variable, before an operation uses it -> the array, held weakly, and the variable's name
         self.named: dict[int, tuple[weakref.ref[Array], str]] = {}
         # ids of the first arrays whose names were not kept, and the event of the first of them; ``packed``: whether
         # forgetting dead arrays freed too little room

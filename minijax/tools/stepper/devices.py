@@ -80,7 +80,7 @@ def devices_of(cursor: Cursor) -> Callable[[], DevicesShown | None] | None:
 
 
 def with_devices(recording: Recording) -> Recording:
-    """``recording`` for a file: it gets texts of the values on all devices at each moment, in the first iterations."""
+    """``recording`` for a file, with texts of the values on all devices at each moment, in the first iterations."""
     known = at_hand(recording)
     if known is None or not has_devices(recording):
         return recording
@@ -301,7 +301,7 @@ def _arrow(met: Meeting, device: int) -> str:
 
 
 def _brackets(count: int, begins: bool, ends: bool) -> list[str]:
-    """Brackets that join ``count`` rows; the group may continue above and below."""
+    """Brackets that join ``count`` rows. The group continues above unless ``begins``, and below unless ``ends``."""
     if count == 1 and begins and ends:
         return [" ───▶"]
     out = [" ─┤ ├▶"] * count

@@ -94,7 +94,7 @@ class LoopRun:
 
 
 class ScanRun(LoopRun):
-    """A scan that is replayed. A step's number counts from the first to run; an iteration's is its index in ``xs``."""
+    """A scan that is replayed. Steps are numbered as they run, iterations by their index in the scanned arrays."""
 
     def __init__(self, steps: Any, eqn: JaxprEqn) -> None:
         super().__init__(steps, eqn)
@@ -359,7 +359,7 @@ class WhileRun(LoopRun):
         return found[0] if found[0].array.ndim else int(np.asarray(found[0].array._value()))
 
     def length(self) -> Any:
-        """The maximum iteration count of all elements, or how many ran before giving up. An Unknown if not known."""
+        """The maximum iteration count of all elements, or how many iterations ran before giving up. Else an Unknown."""
         count = self.count()
         if isinstance(count, Unknown) and self.unended:
             return self.unended
