@@ -33,7 +33,7 @@ partial_eval_jaxpr_rules = RuleTable(
 )
 # Primitives that call a function with a custom derivative rule -> the parameter that holds its jaxpr.
 custom_rule_calls: dict[Primitive, str] = {}
-# rule(eqn, used_outputs) -> eqn without its unused parts; None if nothing is left
+# rule(eqn, used_outputs) -> eqn without its unused parts
 dce_rules = RuleTable("dce", "Dead-code rule for '{name}' not implemented", "most primitives need none")
 
 

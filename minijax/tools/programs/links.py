@@ -2,7 +2,7 @@
 
 ``linked_programs(f, *args)`` returns the four programs as panes of lines, each line with the numbers of its equations.
 Lines that share an equation are linked. Equations are numbered from 1 in the order in which the jaxpr prints them,
-including those of inner jaxprs. The records contain only strings and numbers.
+including those of inner jaxprs. The records contain only strings and numbers, so that files can store them.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ _FITTING = frozenset(("broadcast_in_dim", "convert_element_type", "reshape", "sq
 
 def operations(recording: Recording) -> Iterator[tuple[BindRecord, int]]:
     """The user's operations in order, each with its depth in binds and scopes."""
-    # (record, depth, the place of the innermost operation around it)
+    # (record, its depth, the place of the innermost operation around it)
     todo: list[tuple[Node, int, str | None]] = [(node, 0, None) for node in reversed(recording.tree)]
     while todo:
         node, depth, place = todo.pop()
