@@ -19,7 +19,7 @@ MOST_STEPPERS = 100
 
 
 class Sharing:
-    """Records which cell of a shell's notebook holds the copy of the style, and which that of the stepper's script."""
+    """Records the cells of a shell's notebook that hold the copies of the style and of the stepper's script."""
 
     def __init__(self, shell: Any) -> None:
         # a proxy, so that this object does not keep the shell alive

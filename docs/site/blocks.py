@@ -6,7 +6,7 @@ All blocks of a page run in order in one temporary folder. The words after a blo
   stepper as text; ``screen 80x24 into into`` does the action ``into`` twice and shows the full-screen terminal;
 - ``ipython``: a cell, in one IPython shell per page that has minijax's extension;
 - ``python``: a program; its output is shown. With a file name, the program is also saved under that name;
-- ``sh``: shell commands. ``install``: they install minijax. They are not run; tests compare them with the README.
+- ``sh``: shell commands. Those that install minijax (``install``) are not run; tests compare them with the README.
 
 ``fails`` means that the last input ends with an error, which is shown. Any other error stops the build.
 """

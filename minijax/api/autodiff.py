@@ -149,7 +149,8 @@ def as_weak_as(aval: ShapedArray, tangent: Any) -> Any:
 def linearize_flat(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], wrt: Sequence[bool], name: str = "", lines: bool = True
 ) -> tuple[list[Any], LinearProgram | Tape]:
-    """Return the outputs of flat ``fun``, and its linear program in inputs ``wrt``. ``lines``: keep source lines."""
+    """The outputs of flat ``fun``, and its linear program in the inputs that ``wrt`` flags. ``lines``: keep source
+    lines."""
 
     def linearized(pe_main: Any) -> tuple[list[Any], LinearProgram]:
         pe = pe_main.trace
@@ -466,7 +467,7 @@ def _other_type(aval: ShapedArray, found: ShapedArray) -> ValueError:
     if aval.reduced:
         explicit = lazy.public("minijax.core.explicit", "mesh_of_type")(aval) is not None
         cast = "sharding.reshard(y, P(...))" if explicit else "lax.pcast(y, axes, to='varying')"
-        action = f" Return what is not reduced from the function: {cast}."
+        action = f" Let the function return a value that is not reduced: {cast}."
     return ValueError(
         f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function: got {found.str_short()}, but "
         f"expected {aval.to_cotangent_aval().str_short()} because the corresponding output of the differentiated "

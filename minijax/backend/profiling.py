@@ -91,7 +91,7 @@ def traced_calls(module: str, call: Callable[[], Any], count: int) -> list[Trace
 
 
 class PassRun(NamedTuple):
-    """One run of an XLA pass: its program and its innermost pipeline."""
+    """The time of one run of an XLA pass, with its program and its innermost pipeline."""
 
     module: str
     pipeline: str

@@ -22,7 +22,7 @@ from minijax.errors import did_you_mean
 
 
 class AxisType(enum.Enum):
-    """The compiler (Auto), types (Explicit) or the program (Manual) decide the sharding over a mesh axis."""
+    """Who decides the sharding over a mesh axis: the compiler (Auto), array types (Explicit), the program (Manual)."""
 
     Auto = enum.auto()
     Explicit = enum.auto()
@@ -89,7 +89,7 @@ class AbstractMesh:
 
     @functools.cached_property
     def explicit_axes(self) -> tuple[str, ...]:
-        """The names of the axes over which types are sharded."""
+        """The names of the axes over which array types may be sharded."""
         return self.axes_of_type(AxisType.Explicit)
 
     @functools.cached_property
@@ -99,7 +99,7 @@ class AbstractMesh:
 
     @functools.cached_property
     def any_explicit(self) -> bool:
-        """Whether types may be sharded over some axis."""
+        """Whether array types may be sharded over some axis."""
         return AxisType.Explicit in self.axis_types
 
     @property

@@ -83,7 +83,7 @@ class Library:
     """One of the two libraries.
 
     Attributes:
-      package, own: the public package, and all packages with its code.
+      package, own: the public package, and all packages with the library's code.
       internal: names of modules whose submodules have no public names that both libraries share.
     """
 

@@ -44,7 +44,7 @@ MAX_CONSTANTS = 4096
 
 
 def _scalar_operand(value: Any, aval: ShapedArray) -> LiteralArray | None:
-    """Convert the Python scalar ``value`` for an operand of type ``aval``; None if that operand needs promotion."""
+    """Convert the Python scalar ``value`` to the other operand's type ``aval``. None if the operand needs promotion."""
     kind = type(value)
     if aval.dtype == dtypes.float0 or is_key(aval.dtype):
         return None
@@ -69,7 +69,7 @@ def _scalar_operand(value: Any, aval: ShapedArray) -> LiteralArray | None:
 def fast_binary(bind: Callable[..., Any], slow: Callable[..., Any], kinds: str, reflected: bool = False) -> Any:
     """``bind(x, y)`` for operands of one dtype among ``kinds``, or an array and a scalar; otherwise ``slow(x, y)``.
 
-    An operator calls the attribute ``slow`` when it cannot use ``bind``. ``reflected``: swap the operands.
+    ``reflected``: swap the operands. Array operators also use the attribute ``slow`` directly, for other operands.
     """
 
     def operation(x: Any, y: Any, /) -> Any:
@@ -266,7 +266,7 @@ ceil = _rounding("ceil", ew.ceil_p, "least integer not below")
 
 
 def reciprocal(x: Any, /) -> Any:
-    """1/x of each element."""
+    """1 divided by each element."""
     (x,) = promote("reciprocal", x, to=INEXACT)
     return ew.integer_pow_p.bind(x, y=-1)
 
@@ -294,13 +294,13 @@ def log10(x: Any, /) -> Any:
 
 
 def deg2rad(x: Any, /) -> Any:
-    """Degrees to radians."""
+    """Each element converted from degrees to radians."""
     (x,) = promote("deg2rad", x, to=INEXACT)
     return lax.mul(x, weak_const(x, np.pi / 180))
 
 
 def rad2deg(x: Any, /) -> Any:
-    """Radians to degrees."""
+    """Each element converted from radians to degrees."""
     (x,) = promote("rad2deg", x, to=INEXACT)
     return lax.mul(x, weak_const(x, 180 / np.pi))
 
@@ -330,11 +330,9 @@ def imag(val: Any, /) -> Any:
     return lax.imag(val) if dtypes.is_complex(val.aval.dtype) else lax.full_like(val, 0)
 
 
-add = _binary("add", ew.add_p, "Sum, element by element; of booleans, their disjunction.", of_bools=ew.or_p)
+add = _binary("add", ew.add_p, "Sum, element by element; for booleans, logical or.", of_bools=ew.or_p)
 subtract = _binary("subtract", ew.sub_p, "Difference, element by element.")
-multiply = _binary(
-    "multiply", ew.mul_p, "Product, element by element; of booleans, their conjunction.", of_bools=ew.and_p
-)
+multiply = _binary("multiply", ew.mul_p, "Product, element by element; for booleans, logical and.", of_bools=ew.and_p)
 true_divide = _binary("true_divide", ew.div_p, "Quotient, element by element, as floats.", to=INEXACT, kinds="fc")
 divide = _binary("divide", ew.div_p, "Quotient, element by element, as floats.", to=INEXACT, kinds="fc")
 maximum = _binary("maximum", ew.max_p, "The larger, element by element; NaN if either is NaN.", kinds="biufc")
@@ -345,7 +343,7 @@ float_power = _binary("float_power", ew.pow_p, "x to the power of y, as floats."
 nextafter = _binary("nextafter", ew.nextafter_p, "The next float after x towards y.", to=INEXACT, kinds="f")
 bitwise_and = _binary("bitwise_and", ew.and_p, "Bits set in both, element by element.", kinds="biu")
 bitwise_or = _binary("bitwise_or", ew.or_p, "Bits set in either, element by element.", kinds="biu")
-bitwise_xor = _binary("bitwise_xor", ew.xor_p, "Bits set in just one, element by element.", kinds="biu")
+bitwise_xor = _binary("bitwise_xor", ew.xor_p, "Bits set in exactly one of both, element by element.", kinds="biu")
 left_shift = _binary("left_shift", ew.shift_left_p, "x * 2**y, by shifting bits.", to=NUMERIC, kinds="iu")
 bitwise_left_shift = _binary("bitwise_left_shift", ew.shift_left_p, "x * 2**y, by shifting bits.", NUMERIC, "iu")
 equal = _binary("equal", ew.eq_p, "Whether elements are equal.", kinds="biufc")
@@ -356,7 +354,7 @@ less_equal = _ordering("less_equal", ew.le_p, "x <= y, element by element.")
 less = _ordering("less", ew.lt_p, "x < y, element by element.")
 logical_and = _logical("logical_and", ew.and_p, "Whether both are nonzero, element by element.")
 logical_or = _logical("logical_or", ew.or_p, "Whether either is nonzero, element by element.")
-logical_xor = _logical("logical_xor", ew.xor_p, "Whether just one is nonzero, element by element.")
+logical_xor = _logical("logical_xor", ew.xor_p, "Whether exactly one is nonzero, element by element.")
 
 
 def logical_not(x: Any, /) -> Any:
@@ -382,7 +380,7 @@ def bitwise_count(x: Any, /) -> Any:
 
 
 def isnan(x: Any, /) -> Any:
-    """Whether each element is not a number."""
+    """Whether each element is NaN."""
     x = ensure("isnan", x)
     return ew.ne_p.bind(x, x)
 

@@ -429,7 +429,7 @@ def _pow_check(x: np.dtype, y: np.dtype) -> np.dtype:
 pow_p = elementwise(
     "pow", [INEXACT, NUM], pow_numpy, _pow_lower, [pow_left, pow_right], out=_pow_check, same_dtypes=False
 )
-pow = binary_function(pow_p, "pow", "``x`` to the power ``y``; ``y`` may be of an integer dtype.")
+pow = binary_function(pow_p, "pow", "``x`` to the power ``y``; ``y`` may have an integer dtype.")
 _pow = pow_p.bind
 
 nextafter, nextafter_p = binary(
@@ -615,7 +615,7 @@ atan2, atan2_p = binary(
         lambda g, ans, x, y: _mul(g, _div(y, _add(_square(x), _square(y)))),
         lambda g, ans, x, y: _mul(g, _div(_neg(x), _add(_square(x), _square(y)))),
     ],
-    "The angle of the point ``(y, x)``; ``x`` is the ordinate.",
+    "The angle of the point ``(y, x)``; ``x`` is the vertical coordinate.",
 )
 sinh, sinh_p = unary(
     "sinh", INEXACT, zero_signs(np.sinh, "", "ri"), "chlo.sinh",

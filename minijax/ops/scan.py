@@ -62,7 +62,7 @@ class ScanParts(NamedTuple):
         return ScanParts(*split_list(items, num_consts, num_carry))
 
     def beside(self, others: ScanParts) -> list[Any]:
-        """One list: the consts of both, then the carries of both, then the xs of both."""
+        """One list: the consts of ``self`` and of ``others``, then the carries of each, then the xs of each."""
         return [x for both in safe_zip(self, others) for part in both for x in part]
 
     def flat(self) -> list[Any]:
@@ -86,7 +86,7 @@ class ScanResults(NamedTuple):
         return ScanResults(*split_list(items, num_carry))
 
     def beside(self, others: ScanResults) -> list[Any]:
-        """One list: both carries, then the ys of both."""
+        """One list: the carries of ``self`` and of ``others``, then the ys of each."""
         return [*self.carry, *others.carry, *self.ys, *others.ys]
 
 
@@ -149,7 +149,7 @@ def _looped(
 
 
 class _Evaluated:
-    """Evaluates a scan outside ``jit``: first by the NumPy function, later by the executable."""
+    """Evaluates a scan outside ``jit``: first on NumPy, after enough work as a compiled program."""
 
     __slots__ = ("call", "run", "weight", "spent", "executable", "out_avals")
 
@@ -531,8 +531,9 @@ class LinearParts(NamedTuple):
 
 
 def _transposed_body(closed: ClosedJaxpr, counts: LinearCounts, arriving: Flags, ct_avals: Avals) -> ClosedJaxpr:
-    """The reverse body: ``(residuals, ct_consts, ct_carry, ct_ys, slices) -> (ct_consts, ct_carry, ct_xs)``. ``counts``
-    counts the body's inputs; ``arriving`` flags the ys with a cotangent. Cotangents of consts add up in the carry."""
+    """The reverse body: ``(residuals, ct_consts, ct_carry, ct_ys, slices) -> (ct_consts, ct_carry, ct_xs)``.
+    ``counts``: the numbers of the body's inputs. ``arriving``: which ys have a cotangent. The cotangents of consts
+    add up in the carry."""
     key = ("scan_transpose", counts, tuple(arriving), tuple(ct_avals))
     if key in closed.memo:
         return closed.memo[key]
@@ -561,7 +562,7 @@ def _transposed_body(closed: ClosedJaxpr, counts: LinearCounts, arriving: Flags,
 
 
 def _retyped(jaxpr: Jaxpr, in_avals: Avals) -> Jaxpr:
-    """``jaxpr`` with inputs of types ``in_avals``, which may differ from the present types only in ``weak_type``."""
+    """``jaxpr`` with inputs of types ``in_avals``, which may differ from its own only in ``weak_type``."""
     new = {v: Var(a) for v, a in safe_zip(jaxpr.invars, in_avals) if v.aval is not a}
     if not new:
         return jaxpr

@@ -288,7 +288,8 @@ def while_batch(
 
 
 def while_partial_eval_jaxpr(eqn: JaxprEqn, unknown_in: Flags) -> Any:
-    """First a loop of the known carries, then the whole loop: without a known length, residuals cannot be stacked."""
+    """Return a loop of the known carries, then the whole loop. The whole loop computes the known carries again, because
+    residuals cannot be stacked without a known length."""
     cond, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
     cond_nconsts, body_nconsts = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     given = WhileParts.of(unknown_in, cond_nconsts, body_nconsts)

@@ -153,8 +153,8 @@ class Simulated(Partitioned):
     def __call__(self, *args: Any) -> list[Array]:
         axes = f" ({_axes_text(self.placement.mesh)})" if self.placement.mesh else ""
         raise ValueError(
-            f"{self.name} cannot be run: its {len(self.placement.devices)} devices{axes} are simulated, since only an "
-            "AbstractMesh has been named. Put its arguments over a Mesh of devices, or look at the program that each "
+            f"{self.name} cannot be run: its {len(self.placement.devices)} devices{axes} are simulated, because only "
+            "an AbstractMesh was given. Put its arguments over a Mesh of devices, or look at the program that each "
             "device would run, jit(f).lower(...).compile().as_text()."
         )
 
@@ -373,7 +373,7 @@ def _check_wanted(x: Any, own: Sharding | None, wanted: Sharding, name: str, lab
     if own is not None and not _same_tiles(own, wanted, aval.ndim):
         raise ValueError(
             f"Sharding passed to jit does not match the sharding on the respective arg. Got jit sharding: {wanted}, "
-            f"arg sharding: {own} for argument {label} of {name}, of type {aval}. Move it there with device_put."
+            f"arg sharding: {own} for argument {label} of {name}, of type {aval}. Move the argument with device_put."
         )
 
 

@@ -1,4 +1,4 @@
-"""Discharge: rewrite a program so that its equations use arrays, the contents of references, and no references.
+"""Discharge: rewrite a program so that its equations use no references, only their contents, which are arrays.
 
 In: a jaxpr that takes or makes references. Out: a jaxpr on arrays alone. It takes the contents of the references, and
 returns the final contents of the references that it writes. Invariant: equations keep their order.

@@ -234,8 +234,8 @@ def _attribute(key: Any) -> str:
 def _leaves(
     value: Any, name: str, new: Callable[[Any, Mapping[Any, Any]], bool], most: int | None = None
 ) -> Iterator[tuple[Any, str]]:
-    """The arrays and tracers in a container, with their paths. ``new`` decides which inner containers are searched, and
-    at most ``most`` are.
+    """The arrays and tracers in a container, with their paths. ``new`` decides which inner containers are searched.
+    ``most``: how many containers at most.
     """
     count = 0
     todo = [(value, name, 0)]

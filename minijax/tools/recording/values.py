@@ -18,7 +18,7 @@ from minijax.core.records import Frozen
 from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, Var
 
-# Maximum number of bytes of all kept values. Then the maximum numbers of kept calls and of kept programs.
+# The maximum numbers of bytes of all kept values, of kept calls, and of kept programs.
 MOST_BYTES = 256_000_000
 MOST_CALLS = 20_000
 MOST_PROGRAMS = 2_000
@@ -95,7 +95,7 @@ class Values:
     def keep(self, number: int, x: Array) -> None:
         """Keep the value of ``x`` without keeping the user's ``Array`` object alive."""
         aval = x.aval
-        # too high for keys and packed integers, otherwise exact; quick for scalars, because most values are scalars
+        # the memory: too high for keys and packed integers, otherwise exact. Quick for scalars, as most values are
         taken = 100 if not aval.shape or aval.size == 1 else 100 + aval.size * aval.dtype.itemsize
         if taken > _LARGE:
             taken = sum(self._new((x,)).values())

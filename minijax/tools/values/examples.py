@@ -38,11 +38,11 @@ from minijax.interpreters.vmap import AxisData, batch
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.ops.call import compiled
 
-# A loop with more NumPy calls than this, over all iterations, is compiled, because they would take almost a second.
+# A loop is compiled if its NumPy calls, over all iterations, are more than this: they would take almost a second.
 WORTH_COMPILING = 500_000
 
 
-# User settings that forbid, check or report what a program does.
+# User settings that forbid, check or report what a program does, with the values that switch them off.
 NEUTRAL = (
     (debug_nans, False),
     (debug_infs, False),
