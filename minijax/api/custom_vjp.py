@@ -219,7 +219,7 @@ class _VJPCall(CustomCall):
         # like JAX, accept another dtype if the shape fits
         wrong = "" if found.shape == expected.shape else "shapes do not match."
         if not wrong and not same_sharding(found, expected):
-            wrong = "shardings do not match. Bring it there with sharding.reshard."
+            wrong = "shardings do not match. Change the sharding of the output with sharding.reshard."
         if wrong:
             raise ValueError(
                 "Custom VJP bwd rule must produce an output with the same type as the args tuple of the primal "

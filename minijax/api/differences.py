@@ -261,7 +261,7 @@ def _tree_differences(fun: Any, old: Any, new: Any) -> list[Difference]:
     for names, others, what in ((now, set(was), "it is new"), (was, set(now), "it is gone")):
         left = [n for n in names if n not in others and n not in seen and not n.startswith(inside)]
         out += [Difference("tree", n, "", what) for n in left]
-    return out or [Difference("tree", "", "", "its containers hold other data, or an argument came by keyword")]
+    return out or [Difference("tree", "", "", "a container's static data changed, or an argument was given by keyword")]
 
 
 def _kind_text(text: str) -> str:

@@ -97,8 +97,8 @@ def origin_of(session: Session, command: str, expression: str, of: str | None) -
         if not wanted and any(map(is_jax_array, tree_leaves(value))):
             raise UsageError(f"%{command}: {target.title} was computed by the real JAX, which is not recorded")
         if not wanted:
-            problem = f"{shortened(target.title)} gives no array, so no operations led to it"
-            raise UsageError(f"%{command}: {problem}: give it a call such as f(3.0), whose result is an array")
+            problem = f"the result of {shortened(target.title)} has no array, so no operations led to it"
+            raise UsageError(f"%{command}: {problem}: write a call such as f(3.0), whose result is an array")
     lane = OriginLane(origins, origins.slice(wanted), arguments, wanted)
     return AskedOrigin(value, recording, lane, tuple(name for n, name in names if not n))
 
@@ -334,7 +334,7 @@ COMMANDS: tuple[Command, ...] = (
         ),
         "The first moment at which a condition holds: h.max() > 10, nan(h), h became NaN, x.dtype changed, line 12.\n\n"
         "The call is run once and recorded; without `in` the last full recording is searched. A condition consists of "
-        "the program's names, numbers, comparisons, and, or, not, and these figures of arrays: max, min, mean, std, "
+        "the program's names, numbers, comparisons, and, or, not, and these properties of arrays: max, min, mean, std, "
         "sum, norm, any, all, abs, nan, inf, finite, dtype, shape, size. A comparison of an array must hold for all "
         "its elements. Loops are searched iteration by iteration; values that were not kept are computed again.",
         "%find x > 1.0 in f(3.0)",
@@ -349,7 +349,7 @@ COMMANDS: tuple[Command, ...] = (
             Param("depth", "int", "how many levels of rules and programs inside operations to show", default=3),
             Param("most", "int", "draw only this many operations, the last ones", default=200),
         ),
-        "What a result came from: the arguments and the operations that led to it, and no others, with values.\n\n"
+        "What a result came from: only the arguments and operations that led to it, with their values.\n\n"
         "The expression is run once. The operations inside jitted functions, loops and derivatives are shown too, even "
         "if their traces come from a cache. A value that only decides which operations run is an origin too: the index "
         "of a cond, the condition of a while loop. The condition of a Python `if` is not recorded.",

@@ -47,7 +47,7 @@ NOT_KEPT = Unknown("it was dropped to save memory")
 ELSEWHERE = Unknown("values live in the process that recorded them")
 NOT_RUN = Unknown("its program has not been run")
 RUN_LEFT_OUT = Unknown("its program was not run, or was dropped to save memory")
-NOT_FORWARD = Unknown("it is linear: it has a value only where the linear program runs")
+NOT_FORWARD = Unknown("it is a tangent: it has values only when the linear program runs")
 NOT_TAKEN = Unknown("this branch was not taken")
 # Primitives that run a program several times: per iteration, or per device.
 COUNTED = ("scan", "while", "shard_map")

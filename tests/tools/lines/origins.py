@@ -33,7 +33,7 @@ BAD = (
     ("%origin f(3.0) --of u", "no variable u held a value in this call; there are x"),
     ("%origin f(3.0) --depth 0", "needs a number from 1, not 0"),
     ("%origin 'text'", "'text' is a text, and computes nothing: write a call such as f(3.0)"),
-    ("%origin 3", "3 gives no array, so there is no operations led to it: give it a call"),
+    ("%origin 3", "the result of 3 has no array, so no operations led to it: write a call"),
     ("%find", "needs CONDITION"),
     ("%find 3 > 2 in f(3.0)", "names no variable"),
     ("%find y > in f(3.0)", "is no condition"),
