@@ -587,7 +587,7 @@ def unhashable_static(static: tuple[Any, ...], subject: str, kind: str) -> Excep
                 f"{which} of {subject} has value {value!r} of type {type_}. Static arguments are part of the "
                 "cache key: pass a hashable value (a tuple in place of a list), or make the argument dynamic."
             )
-    return TypeError(f"an argument of {subject} is a tree with unhashable data, so its call has no signature")
+    return TypeError(f"an argument of {subject} is a tree with unhashable data, so {kind} cannot cache the call")
 
 
 def lift_constants(closed: ClosedJaxpr, kind: type, last: bool = False) -> tuple[ClosedJaxpr, list[Any]]:

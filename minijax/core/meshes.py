@@ -212,7 +212,7 @@ class Mesh(AbstractMesh):
             return self
         found = self.devices[np.ix_(*[np.unique(each) for each in np.nonzero(mine)])]
         if found.size != mine.sum():
-            raise ValueError(f"The devices of this process are no block of {self}: order its devices by process.")
+            raise ValueError(f"This process's devices are no block of {self}: order the mesh's devices by process.")
         return Mesh(found, self.axis_names, self.axis_types)
 
     @functools.cached_property

@@ -343,7 +343,7 @@ float_power = _binary("float_power", ew.pow_p, "x to the power of y, as floats."
 nextafter = _binary("nextafter", ew.nextafter_p, "The next float after x towards y.", to=INEXACT, kinds="f")
 bitwise_and = _binary("bitwise_and", ew.and_p, "Bits set in both, element by element.", kinds="biu")
 bitwise_or = _binary("bitwise_or", ew.or_p, "Bits set in either, element by element.", kinds="biu")
-bitwise_xor = _binary("bitwise_xor", ew.xor_p, "Bits set in exactly one of both, element by element.", kinds="biu")
+bitwise_xor = _binary("bitwise_xor", ew.xor_p, "Bits set in exactly one of the two, element by element.", kinds="biu")
 left_shift = _binary("left_shift", ew.shift_left_p, "x * 2**y, by shifting bits.", to=NUMERIC, kinds="iu")
 bitwise_left_shift = _binary("bitwise_left_shift", ew.shift_left_p, "x * 2**y, by shifting bits.", NUMERIC, "iu")
 equal = _binary("equal", ew.eq_p, "Whether elements are equal.", kinds="biufc")

@@ -260,11 +260,11 @@ def complex_extremum_text(ctx: Any, direction: str, x: str, y: str, aval: Shaped
 
 max, max_p = binary(
     "max", ANY, maximum_numpy, _extremum_lower("maximum", "GT"),
-    _extremum_derivatives, "The greater of both; nan if either is nan.",
+    _extremum_derivatives, "The greater of the two; nan if either is nan.",
 )
 min, min_p = binary(
     "min", ANY, minimum_numpy, _extremum_lower("minimum", "LT"),
-    _extremum_derivatives, "The lesser of both; nan if either is nan.",
+    _extremum_derivatives, "The lesser of the two; nan if either is nan.",
 )
 
 
@@ -283,7 +283,7 @@ abs, abs_p = unary(
 )
 _abs: Rule = abs_p.bind
 
-sign, sign_p = unary("sign", NUM, sign_numpy, "sign", ZERO, "-1, 0 or 1; of complex numbers, ``x / abs(x)``.")
+sign, sign_p = unary("sign", NUM, sign_numpy, "sign", ZERO, "-1, 0 or 1; for complex numbers, ``x / abs(x)``.")
 _sign: Rule = sign_p.bind
 
 
@@ -671,7 +671,7 @@ imag, imag_p = unary(
 )
 complex, complex_p = binary(
     "complex", FLOAT, complex_numpy, _generic("stablehlo.complex"),
-    [None, None], "The complex number ``x + iy``, of float32 or float64 parts.",
+    [None, None], "The complex number ``x + iy``, with float32 or float64 parts.",
     out=complex_dtype_of, check=_complex_check,
 )
 _real = real_p.bind

@@ -349,7 +349,7 @@ class StageBrowser:
     def follow(self) -> None:
         """Go to the same line in the next stage that has it; after the last stage, to its Python line."""
         if not self.chosen:
-            self.say("this line comes from no line of yours", "muted")
+            self.say("this line comes from none of your lines", "muted")
             return
         before = self.at, self.focus, dict(self.rows), self.chosen
         kernel = self._kernel()

@@ -273,8 +273,8 @@ def other_devices(operand: str, devices: Any) -> ValueError:
     """The error for an ``operand`` that is not committed to ``devices``, the devices of the mesh that is set."""
     return ValueError(
         f"Received incompatible devices for jitted computation. Got {operand} and jit's context mesh with device ids "
-        f"{[each.id for each in devices]} on platform {devices[0].platform.upper()}. Bring it to the mesh that is set "
-        "with device_put, or compute outside of set_mesh."
+        f"{[each.id for each in devices]} on platform {devices[0].platform.upper()}. With device_put bring it to the "
+        "mesh that is set, or compute outside of set_mesh."
     )
 
 
@@ -499,7 +499,7 @@ def evaluate_over_mesh(p: Primitive, args: Values, params: Params, outs: Sequenc
     if program is None:
         closed = one_equation(p, avals, params)
         placement = placement_of(closed, arrays, p.name, outs=outs, keep_unused=True)
-        assert placement is not None, "an operand lies over a mesh, or the primitive names one"
+        assert placement is not None, "an operand is over a mesh, or the parameters contain one"
         program = partitioned(closed, p.name, placement, keep_unused=True)
         if key is not None:
             if kept is _equations and len(kept) >= MAX_EQUATIONS:
@@ -515,7 +515,7 @@ def call_over_mesh(program: Compiled, args: Values) -> list[Any]:
     closed = ref()
     assert closed is not None, "a program that is called has its jaxpr"
     placement = placement_of(closed, args, name, keep_unused=keep_unused)
-    assert placement is not None, "one operand lies over a mesh"
+    assert placement is not None, "an argument is over a mesh"
     return partitioned(closed, name, placement, donated, keep_unused)(*args)
 
 
@@ -523,9 +523,9 @@ def moved(x: MeshArray, sharding: Sharding) -> MeshArray:
     """Reshard a multi-process array with one SPMD program."""
     identity = ClosedJaxpr(Jaxpr([], [var := Var(x.aval)], [var], [], "device_put"))
     placement = placement_of(identity, [x], "device_put", outs=[sharding], keep_unused=True)
-    assert placement is not None, "it lies over a mesh"
+    assert placement is not None, "the array is over a mesh"
     (out,) = partitioned(identity, "device_put", placement, keep_unused=True)(x)
-    assert type(out) is MeshArray, "its sharding was named"
+    assert type(out) is MeshArray, "the result is over the mesh of ``sharding``"
     return out
 
 
@@ -545,6 +545,6 @@ def check_lies(program: Partitioned, args: Values) -> None:
         if own is not None and not own.is_equivalent_to(sharding, args[i].aval.ndim):
             raise ValueError(
                 "Computation was compiled for input shardings that disagree with the shardings of arguments passed to "
-                f"it: {program.name} was compiled for {sharding}, and argument {i} has the sharding {own}. Move it "
-                "with device_put, or lower with arguments that have the same shardings as these."
+                f"it: {program.name} was compiled for {sharding}, and argument {i} has the sharding {own}. Move "
+                "the argument with device_put, or lower with arguments that have the same shardings as these."
             )

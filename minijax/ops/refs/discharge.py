@@ -207,7 +207,7 @@ def _while_without(primitive: Primitive, args: Values, params: Params) -> list[A
     finals = written(params["body_jaxpr"])
     if written(params["cond_jaxpr"]):
         raise NotImplementedError(
-            "the condition of a while loop that writes to a reference is not supported: write to it in the body."
+            "a while loop whose condition writes to a reference is not supported: write to the reference in the body."
         )
     body, cond = discharge(params["body_jaxpr"], finals), discharge(params["cond_jaxpr"])
     kept = [i for i in range(m) if i not in finals]

@@ -174,7 +174,7 @@ class Tour:
         yield from outcome.summary.blocks
         if outcome.error is not None and not stop.fails:
             stopped = isinstance(outcome.error, KeyboardInterrupt)
-            message = "" if stopped else "The tour did not expect that; a name may have changed. "
+            message = "" if stopped else "The tour did not expect this error; a name may have changed. "
             message += "%tour again runs this part's lines again."
             yield text(message, role="warning", hanging=0)
         elif stop.after:

@@ -189,7 +189,7 @@ class Origins:
             if not self.array_of(number):
                 found = self._focus(number)
                 if found is None:
-                    unknown = "it is inside a program that did not run, or was not kept"
+                    unknown = "the value is inside a program that did not run, or was not kept"
                 else:
                     focused[found[0]] = found[1]
         return self._slice(wanted, arrays, focused, unknown)
@@ -259,7 +259,7 @@ class Origins:
     def _lacking(self, step: EvaluatedStep) -> str:
         """What a slice cannot follow in an operation; '' if nothing."""
         if any(each.startswith("Ref{") for each in step.bind.in_types):
-            return f"{step.bind.primitive} uses a reference: what was written to it before is not followed"
+            return f"{step.bind.primitive} uses a reference: earlier writes to the reference are not followed"
         if step.run is None and len(step.bind.args) > len(step.bind.operands):
             return f"{step.bind.primitive} has more operands than were kept"
         if step.run is None and any(value.startswith("{") for _, value in step.bind.params):
