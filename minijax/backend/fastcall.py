@@ -60,7 +60,7 @@ class _Registries:
         self.arrays = rt.xla.pytree.PyTreeRegistry()
         self.buffers = rt.xla.pytree.PyTreeRegistry()
         for cls in (Array, LiteralArray):
-            # C++ reads the field ``_buffer``. An array on the host has none, so the call raises AttributeError
+            # C++ reads the field ``_buffer``. A host array has none: AttributeError, then an ordinary call is made
             self.buffers.register_dataclass_node(cls, ["_buffer"], ["aval"])
         self.buffers.register_node(_Results, _Results.taken_apart, operator.call)
         self.x64 = None if jax_is_imported() else self._settings(rt)

@@ -41,7 +41,7 @@ abstract_hooks: list[TypeHook] = []
 _numpy_value = operator.attrgetter("_np")
 _aval = operator.attrgetter("aval")
 _new = object.__new__
-# The classes of arrays on the host: evaluation needs only their value. Committed arrays are not among them.
+# The classes of arrays on the host: evaluation needs only their values. Committed arrays have classes of their own.
 _EVALUATED = frozenset([Array, LiteralArray])
 
 

@@ -131,7 +131,7 @@ def _evaluation(primitive: Primitive, avals: tuple[Any, ...], params: dict[str, 
     """The function of NumPy values and the output type(s) for a signature, cached in ``evaluations``."""
     out_aval = abstract_eval(primitive, avals, params)
     function = numpy_function(primitive, avals, params)
-    # floats only: if an integer overflows, scalar arithmetic emits a warning (slow and hidden); ufuncs emit none
+    # floats only: if an integer overflows, scalar arithmetic emits a warning, slow though hidden; ufuncs emit none
     if all([aval.dtype.kind == "f" and not aval.shape for aval in avals]):
         function = SCALAR_RULES.get(function, function)
     found: Any = function, out_aval

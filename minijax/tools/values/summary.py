@@ -28,8 +28,8 @@ class ValueSummary(Frozen):
       numbers: statistics of the elements that were read (all, or a sample). None if there were no numbers to read.
       mean: the mean of the finite elements seen (of absolute values if complex); None if there are none.
       spark: a picture of up to eight characters; '' if there is none.
-      course: whether ``spark`` draws the values of a vector in order, as means of successive stretches. Otherwise it is
-              a histogram of the range in eight parts.
+      course: whether ``spark`` draws the values of a vector or small array in order, as means of successive stretches.
+              Otherwise it is a histogram of the range in eight parts.
       value: all elements as text, for a small array; otherwise ''.
       said: why the value is not shown, if ``numbers`` is None and ``value`` is ''; else ''.
     """
