@@ -260,8 +260,8 @@ def while_batch(
     if pred_dim is not None:
         if any(e.primitive.name == "io_callback" for c in (cond_jaxpr, body_jaxpr) for e in all_eqns(c.jaxpr)):
             raise NotImplementedError(
-                "Unordered IO effects not supported in while_loop with batched predicate: it would call "
-                "back again for elements whose loop has ended. Make the condition independent of mapped values."
+                "Unordered IO effects not supported in while_loop with batched predicate: the callback "
+                "would run again for elements whose loop has ended. Make the condition independent of mapped values."
             )
         carry_batched = [True] * len(given.carry)
         at = 0

@@ -19,7 +19,7 @@ _MARKS = {"delete": "-", "insert": "+"}
 
 
 class ShownLine(Frozen):
-    """A row of a pane: a line of a stage, or a note in place of hidden lines (``line`` is None then).
+    """A row of a pane: a line of a stage, or a note in place of hidden lines. The ``line`` of a note is None.
 
     ``mark`` is '-' if the pass removed the line, '+' if it added it. ``index`` is the line's index in its stage.
     """
@@ -35,7 +35,7 @@ class StageBrowser:
 
     Attributes:
       stages: the stages.
-      rename: replaces places in a text by the front end's names.
+      rename: a function that replaces places in a text by the front end's names for them.
       programs: the stages without the Python files, which have their own pane.
       at: the index of the program shown.
       focus: the pane that receives the keys: one of ``PANES``.
@@ -104,7 +104,7 @@ class StageBrowser:
         self._to_row(next(found, 0))
 
     def _python(self) -> Iterator[ShownLine]:
-        """The source files one after the other, with a mark for each gap between the parts used."""
+        """The source files one after the other, with the mark ``⋮`` in place of lines that are left out."""
         files = [each for each in self.stages.all if each.kind == "python"]
         texts = [each.text for stage in files for each in stage.lines if each.text.strip()]
         margin = min((len(each) - len(each.lstrip()) for each in texts), default=0)
@@ -337,7 +337,7 @@ class StageBrowser:
         self.focus = PANES[index]
 
     def next_pane(self, step: int = 1) -> None:
-        """Focus the next pane; its cursor is at a row linked to the current line."""
+        """Focus the next pane. Its cursor is already at a row linked to the current line."""
         self.focus = PANES[(PANES.index(self.focus) + step) % len(PANES)]
 
     def previous_pane(self) -> None:

@@ -8,9 +8,9 @@
 
 Each call is compared by its value, jvp, vjp, second derivatives (forward over reverse, reverse over reverse, forward
 over forward), vmap along every axis of every operand with random output axes, and vmap of jvp and vjp. Each of these
-is evaluated, and compiled by ``jit``. The comparison covers values, dtypes, shapes, weak types, the printed
-program (``normalise``), and the class of JAX's errors. The command prints the differences, and how many comparisons of
-each kind it made. The exit status is 1 if a difference has no reason (``REASONS``), or no call used a given primitive.
+is evaluated, and compiled by ``jit``. The comparison covers values, dtypes, shapes, weak types, the printed program
+(see ``normalise``), and the class of JAX's errors. The command prints the differences, and counts the comparisons of
+each kind. The exit status is 1 if a difference has no reason (``REASONS``), or no call used a given primitive.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def batched(draw: Draw, x: np.ndarray, axis: int | None, size: int) -> np.ndarra
 
 
 def axes_of(draw: Draw, args: Sequence[Any]) -> Iterator[tuple[int | None, ...]]:
-    """The ``in_axes`` to try: together they map each axis of each operand, and leave each operand unmapped."""
+    """The ``in_axes`` to try. Taken together, they map each axis of each operand, and leave each operand unmapped."""
     ranks = [np.ndim(x) if isinstance(x, np.ndarray) else None for x in args]
     known = [r for r in ranks if r is not None]
     for turn in range(max(known, default=-1) + 2 if known else 0):
@@ -381,7 +381,7 @@ def other_values(staged: Sequence[Variation], report: Report) -> Iterator[str]:
 
 
 def compiled(ns: Any, staged: Sequence[Variation], given: Any) -> list[tuple[Any, Exception | None]]:
-    """(result, error) of each transformation under ``jit``: as one program, or one by one if that raises."""
+    """(result, error) of each transformation under ``jit``: as one program, or one by one if that one fails."""
 
     def everything(given: Any) -> Any:
         return [each.function(ns)(*xs) for each, xs in zip(staged, given, strict=True)]

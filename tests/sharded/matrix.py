@@ -2,8 +2,8 @@
 
 Options: ``[--devices N] [--mode auto|explicit|shard_map|mapped] [-k WORDS] [--slice] [--json]``. A cell is a program in
 a mode on a mesh: (1,), (2,), (4,), (8,), (2, 2), (4, 2) or (2, 4) of the eight devices. Each cell compares values and
-their shardings, eager and compiled; the gradient of a sum of all results; the collectives in the two compiled
-programs; the class of errors; and, except in mode ``auto``, the jaxpr's text.
+their shardings, eager and compiled; the gradient of a sum of all results; the collectives in the compiled
+program and in its compiled gradient; the class of errors; and, except in mode ``auto``, the jaxpr's text.
 
 In mode ``auto`` arguments are sharded over a mesh whose axes the compiler may use freely. In ``explicit`` they are
 sharded over the current mesh, and their types name its axes. In ``shard_map`` the program runs on each device's shard;
