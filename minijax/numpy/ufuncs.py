@@ -69,7 +69,7 @@ def _scalar_operand(value: Any, aval: ShapedArray) -> LiteralArray | None:
 def fast_binary(bind: Callable[..., Any], slow: Callable[..., Any], kinds: str, reflected: bool = False) -> Any:
     """``bind(x, y)`` for operands of one dtype among ``kinds``, or an array and a scalar; otherwise ``slow(x, y)``.
 
-    ``reflected``: swap the operands. Array operators also use the attribute ``slow`` directly, for other operands.
+    ``reflected``: swap the operands. Array operators make their own slow path from the attribute ``slow``.
     """
 
     def operation(x: Any, y: Any, /) -> Any:

@@ -92,7 +92,7 @@ def reshard_batch(axis: AxisData, args: Values, dims: Dims, *, dst_sharding: Any
 
 
 def resharded_to_mesh_of(scalar: Any, examples: Values) -> Any:
-    """``scalar``, resharded to the explicit mesh of ``examples``, or to the current mesh if an example is abstract."""
+    """``scalar``, resharded to the mesh of ``examples`` or the current mesh. Unchanged if all examples are concrete."""
     if not any([isinstance(x, Tracer) and x.to_concrete_value() is None for x in examples]):
         return scalar
     mesh = common_mesh(map(get_aval, examples)) or (None if current_mesh() else context.mesh)

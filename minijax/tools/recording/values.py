@@ -95,7 +95,7 @@ class Values:
     def keep(self, number: int, x: Array) -> None:
         """Keep the value of ``x`` without keeping the user's ``Array`` object alive."""
         aval = x.aval
-        # the memory: too high for keys and packed integers, otherwise exact. Quick for scalars, as most values are
+        # the memory: too high for keys and packed integers, otherwise exact. Quick for scalars: most values are scalars
         taken = 100 if not aval.shape or aval.size == 1 else 100 + aval.size * aval.dtype.itemsize
         if taken > _LARGE:
             taken = sum(self._new((x,)).values())
