@@ -4,7 +4,7 @@ The names, base classes and essential words are JAX's (https://docs.jax.dev/en/l
 problem, the line of the user's program, and one thing to do next.
 
 :func:`source_info` runs for each staged equation, so it only records a code object and an instruction offset;
-:func:`summarize` makes text of it. Neither keeps a frame alive, since frames keep the user's arrays alive.
+:func:`summarize` makes text of it. Neither function keeps a frame alive, because a frame keeps user arrays alive.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 SourceInfo = tuple[Any, ...]
 
 # The number of open named scopes on all threads, and the function that gives this thread's name stack. ``core.names``
-# sets both. While no scope is open, an equation pays only for one test of ``open_scopes``.
+# sets both. While no scope is open, staging an equation only tests ``open_scopes``.
 open_scopes = 0
 _current_names: Callable[[], Any] = tuple
 
@@ -108,7 +108,7 @@ def is_own_file(filename: str) -> bool:
 
 
 class _FileKinds(dict[str, bool]):
-    """co_filename -> ``judge(co_filename)``, computed at first use. Bounded, since each prompt input is a new file."""
+    """co_filename -> ``judge(co_filename)``, cached. The cache is limited, because each prompt input is a new file."""
 
     def __init__(self, judge: Callable[[str], bool]) -> None:
         self.judge = judge
@@ -143,9 +143,9 @@ def is_user_file(filename: str) -> bool:
 def source_info(skip: int = 1, known: dict[int, SourceInfo] | None = None) -> SourceInfo | None:
     """The place of the current call in the user's program: the innermost frame outside minijax.
 
-    ``skip``: the number of innermost frames that are known to be minijax's; examining one takes 50 ns. ``known``:
-    earlier results by offset, so that equations of one line share one result. Returns ``(code, instruction offset)``
-    for :func:`summarize`, with the name stack if a scope is open. Returns None if there is no user frame.
+    ``skip``: this many innermost frames are known to be minijax's and are not examined, which saves 50 ns per frame.
+    ``known``: offset -> earlier result, so that equations of one instruction share one result. Returns ``(code,
+    instruction offset)`` for :func:`summarize`, with the name stack if a scope is open; None without a user frame.
     """
     frame: FrameType | None = sys._getframe(skip)
     is_user = _is_user
@@ -171,7 +171,7 @@ def raw_user_frame() -> SourceInfo | None:
 
 
 def user_frame(skip: int = 1) -> FrameType | None:
-    """The innermost user frame, or None. The innermost ``skip`` frames are not examined. A frame keeps values alive."""
+    """The innermost user frame, or None. Does not examine the innermost ``skip`` frames. A frame keeps values alive."""
     frame: FrameType | None = sys._getframe(skip)
     while frame is not None and not _is_user[frame.f_code.co_filename]:
         frame = frame.f_back
@@ -179,7 +179,7 @@ def user_frame(skip: int = 1) -> FrameType | None:
 
 
 def user_frames(most: int) -> list[FrameType]:
-    """At most ``most`` innermost user frames, outermost first, up to IPython or a kernel. Do not store the frames."""
+    """At most ``most`` innermost user frames, outermost first. The search ends at IPython. Do not store the frames."""
     frames: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and len(frames) < most:
@@ -225,7 +225,10 @@ def source_line(frame: FrameType | None = None) -> str:
 
 
 def did_you_mean(word: object, words: Iterable[object], prefix: str = "", alike: float = 0.6) -> str:
-    """`` Did you mean --check?`` with the best match in ``words``; '' if no match is ``alike`` enough (1: equal)."""
+    """`` Did you mean --check?`` with the word of ``words`` that is most like ``word``; '' if none is like it.
+
+    ``alike``: the least similarity, from 0 to 1 (equal).
+    """
     import difflib  # the import takes 1 ms, and only mistakes need it
 
     if not isinstance(word, str) or not word:

@@ -40,11 +40,12 @@ def pure_callback(
 
     The compiler may remove or repeat calls. Arguments are pytrees of arrays; ``callback`` gets concrete arrays.
 
-    ``callback`` returns a tree like ``result_shape_dtypes``, whose leaves have ``shape`` and ``dtype``; this function
-    returns that tree of arrays.
-    ``vmap_method``: "sequential" and "sequential_unrolled" call ``callback`` for each element; "expand_dims" and
-    "broadcast_all" call it once, with a leading batch axis on every argument. For an unmapped argument the size of this
-    axis is 1 with "expand_dims", the batch size with "broadcast_all". ``sharding`` must be None.
+    ``result_shape_dtypes`` is a tree whose leaves have a ``shape`` and a ``dtype``. ``callback`` returns a tree of this
+    structure, of arrays with these shapes and dtypes, and ``pure_callback`` returns that tree.
+    Under ``vmap``, the ``vmap_method`` "sequential" or "sequential_unrolled" calls ``callback`` once per batch element.
+    "expand_dims" and "broadcast_all" call it once, with a leading batch axis on every argument. For an unmapped
+    argument the size of this axis is 1 with "expand_dims", the batch size with "broadcast_all". ``sharding`` must be
+    None.
 
     ValueError if the call is differentiated, or for an unknown ``vmap_method``. NotImplementedError under ``vmap``
     without a ``vmap_method``. JaxRuntimeError if the callback raised, or returned a value of another type.
@@ -126,9 +127,9 @@ def debug_callback(
 ) -> Any:
     """Call ``callback(*args, **kwargs)`` whenever the program gets here, and ignore its result.
 
-    Under ``jvp`` and ``grad`` the callback gets primal values. Under ``vmap`` it runs for each element. With
-    ``ordered``, calls keep the program's order. ``debug.callback(ordered=True)(f, x)`` keeps options apart from keyword
-    arguments of ``f``.
+    Under ``jvp`` and ``grad`` the callback gets primal values. Under ``vmap`` it runs once per batch element. With
+    ``ordered``, calls keep the program's order. The form ``debug.callback(ordered=True)(f, x)`` is for a function ``f``
+    that has a keyword argument ``ordered`` or ``partitioned`` itself.
     """
 
     def call(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
@@ -180,7 +181,9 @@ def debug_print(
     _record: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """Print ``fmt.format(*args, **kwargs)`` whenever the program gets here. Pass no f-string: it would format tracers.
+    """Print ``fmt.format(*args, **kwargs)`` whenever the program gets here.
+
+    Do not pass an f-string: Python would format the tracers in it during tracing.
 
     ValueError for an argument that ``fmt`` does not use, IndexError or KeyError for a missing one.
     """
@@ -229,4 +232,4 @@ def set_front_end(run: Callable[[str, dict[str, Any]], None] | None) -> None:
 
 
 def effects_barrier() -> None:
-    """Do nothing: a call of a program with effects returns only after these effects."""
+    """Do nothing. JAX waits for effects here, but a call of a minijax program returns only after its effects."""

@@ -41,7 +41,7 @@ class _Seen:
     """The functions with the same code in one kind of cache: how many were staged, and the last of them."""
 
     def __init__(self, codes: tuple[CodeType, ...], last: Callable[[], Any]) -> None:
-        # weak references show whether the codes are alive; the id of a dead code may be reused
+        # the id of a freed code object may be reused, so weak references check that the codes are still alive
         self.codes = [weakref.ref(code) for code in codes]
         self.count = 1
         self.last = last
@@ -114,8 +114,8 @@ def _last_defined(fun: Any) -> tuple[str, int] | None:
         return None
     file, line = _named[key]
     space = fun.__globals__
-    # the id of a dead dict may be reused; the globals of a module stay alive, and so do those of a prompt, which have
-    # a list of inputs, ``In``
+    # the id of a freed dict may be reused, so the site counts only if these globals are certainly still alive: they
+    # belong to a loaded module, or to a prompt, whose list of inputs, ``In``, contains the definition
     module = sys.modules.get(getattr(fun, "__module__", None) or "")
     inputs = space.get("In")
     typed = isinstance(inputs, list) and any(
@@ -137,7 +137,7 @@ def _remember(fun: Any, cache: str) -> None:
     key, seen = _find_seen(fun, cache)
     if seen is None:
         _seen[key] = _Seen(_codes(fun), last)
-    elif seen.last() is not fun:  # for the same function, only its cache was cleared or its options differ
+    elif seen.last() is not fun:  # the same function is staged again if its cache was cleared
         seen.count += 1
         seen.last = last
     named = _named_key(fun)
@@ -159,7 +159,8 @@ Begun = tuple[miss_log.Missed | None, closed_over.Noted]
 def announce(cache: str, fun: Any, key: Any, found: ClosedJaxpr | None, explain: Explain) -> Begun | None:
     """Tell observers whether ``key`` was ``found`` in the ``cache`` of ``fun``. Tell guards only of a miss.
 
-    Returns the argument ``begun`` of ``store``; None for a hit. The log omits engine bodies and requested retraces.
+    Returns the argument ``begun`` of ``store``; None for a hit. The miss log omits minijax's own loop and branch
+    bodies, and retraces that the user requested.
     """
     if found is not None:
         if cache != "body" or " at " in describe(fun):
@@ -180,7 +181,7 @@ def announce(cache: str, fun: Any, key: Any, found: ClosedJaxpr | None, explain:
 
 
 def stale(closed: ClosedJaxpr) -> str:
-    """List values that changed since a cached program read them during tracing, as text; '' if none."""
+    """A text that lists the values that changed after the cached program was traced with them; '' if none changed."""
     recorded = closed.memo.get("noted")
     return closed_over.changes(recorded) if recorded else ""
 

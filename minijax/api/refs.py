@@ -1,7 +1,7 @@
 """Mutable array references: ``new_ref`` makes one, indexing reads and writes it, ``freeze`` ends it.
 
-Creating the first reference adds operators to tracers and checks to calls. Source:
-https://docs.jax.dev/en/latest/array_refs.html
+Few programs use references, so operators of tracers and checks in calls are added when the first reference is made.
+Source: https://docs.jax.dev/en/latest/array_refs.html
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ __all__ = ["AbstractRef", "Ref", "Slice", "addupdate", "ds", "free_ref", "freeze
 
 
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Any:
-    """A mutable reference to the array ``init_val``. ``r[i]``, ``r[i] = x`` and ``r[i] += x`` work in functions too.
+    """Make a mutable reference ``r`` that holds the array ``init_val``.
 
-    A reference may be an argument or closed over, but not returned. TypeError unless ``init_val`` is an array;
-    NotImplementedError for a ``memory_space`` or ``kind``.
+    ``r[i]``, ``r[i] = x`` and ``r[i] += x`` also work inside transformed functions. A function may take a reference as
+    an argument or close over it, but not return it. TypeError unless ``init_val`` is an array; NotImplementedError for
+    a ``memory_space`` or ``kind``.
     """
     if memory_space is not None or kind is not None:
         asked = f"memory_space={memory_space!r}" if memory_space is not None else f"kind={kind!r}"
@@ -62,13 +63,16 @@ def free_ref(ref: Any) -> None:
 
 
 def get(ref: Any, idx: Any = None) -> Any:
-    """Read ``ref[idx]``. ``idx``: an int, slice, integer array, ``...`` or a tuple of these. Else ValueError."""
+    """Read ``ref[idx]``. ``idx``: an int, slice, integer array, ``...`` or a tuple of these.
+
+    ValueError if a constant index is out of bounds, TypeError for an index of another type.
+    """
     index, operands = _indexed(_checked("ref_get", ref), idx)
     return get_p.bind(ref, *operands, index=index)
 
 
 def swap(ref: Any, idx: Any, value: Any) -> Any:
-    """Write ``value`` to ``ref[idx]`` and return the old value. ValueError unless shape and dtype are equal."""
+    """Write ``value`` to ``ref[idx]`` and return the old value. ValueError if its shape or dtype does not fit."""
     return _swap("ref_swap", ref, idx, value)
 
 
@@ -113,7 +117,7 @@ def _swap(name: str, ref: Any, idx: Any, value: Any) -> Any:
 
 
 def _cast(value: Any, ref: Any) -> Any:
-    """Convert ``value`` to the reference's dtype, as JAX does, if it is a weakly typed float or both are integers."""
+    """Convert ``value`` to the reference's dtype, as JAX does: weakly typed floats to floats, integers to integers."""
     aval = get_aval(value)
     if type(aval) is not ShapedArray:
         return value
@@ -158,9 +162,9 @@ class DidntWant(_Marker):
 def with_refs(self: VJP, *maybe_ct_refs: Any) -> Callable[[Any], Any]:
     """A pullback that adds cotangents to references instead of returning them.
 
-    ``maybe_ct_refs``: a tree like the arguments whose leaves are references, ``ad.GradValue()`` (return the cotangent)
-    or ``ad.DontWant()``. ValueError for other leaves. The pullback returns a tree with ``ad.GradRef()`` for references,
-    cotangents for ``GradValue`` and ``ad.DidntWant()`` for ``DontWant``.
+    ``maybe_ct_refs``: a tree with the structure of the arguments. Its leaves are references, ``ad.GradValue()`` (return
+    the cotangent) or ``ad.DontWant()``. ValueError for other leaves. The pullback returns a tree with ``ad.GradRef()``
+    for references, cotangents for ``GradValue`` and ``ad.DidntWant()`` for ``DontWant``.
     """
 
     def is_wish(x: Any) -> bool:
@@ -190,7 +194,7 @@ ad = types.SimpleNamespace(GradValue=GradValue, DontWant=DontWant, GradRef=GradR
 
 
 def _indexed(ref: Any, idx: Any) -> tuple[Index, list[Any]]:
-    """Split the user's index into its static part and operands."""
+    """Split the user's index into its static part and its operands, which may be traced."""
     if idx is None or idx is Ellipsis:
         return None, []
     shape = get_aval(ref).shape

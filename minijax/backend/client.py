@@ -1,10 +1,10 @@
 """The PJRT client of this process, made at first use.
 
-jaxlib alone can make a client for its built-in platform; importing jax takes ten times as long. Accelerators are
-plugins, which jax finds. So: if jax is imported, its default backend is used. Else, if ``JAX_PLATFORMS`` begins with
-the built-in platform, or is not set and no plugin is installed, jaxlib alone makes the client. Otherwise jax is
-imported. ``JAX_PLATFORMS`` and ``JAX_NUM_CPU_DEVICES`` mean what they mean to jax
-(https://docs.jax.dev/en/latest/config_options.html).
+jaxlib alone can make a client for its built-in platform; importing jax takes ten times as long. Accelerators need
+plugins, which only jax can find. So jax is imported only if necessary. If it is imported already, its default backend
+is used. Otherwise, if ``JAX_PLATFORMS`` begins with the built-in platform, or is not set and no plugin is installed,
+jaxlib makes the client. In all other cases jax is imported. ``JAX_PLATFORMS`` and ``JAX_NUM_CPU_DEVICES`` mean what
+they mean to jax (https://docs.jax.dev/en/latest/config_options.html).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from minijax.config import config, note_devices
 # The one platform jaxlib can run without a plugin.
 BUILT_IN = "cpu"
 
-# Environment variables that ask jax for something this module does not do itself.
+# If one of these environment variables is set, jax makes the client: this module does not support them.
 _ASK_JAX = ("JAX_PLATFORM_NAME", "JAX_XLA_BACKEND", "PJRT_NAMES_AND_LIBRARY_PATHS")
 
 
 class Runtime:
     """One PJRT client: jaxlib's module ``xla``, the ``client``, all ``devices``, and those of this process.
 
-    ``from_jax``: whether jax made the client. Options of ``put``: with ``copying`` it reads a host array during
-    the call, with ``aliasing`` it uses the array's memory in place.
+    ``from_jax``: whether jax made the client. ``copying`` and ``aliasing`` are options of ``put``: with ``copying`` it
+    copies a host array before it returns, with ``aliasing`` the buffer uses the array's memory.
     """
 
     def __init__(self, xla: Any, xla_client: Any, client: Any, from_jax: bool) -> None:
@@ -114,8 +114,8 @@ def jax_is_imported() -> bool:
 def plugin_installed() -> bool:
     """Whether a PJRT plugin might be installed, found without importing anything.
 
-    Plugins are in the namespace package ``jax_plugins``, or in an entry point of that name, or are libtpu. Reading
-    entry points by hand takes 3 ms, ``importlib.metadata`` 40 ms.
+    A plugin is a module in the namespace package ``jax_plugins``, or a package with an entry point of that name, or
+    libtpu. Reading entry points by hand takes 3 ms, ``importlib.metadata`` 40 ms.
     """
     if importlib.util.find_spec("jax_plugins") is not None or importlib.util.find_spec("libtpu") is not None:
         return True
@@ -140,7 +140,7 @@ def jaxlib_suffices() -> bool:
         return False
     wanted = os.environ.get("JAX_PLATFORMS", "")
     if wanted:
-        # Other platforms in the list would be additional backends, which nothing here uses.
+        # minijax uses only the first platform in the list
         return wanted.split(",")[0].strip() == BUILT_IN
     return not plugin_installed()
 
@@ -178,7 +178,7 @@ def _start() -> Runtime:
     return Runtime(xla, xla_client, client, from_jax=False)
 
 
-# A client has about one thread per device. With more devices a process may meet its limit on threads.
+# A client has about one thread per device. With more devices a process may reach its limit on threads.
 MOST_SIMULATED = 4096
 
 

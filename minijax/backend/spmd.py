@@ -1,4 +1,4 @@
-"""Arrays and programs over several devices, for jaxlib: shardings as XLA describes them, shards put and gathered.
+"""Arrays and programs over several devices, by jaxlib: describes shardings for XLA, puts shards and gathers them.
 
 Only ``parts`` imports jax, because the method of jaxlib that it calls does.
 """
@@ -62,7 +62,7 @@ def xla_sharding(sharding: Sharding) -> Any:
 
 
 def put_parts(arrays: Sequence[Any], sharding: Sharding, aval: ShapedArray) -> Buffer:
-    """The array of type ``aval`` whose shards on this process's devices are ``arrays``, in order. Keys are words."""
+    """The array of type ``aval`` with the shards ``arrays``, one per local device, in order. Keys are raw words."""
     rt = runtime()
     if aval.dtype == dtypes.float0:
         # on devices, float0 is an unused array of booleans
@@ -84,7 +84,7 @@ def put_parts(arrays: Sequence[Any], sharding: Sharding, aval: ShapedArray) -> B
 
 
 def put_over(value: Any, sharding: Sharding, aval: ShapedArray) -> Buffer:
-    """Put a NumPy value of type ``aval`` on the devices of ``sharding``. Nobody may write to the value afterwards."""
+    """Put a NumPy value of type ``aval`` on the devices of ``sharding``. It must not change: its memory may be used."""
     if is_key(aval.dtype):
         value = words_of(value, aval.dtype)
     value = np.asarray(value)
@@ -95,7 +95,7 @@ def put_over(value: Any, sharding: Sharding, aval: ShapedArray) -> Buffer:
 
 
 def placer(sharding: Sharding, aval: ShapedArray) -> Callable[[Any, bool], Buffer]:
-    """``put_over`` for values of one type, which is no key type. Its second argument is ``owned``: see ``put``."""
+    """``put_over`` as a function of a value and ``owned`` (see ``pjrt.put``). ``aval`` must not be a type of keys."""
     rt, devices, lies = runtime(), list(sharding.local_devices), xla_sharding(sharding)
     found = sharding.addressable_devices_indices_map(aval.shape)
     places = None if sharding.is_fully_replicated else [found[device] for device in devices]
@@ -244,5 +244,5 @@ def _tiles(rt: Runtime, op: Any, count: int, ndim: int | None) -> np.ndarray:
         raise RuntimeError(f"XLA chose a sharding that minijax has no name for: {hlo}.")
     dims = hlo.tile_assignment_dimensions()
     rank = len(dims) - hlo.replicate_on_last_tile_dim() if ndim is None else ndim
-    # the words of a key are not sharded
+    # the words of a key are one more dimension of ``dims``, which is never sharded
     return np.asarray(hlo.tile_assignment_devices()).reshape(*dims[:rank], -1)

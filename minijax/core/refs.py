@@ -105,7 +105,7 @@ class Ref(HasAval):
     """A mutable array from ``new_ref``: ``r[i]``, ``r[i] = x``, ``r[...] += x``. ``freeze`` sets ``frozen``."""
 
     __slots__ = ("aval", "_held", "frozen", "__weakref__")
-    # the end of the error message of a primitive that got a reference
+    # the end of the error message of a primitive that does not accept references
     refusal_advice = "It is a reference: use r[...], the array that it holds."
 
     aval: AbstractRef
@@ -145,7 +145,7 @@ class Ref(HasAval):
 
 
 class Slice(NamedTuple):
-    """``size`` elements from ``start`` on, every ``stride``-th. ``start`` is None if an operand gives it."""
+    """``size`` elements from ``start`` on, every ``stride``-th. If ``start`` is None, an operand is the start."""
 
     start: int | None
     size: int

@@ -80,7 +80,7 @@ def lowering_rule(primitive: Any) -> Any:
 
 @functools.lru_cache(1024)
 def made_at(primitive: Any) -> str:
-    """``file.py:12``: where a module binds a name to ``primitive``; if none does, where one of its rules is defined."""
+    """``file.py:12``: where a module binds a name to ``primitive``; if no module does, where its rule is defined."""
     finders = (abstract_rule, lowering_rule, batching_rule, jvp_rule)
     rules = [rule for rule in (find(primitive) for find in finders) if rule is not None]
     attribute, modules = f"{primitive.name}_p", [*sys.modules.items()]
@@ -293,7 +293,7 @@ def is_record(kind: type) -> bool:
 def read_params(
     native: Primitive, hidden: dict[str, Any], params: dict[str, Any], in_avals: Sequence[Any], out_avals: Sequence[Any]
 ) -> dict[str, Any]:
-    """The ``parse_rules`` rule: read params as for minijax's primitive ``native``, and add the unprinted ``hidden``."""
+    """The ``parse_rules`` rule: read params as for minijax's primitive ``native``. Add the hidden params."""
     lax = jax_module("lax")
 
     def read(name: str, value: Any) -> Any:
@@ -370,7 +370,10 @@ def without_sources(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def jvp_program(call: JaxCall, perturbed: tuple[bool, ...]) -> ClosedJaxpr:
-    """A program. Inputs: primals, and tangents of perturbed ones. Outputs: results, and tangents of inexact ones."""
+    """The jvp as a program of the primals and the tangents of ``perturbed`` primals.
+
+    It returns the results and the tangents of inexact results.
+    """
     positions = [i for i, p in enumerate(perturbed) if p]
 
     def jvp_rule_of_jax(*values: Any) -> list[Any]:
@@ -427,7 +430,7 @@ def borrowed_batch(p: BorrowedPrimitive, axis: AxisData, args: Any, dims: Any, /
         a if d is None else a.update(shape=a.shape[:d] + a.shape[d + 1 :]) for a, d in zip(avals, dims, strict=True)
     ]
     call = p.call(each, params)
-    # leave out an axis name that the call does not use: another name would need another program
+    # pass the axis name only if the call uses it: each name needs a derived program of its own
     named = {"axis_name": axis.name} if axis.name in p.names_axes(params) else {}
 
     def mapped(out_axes: Any, seen: list[int | None]) -> Callable[..., list[Any]]:
