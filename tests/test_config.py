@@ -431,6 +431,7 @@ moves = {
     "put": lambda: lib.device_put(host), "put there": lambda: lib.device_put(host, second),
     "put a number": lambda: lib.device_put(3.0), "move": lambda: lib.device_put(mine, second),
     "brought along": lambda: lib.jit(lambda a, b: a * b)(there, mine),
+    "a number along": lambda: lib.jit(lambda a, b: a * b)(there, 2.0),
     "NumPy along": lambda: lib.jit(lambda a, b: a * b)(there, host), "stays": lambda: lib.device_put(mine),
     "to NumPy": lambda: np.asarray(f(mine)),
     "get": lambda: lib.device_get(f(mine)),

@@ -16,8 +16,8 @@ EVERYWHERE = (minijax, jax)
 
 
 def both(program: Any) -> tuple[str, str]:
-    """The results of ``program(minijax)`` and ``program(jax)``, as text."""
-    ours, theirs = (str(program(ns)) for ns in EVERYWHERE)
+    """The ``repr`` of ``program(minijax)`` and of ``program(jax)``."""
+    ours, theirs = (repr(program(ns)) for ns in EVERYWHERE)
     return ours, theirs
 
 
@@ -38,7 +38,13 @@ def test_values() -> None:
         "keys by index": lambda ns: ns.random.key_data(
             ns.jit(lambda k, i: k[i])(ns.random.split(ns.random.key(1)), np.array([1]))
         ),
-        "order F": lambda ns: ns.numpy.reshape(ROWS, (2, 6), order="F"),
+        "a product of another type": lambda ns: ns.numpy.matmul(
+            ns.numpy.array(ROWS), ns.numpy.array(ROWS.T), preferred_element_type=np.float16
+        ),
+        "dilated windows": lambda ns: ns.lax.reduce_window_shape_tuple(
+            (3, 4), (2, 2), (1, 1), ((0, 0), (1, 0)), base_dilation=(2, 1), window_dilation=(1, 2)
+        ),
+        "order F": lambda ns: ns.numpy.reshape(ns.numpy.array(ROWS), (2, 6), order="F"),
         "cached types": lambda ns: ns.typeof(np.ones(3, np.uint8)),
     }
     found = {name: both(program) for name, program in rows.items()}
