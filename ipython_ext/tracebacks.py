@@ -42,7 +42,7 @@ class Tracebacks:
         self.shell = shell
         self.all_frames = all_frames
         self.rename = rename
-        # IPython keeps only one handler. A handler that the user set earlier still runs first
+        # IPython keeps only one handler. ``handle`` leaves the kinds of the user's earlier handler to that handler
         self.before = (shell.custom_exceptions, shell.CustomTB)
         self.kinds = (Exception, KeyboardInterrupt)
 
@@ -75,10 +75,10 @@ class Tracebacks:
             debugger(tracebacks, force)
 
     def around(self, magic: Callable[[str], Any], line: str) -> Any:
-        """Call ``magic(line)``; an exception that it displays itself looks like one in a cell."""
+        """Call ``magic(line)``. If the magic displays an exception itself, show it like an exception in a cell."""
 
         def show(exc_tuple: Any = None, filename: Any = None, tb_offset: Any = None, *rest: Any, **named: Any) -> None:
-            del self.shell.showtraceback  # restore it, for exceptions that IPython should display
+            del self.shell.showtraceback  # restore IPython's method, which ``handle`` may call
             raised: Any = exc_tuple or sys.exc_info()
             kind, error, tb = raised
             self.handle(self.shell, kind, error, tb, tb_offset)
@@ -110,7 +110,7 @@ class Tracebacks:
         causes = list(chain(error))
         asked = self._all_asked() or shell.call_pdb
         if issubclass(kind, SyntaxError) and not asked and _passed(error):
-            # the error names its own file and line, for example those of a magic
+            # show no frames: the error names its own file and line, for example the line of a magic
             shown_error = shell.SyntaxTB.structured_traceback(kind, error, [])
             shell._showtraceback(kind, error, [self.rename(each) for each in shown_error])
             return None

@@ -1,8 +1,8 @@
 """``debug.breakpoint``: stop a running program and inspect the values of the surrounding functions.
 
 The traced values in the variables of user functions become operands of a debug callback. So the prompt shows the values
-of the current run, also in compiled programs: under ``vmap`` it opens for each element, under ``grad`` it shows primal
-values. The prompt accepts pdb's letters; other lines are evaluated in the frame, or run by a front end
+of the current run, also in compiled programs. Under ``vmap`` it opens once for each element. Under ``grad`` it shows
+primal values. The prompt accepts pdb's letters; other lines are evaluated in the frame, or run by a front end
 (``callbacks.set_front_end``).
 """
 
@@ -98,13 +98,13 @@ def _frames(frame: FrameType | None, only_users: bool) -> list[StoppedFrame]:
 _HELP = """\
 p EXPRESSION   print a value                  pp EXPRESSION  print it over several lines
 u, d           go to the caller; go back      w, bt          the calls that led here
-l              the lines around               a              the names of this frame
+l              the source lines around        a              the variables of this frame
 c, Ctrl-D      continue the program           q              end the program
 Anything else is evaluated in the frame."""
 
 
 class Prompt:
-    """The prompt of a breakpoint; ``frames`` starts with the innermost."""
+    """The prompt of a breakpoint; ``frames`` starts with the innermost frame."""
 
     def __init__(self, frames: list[StoppedFrame]) -> None:
         self.frames = frames
@@ -151,8 +151,8 @@ class Prompt:
 
     @contextlib.contextmanager
     def visible(self) -> Iterator[dict[str, Any]]:
-        """Yield the frame's globals and variables in one dict, since code at the prompt has no closures. Then save
-        assignments.
+        """Yield the frame's globals and variables in one dict, because functions written at the prompt can use only
+        globals. Then save assignments to the dict in the frame.
         """
         names = {**self.frame.globals, **self.frame.names}
         before = dict(names)
@@ -200,7 +200,7 @@ class Prompt:
         self.move(-1, "this is where the program stopped")
 
     def move(self, step: int, end: str) -> None:
-        """Move by ``step`` frames, positive is outward; print ``end`` if there is no such frame."""
+        """Move ``step`` frames outward (inward if negative). Print ``end`` if there is no such frame."""
         if not 0 <= self.at + step < len(self.frames):
             self.say(f"*** {end}")
             return

@@ -20,7 +20,7 @@ from typing import Any
 from minijax.core.records import NamedTuple
 from minijax.errors import is_user_file
 
-# The most functions and values recorded for one function with its callees.
+# At most this many functions and values are recorded for one traced function, its callees included.
 MOST_FUNCTIONS = 50
 MOST_NAMES = 300
 _LONGEST_VALUE = 60
@@ -32,7 +32,8 @@ class _Noted(NamedTuple):
     """A name that a function reads, and its value.
 
     ``holder``: weak reference to the function, or for ``SELF`` to the instance. ``reader``: the code object that reads
-    the name. ``cell``: closure index, ``GLOBAL`` or ``SELF``. ``attribute``: the attribute that it reads, or ''.
+    the name. ``cell``: closure index, ``GLOBAL`` or ``SELF``. ``attribute``: the attribute of the name's object that
+    ``reader`` reads, or '' if the entry is for the object itself.
     """
 
     holder: Any
@@ -61,7 +62,8 @@ class _Identity:
         return id(value) == self.id and (self.ref is None or self.ref() is value)
 
 
-# The fields of ``_Noted`` as a plain tuple: most entries are never read, and a tuple takes a fifth of the time.
+# An entry is a plain tuple of the fields of ``_Noted``, because most entries are never read, and a tuple is made in a
+# fifth of the time.
 Entry = tuple[Any, CodeType, int, str, str, Any]
 Noted = tuple[Entry, ...]
 
@@ -107,7 +109,9 @@ def _is_users(fun: FunctionType) -> bool:
 
 
 def _note_names(out: list[Entry], todo: list[Any], function: FunctionType) -> None:
-    """Record closure variables, and the globals that its code and nested code use; append callables to ``todo``."""
+    """Record the closure variables of ``function``, and the globals that its code and nested code use. Append callables
+    to ``todo``.
+    """
     holder, code = weakref.ref(function), function.__code__
     for i, name in enumerate(code.co_freevars):
         try:
@@ -201,7 +205,7 @@ def changes(recorded: Noted) -> str:
             was, now = _text(entry.value), _text(value)
             texts.append(f"{where} was {was} when it was traced and is {now} now: the program still uses {was}")
         else:
-            texts.append(f"{where} is another {entry.value.kind} than when it was traced: the program still uses that")
+            texts.append(f"{where} is another {entry.value.kind} than when it was traced: the program still uses the old one")
     return "; ".join(dict.fromkeys(texts))
 
 
@@ -238,7 +242,7 @@ def _now(entry: _Noted) -> Any:
 def _agree(was: Any, now: Any) -> bool:
     if type(was) is _Identity:
         return was.agrees(now)
-    # compare texts, since 0.0 == -0.0, 1 == True and NaN != NaN
+    # compare texts: by ``==``, 0.0 equals -0.0, (1,) equals (True,), and NaN does not equal itself
     return was is now or (type(was) is type(now) and repr(was) == repr(now))
 
 
@@ -251,13 +255,17 @@ def _is_read(entry: _Noted) -> bool:
     """Whether the code of the entry's reader reads the name or attribute of the entry, and never assigns it."""
     code = _instructions(entry.reader)
     if entry.name in code.writes or entry.attribute in code.writes_attributes:
-        return False  # the function changes such a name itself
+        return False  # the traced function assigns the name or attribute itself
     read = entry.name, entry.attribute
     return read in code.reads or (entry.cell == SELF and read in code.reads_locals)
 
 
 class _Instructions(NamedTuple):
-    """The outer and local names that a code object and its nested ones read, as (name, attribute or ''), and assign."""
+    """The names that a code object, including the code nested in it, reads and assigns.
+
+    ``reads``, ``reads_locals``: (outer or local name, attribute or ''). ``writes``: outer names that are assigned.
+    ``writes_attributes``: attributes that are assigned, of any object.
+    """
 
     reads: set[tuple[str, str]]
     reads_locals: set[tuple[str, str]]

@@ -55,7 +55,7 @@ def shard_map(
     output, or a prefix of their tree. ``in_specs``: a tuple with a spec for each argument, or None to pass the argument
     unchanged. On a mesh with explicit axes, the default is the specs in the arguments' types. ``mesh``: by default the
     current mesh. ``axis_names``: the axes along which ``f`` runs on each device, all by default. ``check_vma``: types
-    inside ``f`` name the axes along which values vary, and outputs are checked.
+    inside ``f`` name the axes along which values vary, and these axes are checked against ``out_specs``.
 
     A call raises ValueError for specs that do not fit, and for an output that may vary along an axis that ``out_specs``
     does not name. It raises TypeError for an argument that is no array.
@@ -88,7 +88,10 @@ def _is_leaf(x: Any) -> bool:
 
 
 def _check_divided(aval: Any, spec: PartitionSpec, axes: frozenset[Any], *, whole: bool) -> None:
-    """ValueError unless an argument is sharded over ``axes`` as in ``spec``. ``whole``: also check a replicated one."""
+    """ValueError unless an argument is sharded over ``axes`` as in ``spec``.
+
+    ``whole``: also check a replicated argument.
+    """
     own = spec_of(aval)
     for word in ("unreduced", "reduced"):
         if getattr(spec, word) != getattr(aval, word):
@@ -126,9 +129,10 @@ def bind_over(
     name: str,
     label: str,
 ) -> list[Any]:
-    """Compute the results of ``part``, which maps one device's parts of ``leaves`` to its parts of results.
+    """Run ``part`` on each device of ``mesh``. It maps the device's parts of ``leaves`` to its parts of the results.
 
-    Staging ``part`` may fill ``out_specs``. ``written`` is the equation's mesh. Messages show ``name`` and ``label``.
+    ``out_specs`` may be a list that ``part`` fills when it is staged. ``written``: the mesh in the equation. Messages
+    show ``name`` and ``label``.
     """
     inner_aval, on_each_device = _of_primitive("inner_aval"), _of_primitive("on_each_device")
     avals = zip(map(get_aval, leaves), in_specs, strict=True)
@@ -155,7 +159,7 @@ class _Now(threading.local):
 
 
 class ShardMapped:
-    """A function under ``shard_map``. Tracing calls the object itself, an untraced call calls ``run``."""
+    """A function under ``shard_map``. Under a trace the object itself is called, otherwise ``run``."""
 
     def __init__(
         self, fun: Callable[..., Any], mesh: Any, in_specs: Any, out_specs: Any, axes: frozenset[Any], check_vma: bool
@@ -168,7 +172,7 @@ class ShardMapped:
         # for untransformed calls: the jitted function of each mesh, and the current call
         self.programs: dict[Any, Any] = {}
         self.now = _Now()
-        # whether some argument may pass unchanged; such an argument is no operand
+        # whether some spec in ``in_specs`` is None: such an argument passes unchanged and is no operand
         self.hands_on = in_specs is not None and None in tree_leaves(in_specs, is_leaf=_is_leaf)
 
     def _with_specs(self, in_specs: Any) -> ShardMapped:
@@ -177,7 +181,7 @@ class ShardMapped:
         return found
 
     def run(self, *args: Any) -> Any:
-        """The value of an untraced call. If tracers printed values, the next call stages again."""
+        """The value of an untraced call. If tracers printed values, the next call stages again, to print too."""
         mesh = context.mesh if self.given_mesh is None else self.given_mesh
         jitted = self.programs.get(mesh)
         if jitted is None:
@@ -206,7 +210,7 @@ class ShardMapped:
         return jit(call, out_shardings=self._places(mesh)), tuple(operands)
 
     def _places(self, mesh: Any) -> Any:
-        """The result shardings of an untraced call: ``out_specs``, or unspecified if XLA shards along some axes."""
+        """The result shardings of an untraced call: ``out_specs``, or unspecified if some axes are left to XLA."""
         specs = tree_leaves(self.out_specs, is_leaf=_is_leaf)
         if not isinstance(mesh, Mesh) or not all(map(_is_spec, specs)) or self.axes not in (set(), {*mesh.axis_names}):
             return UNSPECIFIED
@@ -275,7 +279,7 @@ class ShardMapped:
         return tree_unflatten(flat.out_tree, outs)
 
     def _show_values(self, mesh: AbstractMesh, axes: frozenset[Any], specs: list[PartitionSpec]) -> None:
-        """Let tracers in the staged function print values: all operands are known, so its equations can be run."""
+        """Let tracers in the staged function print values. All operands are known, so the equations so far can run."""
         concrete = mesh if isinstance(mesh, Mesh) else context.mesh
         if not isinstance(concrete, Mesh) or axes != {*mesh.axis_names}:
             return
@@ -349,7 +353,7 @@ class ShardMapped:
                 NamedSharding(mesh, spec)  # raises for axes that are not explicit
 
     def _check(self, aval: Any, spec: PartitionSpec, mesh: AbstractMesh, name: Callable[[int], str], i: int) -> None:
-        """ValueError unless ``spec`` fits argument ``i``, called ``name(i)``."""
+        """ValueError unless ``spec`` fits argument ``i``. The message calls the argument ``name(i)``."""
         if len(spec) > aval.ndim:
             raise ValueError(
                 f"shard_map applied to the function '{fun_name(self.fun)}' was given argument arrays with axis sizes "
@@ -395,6 +399,6 @@ class ShardMapped:
                 f"The mesh given has shape {mesh.axis_sizes} with corresponding axis names {mesh.axis_names}.\n\n"
                 f"out_specs is {spec}, which says that the output varies along {set(along) or '{}'} only, but it may "
                 f"vary along {set(more)} too. Reduce it along these axes (lax.psum, lax.pmean), name them in "
-                "out_specs, or pass check_vma=False if all devices have the same."
+                "out_specs, or pass check_vma=False if all devices have the same value."
             )
         return pvary(out, along)

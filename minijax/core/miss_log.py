@@ -25,7 +25,7 @@ class Missed:
       cache: the kind of cache: 'staging', 'body', 'compilation'.
       name: the function's name.
       subject: the function as error messages name it: ``f at file.py:12``.
-      reason: why the cache missed, usually an ``api.differences.Miss``, a text with attributes.
+      reason: why the cache missed, usually an ``api.differences.Miss``, which is a string with attributes.
       place: the user's line that made the call: ``/home/me/file.py:12 (f)``.
       began: when tracing began, by ``time.perf_counter``.
       costs: phase ('trace', 'lower', 'compile') -> seconds, set when the phase ends. Tracing includes the tracing and
@@ -44,7 +44,7 @@ class Missed:
 
     @property
     def place(self) -> str:
-        """The file, the line and the function. The line is computed at first use, since that is slow."""
+        """The file, the line and the function. The line is computed here: at each miss that would be slow."""
         if self._place is None:
             return "<unknown>"
         code = self._place[0]
@@ -86,7 +86,7 @@ _here = _Here()
 
 
 class unkept:
-    """Context manager: drop this thread's misses in the block, which come from tools, not from the user."""
+    """Context manager: do not record this thread's misses in the block: tools cause them, not the user."""
 
     def __enter__(self) -> None:
         self.outer, _here.unkept = _here.unkept, True
@@ -116,12 +116,12 @@ def total() -> int:
 
 
 def since(number: int = 0) -> tuple[Missed, ...]:
-    """The kept misses from ``number`` on, the earliest first: ``total() - number`` of them, or fewer."""
+    """The kept misses with this ``number`` or a higher one, the earliest first. Older misses may have been dropped."""
     with _lock:
         return tuple([entry for entry in _kept if entry.number >= number])
 
 
 def counts() -> dict[str, int]:
-    """The number of misses of each function with its own count: see ``MOST_NAMES``."""
+    """The number of misses of each function. Only the first ``MOST_NAMES`` functions are counted."""
     with _lock:
         return dict(_by_subject)

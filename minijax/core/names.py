@@ -20,7 +20,7 @@ from minijax.core.trace import MainTrace, state
 # The elements of a name stack, outermost first: ``(name, is_transformation)``.
 NameStack = tuple[tuple[str, bool], ...]
 
-# The labels of interpreters -> their names in name stacks; other interpreters have no name in JAX.
+# The labels of interpreters -> their names in name stacks. As in JAX, other interpreters do not appear there.
 _SHOWN = {"jvp": "jvp", "linearize": "jvp", "vmap": "vmap"}
 
 
@@ -94,7 +94,7 @@ class named_scope(contextlib.ContextDecorator):
 
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
-    """``fun``, run in a ``named_scope`` of its own name or of ``name``."""
+    """Return ``fun`` wrapped in a ``named_scope``, which has the function's name or ``name``."""
     if not callable(fun):
         raise TypeError(f"named_call expects a function, got {fun!r}")
     scope = named_scope(getattr(fun, "__name__", type(fun).__name__) if name is None else name)
@@ -102,7 +102,7 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
 
 
 def transposed(source: Any, what: str, named: bool = True) -> Any:
-    """The source of the equations that transpose an equation of primitive ``what`` with this ``source``.
+    """The source for equations that come from transposing an equation of primitive ``what`` with this ``source``.
 
     ``named``: whether to add ``transpose`` to the name stack.
     """
@@ -110,7 +110,7 @@ def transposed(source: Any, what: str, named: bool = True) -> Any:
         return None
     names = source[2] if len(source) > 2 else ()
     if names and named:
-        # The linear program and its transposition share the outer scopes: ``transpose`` goes after these.
+        # Scopes that are still open are around the transposition too, so ``transpose`` goes after their names.
         around = 0
         for one, other in zip(names, current_names(), strict=False):
             if one != other:
@@ -124,7 +124,7 @@ def transposed(source: Any, what: str, named: bool = True) -> Any:
 
 
 def transposed_from(source: Any) -> tuple[str, ...]:
-    """The primitives whose transposition made the equation with ``source``, in order; '' for an unknown one."""
+    """The primitives whose transposition made the equation with ``source``, in order; '' for an unknown primitive."""
     found = source[3] if source is not None and len(source) > 3 else ()
     return (found,) if isinstance(found, str) else found
 

@@ -35,7 +35,7 @@ on_lowered: Hook = []
 on_compiled: Hook = []
 on_executed: Hook = []
 on_transfer: Hook = []
-# Like ``rule``, for rules of users' functions. These are few, so observers that only count may subscribe.
+# Like ``rule``, for rules of users' functions. Such rules are few, so observers that only count may subscribe.
 on_custom_rule: Hook = []
 # for observers that only count: see ``Observer.counted``
 on_counted: Hook = []
@@ -49,7 +49,7 @@ on_imported: Hook = []
 on_imported_end: Hook = []
 # The variables of a program that runs under interpreters get values: first its inputs, then each equation's results.
 on_run: Hook = []
-# The methods of all observers that override a bind hook or ``rule``. ``bind`` tests only this list.
+# The observers' own methods for the bind hooks and for ``rule``. ``bind`` tests only this list.
 bind_watched: Hook = []
 _BIND_HOOKS = ("bind_enter", "bind_exit", "bind_raise", "rule")
 
@@ -57,7 +57,7 @@ _BIND_HOOKS = ("bind_enter", "bind_exit", "bind_raise", "rule")
 class Observer:
     """Base class of observers: override some hooks, then ``subscribe``. Only overridden hooks are called."""
 
-    # The thread of an observer that only counts operations of one thread. See ``counts_suffice``.
+    # Set by observers that only count the operations of one thread: that thread's id. See ``counts_suffice``.
     counting_thread: int | None = None
 
     def main_push(self, main: Any) -> None:
@@ -67,13 +67,13 @@ class Observer:
         """``main`` has left the stack, normally or because of an exception."""
 
     def bind_enter(self, primitive: Any, trace: Any, args: tuple[Any, ...], params: dict[str, Any]) -> None:
-        """``primitive`` is about to be processed by ``trace`` on ``args``."""
+        """``trace`` is about to apply ``primitive`` to ``args``."""
 
     def bind_exit(self, primitive: Any, trace: Any, out: Any) -> None:
-        """The innermost entered bind returned ``out`` (one value, or a list if it has multiple results)."""
+        """The innermost running bind returned ``out`` (one value, or a list if it has multiple results)."""
 
     def bind_raise(self, primitive: Any, trace: Any, error: BaseException) -> None:
-        """The innermost entered bind raised ``error``."""
+        """The innermost running bind raised ``error``."""
 
     def counted(self, binds: Any, times: int) -> None:
         """For observers that count: cached programs ran ``times`` times. Each run replaced the operations ``binds``."""
@@ -171,7 +171,7 @@ _threads = _PerThread()
 
 
 def unreported() -> list[Any]:
-    """This thread's ``counting.Tally``s that must report their counts before its next event."""
+    """This thread's ``counting.Tally``s that must report their counts before the next event of this thread."""
     return _threads.here.unreported
 
 
@@ -262,7 +262,7 @@ class watching:
 
 
 class unobserved:
-    """Context manager: do not observe this thread in the block, in which the engine prepares rules for its own use."""
+    """Context manager: do not observe this thread in the block. The engine uses it while it prepares rules."""
 
     def __enter__(self) -> None:
         here = _threads.here
@@ -283,7 +283,7 @@ _retracing = _Retracing()
 
 
 class retracing:
-    """Context manager: in the block, this thread finds its staging caches empty. What it stages is dropped after it."""
+    """Context manager: this thread finds its staging caches empty in the block, and drops what it stages at the end."""
 
     def __enter__(self) -> None:
         self.outer, _retracing.caches = _retracing.caches, {}
@@ -301,7 +301,7 @@ def staging_cache(cache: Any) -> Any:
     caches = _retracing.caches
     if caches is None:
         return cache
-    # keeps the cache alive, so that its id is not used again
+    # the tuple keeps the cache alive, so that no other cache gets its id
     return caches.setdefault(id(cache), (cache, {}))[1]
 
 

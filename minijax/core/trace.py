@@ -42,7 +42,7 @@ class Trace:
     records = False
     # Whether this trace may return to the stack after its end. A vmap does if a call in it is differentiated later.
     resumes = True
-    # Whether a ``counting.Tally`` counted the last operation. If so, ``bind`` does not announce its end.
+    # Whether a ``counting.Tally`` counted the last operation. If so, ``bind`` does not announce the operation's end.
     counted = False
     # The table of rules for ``process_primitive``; observers show the rule in use.
     rules: RuleTable | None = None
@@ -203,7 +203,7 @@ class _ThreadState(threading.local):
 
 state = _ThreadState()
 
-# The interpreters of all threads whose ``Trace.reaches_all`` is true. If it is empty, tracer-free calls skip the stack.
+# The interpreters with ``Trace.reaches_all``, of all threads. If there are none, tracer-free calls skip the stack.
 reaching: dict[MainTrace, None] = {}
 
 # The value of ``MainTrace.trace`` for interpreters that will never return to the stack.
@@ -315,7 +315,7 @@ class ensure_compile_time_eval(contextlib.ContextDecorator):
         return ensure_compile_time_eval()  # a new context for each call of a decorated function
 
     def __init__(self) -> None:
-        # the outer dynamic trace of each open ``with`` block (the same object may be entered inside itself)
+        # the outer dynamic trace of each open ``with`` block (an object may be entered again inside its own block)
         self.outer: list[Trace] = []
 
     def __enter__(self) -> None:
@@ -449,7 +449,7 @@ def stack_depth() -> int:
 
 
 def records_below(level: int) -> bool:
-    """Whether an interpreter under ``level`` records equations, so that transformations should note the source."""
+    """Whether an interpreter under ``level`` records equations. If so, transformations should note the source."""
     for main in state.stack[:level]:
         if main.trace_type.records:
             return True

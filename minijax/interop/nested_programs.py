@@ -69,7 +69,7 @@ def import_sharding_constraint(eqn: Any, site: Site) -> Equations:
 
 
 def import_reshard(eqn: Any, site: Site) -> Equations:
-    """Import a reshard. JAX's types name the operand's mesh even for replicated arrays."""
+    """Import a reshard. The operand's mesh comes from JAX's type, which has a mesh even for replicated arrays."""
     sharding = sharding_of_jax(eqn.params["dst_sharding"])
     if sharding is None:
         return None
@@ -107,7 +107,7 @@ def import_while(eqn: Any, site: Site) -> Equations:
         "body_jaxpr": body,
         "body_nconsts": eqn.params["body_nconsts"] + len(body_consts),
     }
-    # the body's constants follow the condition's operands
+    # the constants of the body follow the operands of the condition
     site.invars[n:n] = map(site.program.constant, body_consts)
     return site.equation(our_primitives()["while"], params, cond_consts)
 
@@ -196,7 +196,7 @@ def import_shard_map(eqn: Any, site: Site) -> Equations:
 
 
 def import_all_to_all(eqn: Any, site: Site) -> Equations:
-    """Minijax's primitive also has the axis size among its parameters."""
+    """Import ``all_to_all``. minijax's primitive has one more parameter: the axis size."""
     names = eqn.params["axis_name"]
     groups = eqn.params["axis_index_groups"]
     return site.equation(all_to_all_p, {**eqn.params, "axis_size": group_size(names, groups)})
@@ -223,10 +223,10 @@ def _is_jaxs(eqn: Any) -> bool:
 
 
 class ImportedRule(Function):
-    """The derivative rule of a JAX function, which is the param ``param`` of ``eqn``.
+    """The derivative rule of a JAX function, which is the parameter called ``param`` of ``eqn``.
 
-    The first ``num_consts`` operands are closed over. The first ``num_own`` of these are the program's constants, which
-    JAX's call does not take. ``of_library``: whether the rule calls no user function.
+    The first ``num_consts`` operands are closed over. The first ``num_own`` of these are constants hoisted out of the
+    program, which JAX's call does not take. ``of_library``: whether the rule calls no user function.
     """
 
     kind: str
@@ -264,8 +264,9 @@ def import_custom_jvp(eqn: Any, site: Site) -> Equations:
 
 
 class ImportedPasses(NamedTuple):
-    """Both passes of a ``custom_vjp`` function for one choice of perturbed inputs; ``given``: whether ``backward``
-    returns a cotangent for each input.
+    """Both passes of a ``custom_vjp`` function for one choice of perturbed inputs.
+
+    ``given``: for each input, whether ``backward`` returns a cotangent.
     """
 
     forward: ClosedJaxpr
@@ -275,7 +276,7 @@ class ImportedPasses(NamedTuple):
 
 
 def passes_of(call: JaxCall, perturbed: tuple[bool, ...]) -> ImportedPasses:
-    """Run JAX's vjp of ``call``; the residuals are the leaves of the function that ``jax.vjp`` returns."""
+    """Trace JAX's forward and backward pass of ``call``. Residuals are the leaves of the result of ``jax.vjp``."""
 
     def make() -> ImportedPasses:
         jax = jax_module()

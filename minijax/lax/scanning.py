@@ -36,7 +36,7 @@ __all__ = ["associative_scan", "map", "scan"]
 
 
 def promote_weak(values: Sequence[Any], out_avals: Sequence[ShapedArray]) -> tuple[list[Any], bool]:
-    """Convert a loop's weak or unsharded initial values to the body's types; also return whether any changed."""
+    """Convert a loop's weak or unsharded initial values to the body's types. Also return whether any value changed."""
     promoted = []
     changed = False
     for x, out in zip(values, out_avals, strict=True):
@@ -265,7 +265,9 @@ def bind_scan(
     reverse: bool = False,
     unroll: int = 1,
 ) -> tuple[list[Any], list[Any]]:
-    """Scan a closed jaxpr ``(consts, carry, x) -> (carry, y)`` on lists. The loop omits values it only passes on."""
+    """Scan a closed jaxpr ``(consts, carry, x) -> (carry, y)`` on lists. Values that it only passes on are not carried
+    or stacked.
+    """
     plan = closed.memo.get("forwarding")
     if plan is None or plan.sizes != (len(consts), len(init)):
         plan = closed.memo["forwarding"] = _Forwarding(closed, len(consts), len(init))

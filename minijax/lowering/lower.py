@@ -1,6 +1,6 @@
 """Lower a closed jaxpr to the text of a StableHLO module.
 
-In: a ``ClosedJaxpr``. Out: MLIR text with a public ``@main``, whose arguments are large constants and then the inputs.
+In: a ``ClosedJaxpr``. Out: MLIR text with a public ``@main``, which takes the large constants and then the inputs.
 Invariant: one loop writes all equations, with one rule for each primitive. A subjaxpr that is called becomes a private
 function, which is written once.
 
@@ -170,7 +170,7 @@ MOST_LINES = 8192
 
 
 class _Names(dict[Any, str]):
-    """The name of each atom in the text of one function. A literal is written when it is first read."""
+    """The name of each atom in the text of one function. A literal is written when its name is first needed."""
 
     __slots__ = ("literal",)
 
@@ -242,7 +242,7 @@ def lower_inline(ctx: FunctionWriter, closed: ClosedJaxpr, args: Names) -> list[
 
 
 def passed_consts(closed: ClosedJaxpr) -> list[bool]:
-    """For each constant, whether ``@main`` takes it as an argument: if it is large. XLA can fold small constants."""
+    """For each constant, whether it is an argument of ``@main``. XLA can fold small ones, which are in the text."""
     return [v.aval.size * v.aval.dtype.itemsize > WRITTEN_BYTES for v in closed.jaxpr.constvars]
 
 
@@ -311,7 +311,7 @@ def lower_closed(
 
 
 def lower_places(closed: ClosedJaxpr, name: str, donated: Flags = (), **options: Any) -> ModulePlaces:
-    """The same text as ``lower_closed``, with the equation that each of its lines comes from."""
+    """The text of ``lower_closed``, and for each of its lines the equation that the line comes from."""
     places = lazy.public("minijax.lowering.places", "Places")(name)
     module_places = lazy.public("minijax.lowering.places", "ModulePlaces")
     return module_places(lower_closed(closed, name, donated, places=places, **options), places)

@@ -219,7 +219,7 @@ def tensordot(
 
 
 def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """The sum of products over the last axes."""
+    """The sum of products over the last axis of ``a`` and the last axis of ``b``."""
     a, b = ensure("inner", a, b)
     if not a.aval.ndim or not b.aval.ndim:
         if preferred_element_type is not None:
@@ -258,9 +258,9 @@ def einsum(
 
     Each operand has one letter per axis; ``...`` stands for axes that broadcast. Letters absent after ``->`` are summed
     over. Without ``->`` the result has the letters that occur once, in alphabetical order. Dtypes are promoted.
-    Alternating operands and lists of axis numbers work too. ``optimize`` is the order of contraction, as pairs of
-    positions: each product is appended to the operands. It may also be opt_einsum's name of a search method, or False
-    to contract the first two operands each time.
+    The arguments may also be operands in turn with lists of axis numbers. ``optimize`` is the order of contraction, as
+    pairs of positions: each product is appended to the remaining operands. It may also be the name of a search method
+    of opt_einsum, or False to contract the first two operands each time.
     Layer libraries pass ``_dot_general``, which replaces ``lax.dot_general`` for each product. ``out_sharding``: the
     result's sharding over a mesh with explicit axes. If there are several products, the compiler shards the
     intermediate results. With one operand, ``out_sharding`` applies to the sums, before their axes are permuted.
@@ -296,7 +296,7 @@ def _contracted(
     sharding: Any,
     *operands: Any,
 ) -> Any:
-    """Compute the products along ``path``, one by one. ``sharding`` applies if there is only one product."""
+    """Compute the products along ``path``, one by one. ``sharding`` is None unless there is only one product."""
     terms, arrays = list(inputs), list(operands)
     for pair in path:
         # as in JAX's planner, the operand with the later position is the left one
@@ -326,7 +326,7 @@ def _from_lists(arguments: list[Any]) -> tuple[str, tuple[Any, ...]]:
 
 
 def _parse(subscripts: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str], str]:
-    """The axis names of each operand and of the result; an ellipsis becomes unused letters."""
+    """The axis names of each operand and of the result. An ellipsis becomes letters that ``subscripts`` lacks."""
     left, arrow, output = subscripts.replace(" ", "").partition("->")
     inputs = left.split(",")
     if len(inputs) != len(shapes):
@@ -449,7 +449,7 @@ def _single(x: Any, names: str, result: str, dtype: np.dtype, sharding: Any) -> 
 
 
 def _drop_ones(x: Any, names: str, other: Any, other_names: str) -> tuple[Any, str]:
-    """Drop axes of ``x`` of size 1 that the other operand has in full size: they need no broadcast."""
+    """Drop axes of ``x`` of size 1 that are longer in the other operand. ``dot_general`` then needs no broadcast."""
     shape, wide = x.aval.shape, other.aval.shape
     ones = [i for i, n in enumerate(names) if shape[i] == 1 and n in other_names and wide[other_names.index(n)] != 1]
     return lax.squeeze(x, tuple(ones)), "".join(n for i, n in enumerate(names) if i not in ones)
