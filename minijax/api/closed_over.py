@@ -205,7 +205,9 @@ def changes(recorded: Noted) -> str:
             was, now = _text(entry.value), _text(value)
             texts.append(f"{where} was {was} when it was traced and is {now} now: the program still uses {was}")
         else:
-            texts.append(f"{where} is another {entry.value.kind} than when it was traced: the program still uses the old one")
+            texts.append(
+                f"{where} is another {entry.value.kind} than when it was traced: the program still uses the old one"
+            )
     return "; ".join(dict.fromkeys(texts))
 
 

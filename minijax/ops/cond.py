@@ -3,7 +3,7 @@
 ``cond[branches] index *operands``: all branches take the operands and have equal types, except for weak types; the
 results have the types of branch 0. An index out of range selects the last branch. A transformed ``cond`` is a
 ``cond`` of transformed branches. If one branch has a tangent, batch axis or residual, all others get one too, so
-that types agree. Only a batched index gives another primitive: all branches run, and ``select_n`` chooses.
+that types agree. Only ``vmap`` with a batched index makes other operations: all branches run, and ``select_n`` chooses.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _where(outvars: Values, forwards: Dims) -> list[Any]:
 
 
 def _completed(closed: ClosedJaxpr, outs: Values, avals: Avals, fill: Any) -> ClosedJaxpr:
-    """``closed`` with the outputs ``outs``. Each None in ``outs`` is replaced by ``fill`` of its type in ``avals``."""
+    """``closed`` with the outputs ``outs``. Each None becomes ``fill`` of the type at its place in ``avals``."""
     jaxpr = closed.jaxpr
     missing = [aval for atom, aval in safe_zip(outs, avals) if atom is None]
     filler = stage(lambda: list(map(fill, missing)), [], label="cond").jaxpr
@@ -152,7 +152,7 @@ def cond_impl(index: Any, *operands: Any, branches: Branches) -> list[Any]:
 
 
 def _typed(x: Any, aval: ShapedArray) -> Any:
-    """``x``, the result of a branch, as an array of type ``aval``: it may be a number, or of another weak type."""
+    """Convert ``x``, the result of a branch, to type ``aval``. ``x`` may be a number, or have another weak type."""
     if type(x) is Array and x.aval is aval:
         return x
     if aval.dtype == dtypes.float0:
@@ -221,7 +221,7 @@ def _batch_index(axis: AxisData, args: Values, dims: Dims, branches: Branches) -
 
 
 def _select(which: Any, *cases: Any) -> Any:
-    """``select_n`` by the vector ``which`` along the first axis."""
+    """``select_n`` with the vector ``which`` as the selector: a number for each index of the first axis."""
     shape = get_aval(cases[0]).shape
     if len(shape) > 1:
         which = broadcast_in_dim_p.bind(which, shape=shape, broadcast_dimensions=(0,), sharding=None)
@@ -306,7 +306,7 @@ def _with_residuals(closed: ClosedJaxpr, outs: Values, atoms: Values, avals: Ava
 
 
 def cond_recompute(eqn: JaxprEqn, unknown_in: Flags, policy: Policy) -> Any:
-    """Partial evaluation under a checkpoint policy. Values that it saves are residuals; the others are recomputed."""
+    """Partial evaluation by a checkpoint policy. Values that the policy saves are residuals, others are recomputed."""
     index_unknown, *unknown = unknown_in
     if index_unknown:
         return [], [eqn]

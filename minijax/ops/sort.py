@@ -97,7 +97,7 @@ def _sort_lower(
     scalars = [scalar_type(a.dtype) for a in avals]
 
     def before(inner: Any, *names: str) -> list[str]:
-        """Whether the first of each pair of values sorts before the second. The first key that differs decides."""
+        """Whether the first of each pair in ``names`` sorts before the second. The first key that differs decides."""
         keys: list[tuple[str, str, np.dtype]] = []
         for i in range(num_keys):
             left = _comparable(inner, names[2 * i], avals[i].dtype)
@@ -203,7 +203,7 @@ top_k_p = declare(
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
     """``operand`` sorted along ``dimension``, nan last. A sequence is sorted by its first ``num_keys`` arrays.
 
-    The order is ascending. Shapes and dtypes do not change. The other arrays of a sequence get the same order.
+    The order is ascending. Shapes and dtypes do not change. Other arrays of a sequence are reordered in the same way.
     ``is_stable``: equal elements keep their order.
     Returns an array, or a tuple for a sequence. Raises TypeError for an empty sequence or different shapes, ValueError
     for a bad ``num_keys`` or ``dimension``.

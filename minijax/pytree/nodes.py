@@ -30,7 +30,7 @@ def register_pytree_node(
     unflatten_func: Callable[[Any, Any], Any],
     flatten_with_keys_func: Callable[[Any], tuple[Iterable[tuple[KeyEntry, Any]], Any]] | None = None,
 ) -> None:
-    """Register ``nodetype``: its instances become nodes, instances of subclasses do not. ValueError if done before.
+    """Register ``nodetype``: its instances become nodes, instances of subclasses do not. ValueError if done twice.
 
     ``flatten_func(x) -> (children, auxiliary data)``; the auxiliary data must be hashable and support ``==``.
     ``unflatten_func(auxiliary data, children) -> x`` must accept any objects as children. ``flatten_with_keys_func``
@@ -135,7 +135,7 @@ def register_dataclass(
 
 
 def register_static(cls: _Class) -> _Class:
-    """Class decorator: instances become nodes without leaves, part of the tree's structure. They must be hashable."""
+    """Class decorator: instances become nodes without leaves, as parts of the structure. They must be hashable."""
 
     def flatten_static(x: Any) -> tuple[tuple[()], Any]:
         return (), x

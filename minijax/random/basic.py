@@ -219,7 +219,7 @@ def _gumbel(key: Any, shape: tuple[int, ...], dtype: np.dtype, mode: str) -> Any
     if mode == "low":
         return lax.neg(lax.log(lax.neg(lax.log(_uniform(key, shape, dtype, minval=tiny, maxval=1.0)))))
     high, low = _uniform(key, (2, *shape), dtype, minval=0.0, maxval=1.0)
-    # below 1/2 there are more floats than numbers that one draw can give: the second draw adds the low bits
+    # below 1/2, one draw cannot give all floats, so the second draw adds the low bits
     coarse = lax.ge(high, typed_scalar(0.5, dtype))
     finer = lax.add(lax.add(high, lax.mul(typed_scalar(info.eps, dtype), low)), tiny)
     found = choose(coarse, high, finer)
@@ -262,7 +262,7 @@ def categorical(
 
 
 def _different(key: Any, logits: Any, axis: int, shape: tuple[int, ...], count: int, mode: str | None) -> Any:
-    """Draw ``count`` different samples: the places of the largest of ``logits`` plus Gumbel noise.
+    """Draw ``count`` different samples: the indices of the ``count`` largest values of ``logits`` plus Gumbel noise.
 
     Source: W. Kool, H. van Hoof and M. Welling (2019), "Stochastic beams and where to find them".
     """

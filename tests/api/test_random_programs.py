@@ -1,8 +1,8 @@
 """Random programs with arithmetic, control flow and calls, compared with JAX.
 
 A program is data: a list of statements, each of which appends a value to an environment. So hypothesis can shrink a
-program, and ``run`` can run it in either library. Bodies are programs too. A body may see the enclosing values: it
-closes over tracers of every kind. By default there are 40 examples; ``MINIJAX_RANDOM_PROGRAMS=1500`` runs more, which
+program, and ``run`` can run it in either library. Bodies are programs too. A body that uses the enclosing values closes
+over tracers of every kind. By default there are 40 examples; ``MINIJAX_RANDOM_PROGRAMS=1500`` runs more, which
 differ in each run.
 """
 
@@ -86,7 +86,7 @@ def values(env, places):
 
 
 def number(ns, env, value):
-    """A weakly typed number. In 64-bit mode it is strongly typed: a weak result would change the carry's type."""
+    """A number, weakly typed except in 64-bit mode, where a weak result would change the carry's type."""
     return value if ns.numpy.asarray(value).dtype == np.float32 else np.float32(value)
 
 
@@ -107,7 +107,7 @@ def fori(ns, env, rounds, body, args):
 
 
 def scan(ns, env, how, body, args, xs):
-    """The first carry plus the stacked results, bounded by tanh because the sine of a large value is inexact."""
+    """The first carry plus the sum of the first stacked result, in tanh, as the sine of a large value is inexact."""
     length, backwards, unroll, wrap = how
     n = len(args)
 

@@ -52,7 +52,7 @@ def show_type(aval: Any) -> str:
 
 
 def over_no_mesh(value: Any) -> bool:
-    """Whether this is a sharding over an empty mesh. Outside explicit mode, JAX's rules copy such ones from types."""
+    """Whether ``value`` is a sharding over an empty mesh. Some JAX rules copy such shardings from types."""
     return hasattr(value, "spec") and hasattr(value, "mesh") and value.mesh.empty
 
 

@@ -64,7 +64,7 @@ def _scaled(aval: ShapedArray, spec: PartitionSpec, mesh: Any, divide: bool) -> 
 
 
 def inner_aval(aval: ShapedArray, spec: PartitionSpec, mesh: Any, checked: bool) -> ShapedArray:
-    """The type of one device's part of a value. It is still sharded over axes that ``spec`` does not name."""
+    """The type of one device's part of a value. The part is still sharded over axes that ``spec`` does not name."""
     plain = plain_type(aval)
     made = plain.update(shape=_scaled(aval, spec, mesh, divide=True))
     if plain is not aval:
@@ -75,7 +75,7 @@ def inner_aval(aval: ShapedArray, spec: PartitionSpec, mesh: Any, checked: bool)
 
 
 def outer_aval(aval: ShapedArray, spec: PartitionSpec, mesh: Any, manual_axes: frozenset[Any]) -> ShapedArray:
-    """The type of the whole value, from the type of a part: sharded over explicit axes of ``spec`` and of ``aval``."""
+    """The type of the whole value, sharded over explicit axes of ``spec`` and of ``aval``, the type of a part."""
     plain = plain_type(aval)
     made = plain.update(shape=_scaled(aval, spec, mesh, divide=False))
     if made.vma or made.unreduced or made.reduced:
@@ -160,7 +160,7 @@ def _with_dimension(spec: PartitionSpec, at: int | None, part: Any = None) -> Pa
     """``spec`` with ``part`` for a new dimension at position ``at``. If ``at`` is None, there is no new dimension."""
     if at is None:
         return spec
-    # JAX puts an unsharded new dimension after the named ones, wherever it is in the operand
+    # as in JAX, an unsharded new dimension beyond the end of ``spec`` is written directly after the parts of ``spec``
     parts = [*spec, *([] if part is None else [None] * (at - len(spec)))]
     return spec.update([*parts[:at], part, *parts[at:]])
 
@@ -193,7 +193,7 @@ def shard_map_batch(axis: AxisData, args: Values, dims: Dims, **params: Any) -> 
 
 
 def _varying_inputs(jaxpr: ClosedJaxpr, dims: Dims, axes: Values) -> ClosedJaxpr:
-    """The program for operands that also vary along ``axes``, if they are mapped."""
+    """Stage ``jaxpr`` again with other input types: the mapped inputs also vary along ``axes``."""
     avals = [aval if d is None else varying(aval, aval.vma.union(axes)) for aval, d in safe_zip(jaxpr.in_avals, dims)]
     return stage(lambda *values: eval_closed(jaxpr, *values), avals, jaxpr.jaxpr.debug_name)
 

@@ -162,7 +162,7 @@ def _result_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> n
 
 # This many window elements are gathered at a time, so that they stay in the processor's cache.
 _GATHERED = 1 << 18
-# With this many products, a convolution is compiled at the first call: compiling it takes less time than NumPy.
+# With this many products, a convolution is compiled at the first call, because NumPy takes longer than compiling it.
 _LARGE = 1 << 24
 
 

@@ -76,7 +76,7 @@ def value_rows(session: Session, label: str, value: Any, where: str | None = "",
 
 
 def ones(x: Any) -> Any:
-    """Ones as the tangent or cotangent of a value, in its shape and dtype. For integers it is float0."""
+    """Ones as the tangent or cotangent of a value, in its shape and dtype; for integers, an array of dtype float0."""
     aval = get_aval(x)
     tangent = aval.to_tangent_aval()
     if tangent.dtype == dtypes.float0:
@@ -209,7 +209,7 @@ class Differences(Frozen):
     Attributes:
       exact: the derivative by grad.
       left, right: difference quotients from the values at the point and beside it.
-      rounding: how far the rounding of the values can move these differences.
+      rounding: how much the rounding of the function's values can change these quotients.
       narrow: the first narrower float type that the program computes in, such as ``float32``; '' if there is none, or
         if the derivatives agree.
     """
@@ -235,7 +235,7 @@ class Differences(Frozen):
 
     @property
     def doubt(self) -> str:
-        """Why a disagreement with finite differences proves no error of this program; '' if it proves one."""
+        """Why a disagreement with finite differences does not prove the gradient wrong; '' if it does."""
         if abs(self.left - self.right) > 0.1 * max(abs(self.left), abs(self.right)):
             return f"the function jumps or has a kink here: {self.left:.9g} to the left, {self.right:.9g} to the right"
         return f"the program rounds to {self.narrow}, and the check needs 64 bits" if self.narrow else ""
@@ -249,7 +249,7 @@ def finite_differences(target: Target, argnums: tuple[int, ...]) -> Differences:
 
     with enable_x64(True):
         argnums = tuple(i % len(target.args) for i in argnums)
-        # convert all floats to 64 bits, not only the differentiated ones: the carry of a loop has to keep its type
+        # convert all floats to 64 bits, not only the differentiated ones, because a loop's carry must keep its type
         point = tuple(tree_map(wide, x) if _differentiable(x) else x for x in target.args)
         kwargs = {name: tree_map(wide, x) if _differentiable(x) else x for name, x in target.kwargs.items()}
         random = np.random.default_rng(0)
@@ -417,7 +417,7 @@ def positional(target: Target) -> Any:
 
 
 def _linear_rows(session: Session, closed: ClosedJaxpr) -> list[Block]:
-    """The jaxpr of a linear map, and the numbers of its equations and residuals."""
+    """The jaxpr of a linear map, and how many equations and residuals it has."""
     count = plural(len(closed.eqns), "equation")
     held = f", {plural(len(closed.consts), 'residual')} held" if closed.consts else ""
     return [

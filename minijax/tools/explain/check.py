@@ -73,7 +73,7 @@ def _ordinary_arguments(fun: CustomFunction, name: str) -> tuple[Any, ...]:
     for shape in ((3,), ()):
         args = tuple(random_values(ShapedArray(shape, np.dtype("float32")), i) for i in range(count))
         if not fun.nondiff_argnums and fun._signature.plain:
-            with contextlib.suppress(Exception):  # any exception means that it does not accept these
+            with contextlib.suppress(Exception):  # any exception means that the function does not accept ``args``
                 fun(*args)
                 return args
     raise UsageError(f"%check knows no arguments for {name}: give some, as in %check {name}(f32[3])")
@@ -245,7 +245,7 @@ def _ordinary(primitive: Primitive) -> tuple[tuple[Any, ...], dict[str, Any]] | 
                 outs = primitive.bind(*args)
                 if all(np.isfinite(np.asarray(x)).all() for x in (outs if primitive.multiple_results else [outs])):
                     return args, {}
-        except Exception:  # any exception means that it does not accept these
+        except Exception:  # any exception means that the primitive does not accept ``args``
             continue
     return None
 
@@ -286,7 +286,7 @@ def document(report: RulesReport, seconds: float, values: Sequence[Any]) -> Docu
 
 
 def _operand_text(x: np.ndarray) -> str:
-    """``f32[3] [0.5, 0.25, 1.0]``"""
+    """The type and the values of an operand: ``f32[3] [0.5, 0.25, 1.0]``."""
     return " ".join(dict.fromkeys((get_aval(x).str_short(short_dtypes=True), preview.value_text(x))))
 
 
@@ -321,7 +321,7 @@ def _details(report: RulesReport, outcome: RuleOutcome) -> Iterator[Line]:
 
 
 def _rule(text: str) -> Line:
-    """A rule such as ``sin_jvp``, and its place, shortened."""
+    """The name of a rule, such as ``sin_jvp``, and its shortened place."""
     name, at, place = text.partition(" at ")
     if not at:
         return line(("function", name)) if name else ()

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 # A value that is wrapped more deeply than this is shown as its type.
 _DEEPEST = 6
-# The most lines of a recorded program to show after each input line. %stack shows all lines.
+# At most this many lines of a recorded program are shown after each input line. %stack shows all lines.
 MOST_LINES = 24
-# The most tracers without a name that %tracers --all shows.
+# %tracers --all shows at most this many tracers without a name.
 MOST_UNNAMED = 20
 
 

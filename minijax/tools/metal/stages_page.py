@@ -60,7 +60,7 @@ def stages_html(stages: Stages, highlight: Highlighter | None = None, title: str
 
 
 def _fitting(lengths: Sequence[int], most: int, part: float) -> int:
-    """A smaller ``most``: if every stage is cut to it, about the fraction ``part`` of the lines remains."""
+    """A smaller ``most``: with every stage cut to that many lines, about the fraction ``part`` of the lines remains."""
     wanted = part * sum(min(length, most) for length in lengths)
     while most > 1 and sum(min(length, most) for length in lengths) > wanted:
         most = most * 9 // 10

@@ -78,7 +78,7 @@ class LivePage:
         self.page = SteppedPage(recording, self.highlight, MOST_LIVE, start)
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a message of the script. If it is of kind "failed", its ``said`` is the reason."""
+        """The answer to a message of the script. If the answer is of kind "failed", its ``said`` is the reason."""
         kind = asked.get("kind")
         if kind == "script":
             return {"kind": "script", "script": script()[0], "style": style()}

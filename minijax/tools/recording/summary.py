@@ -1,6 +1,6 @@
 """The recorder of level 'summary': counts, the deepest stack, the first tracers, the jaxprs, the phases.
 
-This is cheap enough for every line of a prompt: tracing takes at most twice the time, compiled calls take no longer.
+This is cheap enough for every line of a prompt: tracing takes at most twice its usual time, compiled calls no longer.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from minijax.tools.recording.values import Values
 MOST_EVENTS = 1_000_000
 # Everything is counted, but details have limits; ``Recording.cut`` has the numbers of dropped items.
 MOST_TRACERS = 12
-# The most jaxprs; a full recording keeps FULL times as many.
+# At most this many jaxprs are kept, and FULL times as many in a full recording.
 MOST_JAXPRS = 24
-# The most lowered programs, and the most compiled ones.
+# At most this many lowered programs are kept, and as many compiled ones.
 MOST_PROGRAMS = 1000
-# The most cache misses (reached only after minutes), and the most function names for hits, phases and rules.
+# At most this many cache misses (reached only after minutes), and this many function names for hits, phases and rules.
 MOST_MISSES = 100_000
 MOST_NAMES = 4000
 # Of a jaxpr with more than MOST_EQUATIONS, only MOST_EQUATIONS_SHOWN are kept, as text. Once MOST_EQUATIONS_IN_ALL are
@@ -57,7 +57,7 @@ MOST_NAMES = 4000
 MOST_EQUATIONS = 5000
 MOST_EQUATIONS_IN_ALL = 50_000
 MOST_EQUATIONS_SHOWN = 200
-# The most operations that a summary searches for tracers to describe.
+# A summary searches at most this many operations for tracers to describe.
 MOST_SAMPLED = 24
 FULL = 20
 # Maximum characters of one program's text, and of all texts.
@@ -69,7 +69,7 @@ _LONGEST_MESSAGE = 2000
 
 
 def error_text(error: BaseException, limit: int = _LONGEST_MESSAGE) -> str:
-    """``str(error)``, shortened; the class's name if that raises."""
+    """``str(error)``, shortened; the class's name if ``str`` raises."""
     try:
         text = str(error)
     except Exception:
@@ -93,7 +93,7 @@ class Scope:
         self.label = label
         # the number of binds, in a list with one element that all interpreters with this label share
         self.count = count
-        # the same for tangent operations in rules of linearize; None until the first one
+        # the number of tangent operations in rules of linearize, in such a list; None until the first one
         self.tangents: list[int] | None = None
         # the interpreter; None once its inputs have names
         self.main = main
@@ -117,7 +117,7 @@ class Scope:
         return name
 
 
-# Cached, because programs use the same letters.
+# Cached, because all programs use the same first names.
 @functools.lru_cache(maxsize=100_000)
 def letters(number: int) -> str:
     """The name of the variable with this index, counted from 0."""
@@ -129,7 +129,7 @@ def letters(number: int) -> str:
 
 
 class _Alike:
-    """A kept jaxpr, and the number of similar ones."""
+    """A kept jaxpr, and how many similar jaxprs it stands for, itself included."""
 
     __slots__ = ("record", "times")
 
@@ -294,7 +294,7 @@ class Summary(observe.Observer):
             self.samples_left = 0
 
     def describe(self, tracer: Tracer, scope: Scope, name: str = "") -> TracerRecord:
-        """A tracer as types and strings."""
+        """The record of a tracer. It holds only texts, not the tracer."""
         var = getattr(tracer, "variable", None)
         fields = preview.fields(tracer, "" if var is None else scope.name(var))
         return TracerRecord(

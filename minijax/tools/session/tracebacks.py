@@ -102,7 +102,7 @@ def error_document(error: BaseException, all_frames: bool = False) -> Document:
 
     ``all_frames`` (or the setting ``traceback_filtering='off'``) shows the engine's frames too.
     """
-    # an error gets its note when it leaves an interpreter, and at a pushed level it has not left one
+    # an error gets its note when it leaves an interpreter; at a pushed level the error has not left the interpreter yet
     operands.annotate(error, None, state.stack)
     hide = not all_frames and config.read("traceback_filtering") != "off"
     lines: list[Line] = []
@@ -173,7 +173,7 @@ def _without_engine_frames(pieces: list[str]) -> list[str]:
 
 
 def _near(error: BaseException) -> str:
-    """``. Did you mean ones?`` for an unknown name, as at Python's own prompt."""
+    """A suggestion such as ``. Did you mean ones?`` for an unknown name, as at Python's own prompt."""
     at = error.__traceback__
     if type(error) is not NameError or not error.name or at is None:
         return ""

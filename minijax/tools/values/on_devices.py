@@ -1,6 +1,6 @@
 """The values of one moment on every device of a mesh.
 
-They are operands and results of an operation in a program that each device runs, or of the call that runs it."""
+They are operands and results of an operation in a program that each device runs, or of the call of such a program."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DeviceColumn:
     Attributes:
       name: its name.
       type: its type on one device.
-      along: the mesh axes along which it may differ.
+      along: the mesh axes along which the value may differ.
       result: whether it is a result of the current operation.
       note: for a part of an array, how that array is divided; else ''.
       numbers: its numbers in the recording; () if it has none.
@@ -113,7 +113,7 @@ class _OfCall(DeviceColumn):
 
 
 def _text_of_part(aval: Any) -> str:
-    """``f32[4]``: the type of one device's part, without the axes along which it varies: the columns show them."""
+    """``f32[4]``: the type of one device's part. The axes along which it varies are omitted: the columns show them."""
     plain = aval.update(vma=()) if aval.vma else aval
     return plain.str_short()  # type: ignore[no-any-return]
 

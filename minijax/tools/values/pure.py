@@ -1,8 +1,8 @@
 """Programs with the same results but without effects, so that they can be evaluated again.
 
 In: a jaxpr, and for each input '' or the reason why it is unknown. Out: a jaxpr without ``jit`` and callbacks, with
-zeros in place of values that depend on callbacks; and for each result '' or a reason. Custom derivative rules are
-kept if they are already staged: staging a rule runs its Python.
+zeros in place of values that depend on callbacks; and for each result '' or a reason. A custom derivative rule of the
+user that is not staged yet is staged only with permission (``rules``), because staging runs the user's Python.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def _filled(cell: CellType) -> bool:
 
 
 class KnownRule(Function):
-    """``inner`` as jaxprs. It uses staged jaxprs, and stages further ones only if staging runs no user Python."""
+    """The rule ``inner`` as jaxprs. Missing jaxprs are staged if that runs no user Python or ``rules`` allows it."""
 
     def __init__(self, purifier: Purifier, inner: Function) -> None:
         self.purifier = purifier

@@ -102,7 +102,7 @@ class Frame:
     # ------------------------------------------------------------------------------------------ public methods
 
     def value(self, var: Any) -> Value:
-        """The value of a variable or literal: an Array, with a leading axis per vmap flagged in ``mapped``."""
+        """The value of a variable or literal: an Array, with a leading axis for each vmap that ``mapped`` marks."""
         return self._shown("primal", self.primal_of, var)
 
     def tangent(self, var: Any) -> Value | None:
@@ -115,7 +115,7 @@ class Frame:
 
     def mapped(self, var: Any, of: str = "value") -> tuple[bool, ...]:
         """For each vmap, outermost first: whether ``of`` ('value', 'tangent', 'cotangent') has an axis for its
-        examples. Without an axis it is the same for all examples.
+        examples. Without such an axis, it is the same for all examples.
         """
         find = {"value": self.primal_of, "tangent": self.tangent_of, "cotangent": self.cotangent_of}[of]
         with self.root.at_work():
@@ -168,7 +168,7 @@ class Frame:
             return self.steps.inside(eqn, index, part)
 
     def example(self, *index: int | None) -> Example:
-        """This evaluation for one example: ``index`` has its number in each vmap, or None for all examples."""
+        """The evaluation of one example: ``index`` has the example's number in each vmap, or None for all examples."""
         return Example(self, index)
 
     def _shown(self, kind: str, find: Any, var: Any) -> Any:
