@@ -29,10 +29,10 @@ from tests.sampling import sampled
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# jax reads this when it is imported, and minijax when it starts its backend; no test module is imported yet.
+# jax reads this when imported, and minijax when its backend starts: set it here, before any test module is imported
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
 
-# A run in the background ignores SIGINT. Then every test of an interrupt would wait forever.
+# A shell's background job ignores SIGINT. Without this, tests of interrupts would then wait forever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -126,7 +126,7 @@ def set_heap_aside() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def heap_of_the_module() -> None:
-    """Spare the garbage collector the caches of JAX and minijax: every collection would visit millions of objects."""
+    """Hide the caches of JAX and minijax from the garbage collector, which would visit millions of objects."""
     set_heap_aside()
 
 

@@ -109,7 +109,7 @@ def computes_with_jax(module: str | None) -> bool:
 
 @functools.lru_cache(256)
 def _names_jax(top: str, count: int) -> bool:
-    """Whether a loaded module of package ``top`` has imported a module of JAX. ``count`` only keys the cache."""
+    """Whether a loaded module of package ``top`` has imported a module of JAX. ``count`` is only a key of the cache."""
     loaded = [module for name, module in list(sys.modules.items()) if name == top or name.startswith(top + ".")]
     return any(
         isinstance(value, types.ModuleType) and JAX.owns(getattr(value, "__name__", ""))

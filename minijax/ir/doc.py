@@ -245,7 +245,7 @@ def _layout(doc: Doc, width: int) -> Iterator[tuple[str, str]]:
 
 
 def _with_notes(doc: Doc, width: int) -> Iterator[tuple[str, str]]:
-    """Segments with each line's notes at its end. The notes' column depends on all lines."""
+    """Segments with each line's notes at its end. The longest line decides the notes' column."""
     lines: list[list[tuple[str, str]]] = [[]]
     notes: list[list[str]] = [[]]
     for role, piece in _layout(doc, width):

@@ -247,7 +247,7 @@ def elementwise(
       derivatives: one rule per operand (None if it has no derivative in this operand), ZERO or NO_DERIVATIVE.
       out: maps the operands' dtypes to the result's dtype; by default that of the first operand.
       same_dtypes: whether operands must agree in dtype.
-      check: a function that raises further errors. Abstract evaluation calls it with the same arguments.
+      check: a function that may raise further errors. Abstract evaluation calls it with its own arguments.
       primitive: the primitive, if it exists already.
     """
     p = Primitive(name) if primitive is None else primitive

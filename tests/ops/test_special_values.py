@@ -23,7 +23,7 @@ from .table import bfloat16
 DTYPES = (np.float32, np.float16, bfloat16, np.complex64, np.int32, np.int8, np.uint8, bool)
 # primitives whose function in lax has a different name
 FUNCTIONS = {"not": "bitwise_not", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}
-# the relative errors of XLA's values
+# dtype -> relative error to allow, because XLA rounds differently
 ROUNDING = {"float32": 4e-6, "float16": 2e-3, "bfloat16": 1.6e-2, "complex64": 2e-5}
 # XLA is less exact than evaluation. It computes powers of two by exp of a rounded product, and lgamma and polygamma by
 # series that lose digits near lgamma's zeros and at high orders. Where a part of a complex quotient or square cancels,
@@ -39,8 +39,8 @@ INEXACT_IN_XLA = {
 # Complex primitives that agree at all operands. The others are compared only at ``moderate`` operands: their formulas
 # have several steps, whose order decides where infinities, nan and overflow appear.
 COMPLEX_EVERYWHERE = ("abs", "complex", "conj", "eq", "max", "min", "ne", "neg", "real", "imag", "add", "sub", "sign")
-# Complex primitives that are not compared. XLA's formulas use an angle or a logarithm, which turn a zero part into
-# a rounding error of the other part, and 0 to a power into nan.
+# Complex primitives whose evaluation is not compared. XLA's formulas use an angle or a logarithm, which give a small
+# number, a rounding error, where a part is zero, and nan for a power of 0.
 COMPLEX_BY_ANGLES = ("atan2", "pow", "rsqrt")
 SMALL = 1e-5  # absolute error to allow for primitives in INEXACT_IN_XLA
 

@@ -5,7 +5,8 @@ blocks if there are none. Each page runs twice, in processes with eight devices:
 in place of jax in imports. For each cell the comparison covers its output, the error that ends it, and the values,
 types and shardings of the variables that it sets.
 
-Errors are compared by class, also those that a cell catches and prints. Caught errors with other messages are counted.
+Errors are compared by class, also those that a cell catches and prints. Caught errors with different messages are
+counted.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class _JaxprReader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        # 'jaxpr' after '{', 'params' after 'primitive[', 'place' after 'reference['; first is the outside text
+        # contexts, outermost first: 'jaxpr' after '{', 'params' after 'primitive[', 'place' after 'reference['
         self.inside: list[str] = ["jaxpr"]
         self.expect_primitive = False
         # the variables that hold references

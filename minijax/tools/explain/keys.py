@@ -1,8 +1,8 @@
 """Finds random keys that a program uses more than once, by running the program equation by equation.
 
-Keys with equal words are equal. A primitive that makes bits from a key uses the key. ``split`` uses its key too, but
-``fold_in`` does not. A call of a function of ``minijax.random`` is one use. It does not matter whether a key reaches
-two uses by a name, an index, an equal seed or a loop. ``random.clone`` allows one more use.
+Two keys with equal words are the same key. A primitive that makes bits from a key uses the key. ``split`` uses its key
+too, but ``fold_in`` does not. A call of a function of ``minijax.random`` is one use. It does not matter whether a key
+reaches two uses by a name, an index, an equal seed or a loop. ``random.clone`` allows one more use.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ USING = {
     "random_gamma": "gamma",
     "threefry2x32": "threefry2x32",
 }
-# The most keys that are tracked. Uses of other keys are only counted.
+# At most this many keys are tracked. Uses of other keys are only counted.
 MOST_KEYS = 100_000
 
 
@@ -67,7 +67,7 @@ class KeySearch(Frozen):
       uses: the words of each used key -> its uses, in order of the first use.
       origins: the words of each key -> its derivation.
       allowed: the words of a key -> the number of extra uses from ``random.clone``.
-      hurried: whether later loops and calls ran as a whole. Then uses inside them were not seen.
+      hurried: whether loops and calls ran as a whole after many equations. Uses inside these were not seen.
       unseen: the number of uses of keys that are not in ``uses``, because ``MOST_KEYS`` keys were tracked already.
     """
 
@@ -110,7 +110,7 @@ def _maybe_keys(x: Any) -> tuple[tuple[int, ...], list[bytes]] | None:
 class _KeyWalk(JaxprWalk):
     """Runs a program and records the uses of its keys."""
 
-    # one device is enough: all devices run the same program, often with the same key
+    # inspect one device: all devices run the same program, often with the same key, which is no reuse
     most_devices = 1
 
     def __init__(self) -> None:
@@ -202,7 +202,7 @@ class _KeyWalk(JaxprWalk):
             hows = [f"fold_in {i}" for i in np.broadcast_to(np.asarray(as_array(args[1])), shape).ravel().tolist()]
         for words, parent, how in zip(_words(made), parents, hows, strict=False):
             known = self.origins.setdefault(words, Origin(parent, how, source))
-            # fold_in 1 makes the same key as element 1 of split
+            # one key may have two derivations: fold_in 1 makes the same key as element 1 of split
             if known.parent == parent and how not in known.how.split(" = "):
                 self.origins[words] = Origin(parent, f"{known.how} = {how}", known.source)
 

@@ -43,7 +43,7 @@ MOST_EQUATIONS = 200_000
 
 
 def of_own_thread(hook: Callable[..., None]) -> Callable[..., None]:
-    """``hook``, called only in the thread of the search. So a data loader's operations are not searched."""
+    """``hook``, called only in the thread of the search, not in other threads, such as a data loader's."""
 
     def called(self: Any, *args: Any) -> None:
         if get_ident() == self.thread:
@@ -122,7 +122,7 @@ class JaxprWalk:
         raise NotImplementedError
 
     def level_of(self, eqn: JaxprEqn) -> str:
-        """The level of ``eqn``; '' if ``eqn`` has the level of the equations around it."""
+        """The level of ``eqn``, such as 'forward'; '' if ``eqn`` has the level of the equations around it."""
         return ""
 
     def turn(self, goes: np.ndarray, carry: Sequence[Any]) -> None:

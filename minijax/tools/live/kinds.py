@@ -64,7 +64,7 @@ class ForwardLevel(Level):
         leaves = [to_value(x) for x in self.in_leaves]
         tangents, tree = tree_flatten((tuple(self.tangents[name] for name in self.inputs), {}))
         if tree != self.in_tree:
-            raise UsageError("%push jvp: a tangent has the structure of its primal: give dx the form of x")
+            raise UsageError("%push jvp: a tangent has the structure of its primal: nest dx like x")
         seeds = [self._seed(i, x, t) for i, (x, t) in enumerate(zip(leaves, tangents, strict=True))]
         main = push_main(JVPTrace, "jvp", None, self.subject)
         self.mains = [main]
@@ -305,7 +305,7 @@ class StagedLevel(Level):
             return avals
         sizes = {aval.shape[0] if aval.shape else -1 for aval in avals}
         if len(sizes) != 1 or -1 in sizes:
-            raise UsageError("%push pmap: the first axes of its values are mapped, and must have one size")
+            raise UsageError("%push pmap: it maps the first axes of all values, which must have equal sizes")
         if self.axis_name is not None:
             self.axis_env = (*state.axis_env, (self.axis_name, sizes.pop()))
         return [ShapedArray(aval.shape[1:], aval.dtype, aval.weak_type) for aval in avals]

@@ -183,7 +183,7 @@ def _groups(shown: str) -> list[list[int]] | None:
 
 def _named_groups(axes: str, order: str | None, along: str) -> list[list[int]] | None:
     """The groups along some axes of a mesh. ``axes`` is like ``'a'=2,'b'=4``. ``along`` has axes, as ``'b'``, or
-    factors of an axis: ``'b':(2)2`` skips a factor 2, then takes a 2. ``order`` is None or like ``[2,2,2]T(0,2,1)``."""
+    factors of an axis: ``'b':(2)2`` skips a factor 2, then has a 2. ``order`` is None or like ``[2,2,2]T(0,2,1)``."""
     sizes = {name: int(size) for name, size in re.findall(r"'([^']+)'=(\d+)", axes)}
     ids = np.arange(math.prod(sizes.values()))
     if order:
@@ -214,7 +214,7 @@ def _rows(ids: np.ndarray, along: Sequence[int]) -> list[list[int]]:
 
 
 def _joined(pairs: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Groups of partitions. Partitions that communicate, directly or through others, are in one group."""
+    """Groups of partitions. Partitions in one group communicate, directly or through other partitions."""
     groups: list[set[int]] = []
     for pair in pairs:
         touching = [each for each in groups if not each.isdisjoint(pair)]

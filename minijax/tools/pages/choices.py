@@ -112,7 +112,7 @@ class Choices:
 
     def _add(self, out: list[int], key: Any, size: int, room: int, more: int) -> int:
         """Add a choice to ``out``. Returns the maximum number of combinations for the choices after it."""
-        # vmaps one after the other have the same label, and may have different sizes
+        # vmaps that run one after the other have the same label; only their sizes may tell them apart
         unique = (key, size) if more else key
         found = self._numbers.get(unique)
         if found is None:

@@ -6,7 +6,7 @@ documents; the signs of the moments (``timeline``); columns with the fields of a
 the directory: compressed JSON, with the address of each part
 the address of the directory, and a checksum of everything before it
 
-Records are numbered: first the records of the tree, in the order in which they begin, then the records inside others,
+Records are numbered: first the tree's records, in the order in which they begin, then records inside other records,
 and last the recording itself. The signs encode the children of a record and the recording's tree, so the rows omit
 both. Long lists of records are loaded item by item.
 
@@ -65,7 +65,7 @@ MOST_BYTES = 1_000_000_000
 # No file has more moments than this: a recorder stops at a million events.
 MOST_MOMENTS = 20_000_000
 # Limits on the JSON of one part, because its Python objects take many times its size: MOST_JSON bytes, plus
-# MOST_JSON_TO_PACKED for each packed byte. A recording of only equal steps has 35 per packed byte, and 41 in .xz files.
+# MOST_JSON_TO_PACKED for each packed byte. A recording of equal steps has 35 bytes of JSON per packed byte (.xz: 41).
 MOST_JSON = 16_000_000
 MOST_JSON_TO_PACKED = 100
 # Longer lists of records, and all lists of the recording itself, are loaded item by item.
@@ -76,7 +76,7 @@ _COLUMNS = ("ats", "equations", "lives", "births", "deaths")
 
 
 def most_json(packed: int) -> int:
-    """The most bytes of JSON that ``packed`` bytes may unpack to."""
+    """The maximum number of bytes of JSON that ``packed`` bytes may unpack to."""
     return min(MOST_JSON + MOST_JSON_TO_PACKED * packed, MOST_BYTES)
 
 
@@ -445,7 +445,7 @@ class _Store(Reader, Sequence[Any]):
         return self.record(number % self._nodes)
 
     def mentions(self, number: int, words: str) -> bool:
-        """Whether the chunk of record ``number`` of the tree has all ``words``. If not, the record lacks a word too."""
+        """Whether the chunk of record ``number`` of the tree has all ``words``. Only then may the record have them."""
         pieces = tuple(re.findall(r"\w+", words.lower()))
         if pieces != self._said[0]:
             self._said = pieces, {}
@@ -453,7 +453,7 @@ class _Store(Reader, Sequence[Any]):
         found = self._said[1].get(index)
         if found is None:
             text = self._part(self._chunks[index]).decode("utf-8", "surrogatepass").lower()
-            # a search reads a jaxpr's title too, which is not a text of its record
+            # a search also reads the titles of jaxprs, which are not in the chunk
             found = '["jaxprrecord"' in text or all(piece in text for piece in pieces)
             self._said[1][index] = found
         return found

@@ -31,11 +31,11 @@ from minijax.tools.recording.summary import FULL, Finished, Summary, error_text
 from minijax.tools.recording.timeline import BIND, EQUATION, LEFT, RULE, SCOPE
 from minijax.tools.recording.values import RunRecord, holds_program
 
-# After this many characters of previews and equations, a recorder only counts.
+# After this many characters of previews and equations, a recorder only counts events.
 MOST_CHARACTERS = 100_000_000
-# The most arguments and results of one operation that are described.
+# At most this many arguments, and this many results, of one operation are described.
 MOST_OPERANDS = 40
-# Max cache hits named per bind; max executables that are linked to their lines.
+# Maximum number of cache hits named per bind, and of executables that are linked to their lines.
 MOST_HITS = 16
 MOST_LINKED = 20
 _LONGEST_ERROR = 200
@@ -112,9 +112,9 @@ class Full(Summary):
         self.last_place = ""
         # for each imported program that is being evaluated: the number of open scopes when it began
         self.importing: list[int] = []
-        # for each open bind, and for the equation being transposed: ``frames.looks`` when a rule of the engine began to
-        # work on plain parameters. While ``looks`` stays the same, no user code has run. The value is -2 until the rule
-        # is known, and -1 for a rule of the user or other parameters.
+        # for each open bind, and for the equation being transposed: the value of ``frames.looks`` when a rule of the
+        # engine with plain parameters began. While ``looks`` keeps this value, no user code has run. The entry is -2
+        # until the rule is known, and -1 if the rule is the user's or a parameter is not plain.
         self.trusted: list[int] = []
         self.transposing_trusted = -1
         # the user's frame in which each open backward pass began
@@ -223,7 +223,7 @@ class Full(Summary):
             self.unrecorded += 1
             return
         if self.importing:
-            # only operations of the imported program itself compute the value of a line
+            # only the imported program's own operations, not those inside their rules, get a source expression
             self.sources.asking = self.importing[-1] == len(self.scopes) and not within
         place, expression = self.sources.spot(frame)
         level = trace.main.level
@@ -289,7 +289,7 @@ class Full(Summary):
         )
         self.trusted.append(-2 if is_plain else -1)
         self.open.append(_new_tuple(_Begun, (first, primitive, place, True, len(notes))))
-        if alone:  # few phases begin inside an engine's rule, so adding up the time is enough
+        if alone:  # phases seldom begin inside an engine's rule, so time is only added up
             self.own_since += perf_counter() - began
         else:
             self.note_own(began)
@@ -388,7 +388,7 @@ class Full(Summary):
                 if life.bad is None:
                     life.bad = preview.nonfinite(out)
                 self.notes += (LEFT, o.first, self.events, 1, life.bad, "", 1, life.number)
-            # only now: an interrupt before this leaves the record open with its contents
+            # only here the record ends: an interrupt before this line leaves it open with its contents
             del opened[-1]
             del self.trusted[len(opened) :]
             if self.found:
@@ -426,7 +426,7 @@ class Full(Summary):
             note: Note = (LEFT, o.first, self.events, 0, False, "", 0)
         else:
             note = self.closed_bind(o, error, values)
-        # only now: an interrupt before this leaves the record open with its contents
+        # only here the record ends: an interrupt before this line leaves it open with its contents
         self.notes.extend(note)
         del self.open[-1]
         del self.trusted[len(self.open) :]
@@ -560,7 +560,7 @@ class Full(Summary):
             self.lives.values.keep_program(self.events, kind, closed)
 
     def likeness(self, kind: str, name: str, jaxpr: Jaxpr) -> int:
-        # no two jaxprs are counted as alike: each has its place in the tree
+        # a new number for each jaxpr, so that none is counted as a repetition: each has its own place in the tree
         return self.jaxprs_made
 
     def add_phase(self, phase: str, name: str, seconds: float, own: float) -> None:

@@ -21,9 +21,9 @@ class TracerRecord(Frozen):
     """A tracer that was seen: its interpreter ('jvp:2'), type ('f32[3]') and contents at that time.
 
     ``id`` numbers the tracers and arrays of a full recording from 1, in the order in which they were first seen (0: not
-    followed); an array belongs to evaluation. ``physical`` is the type of its content if it differs: a batch tracer of
-    f32[3] with eight examples is physically f32[8,3]. ``holds`` are the numbers of the tracers and arrays inside it, in
-    the order of ``fields`` (0 for other values).
+    followed). An array's interpreter is evaluation. ``physical`` is the type of its content if it differs: a batch
+    tracer of f32[3] with eight examples is physically f32[8,3]. ``holds`` are the numbers of the tracers and arrays
+    inside it, in the order of ``fields`` (0 for other values).
     """
 
     at: int
@@ -40,8 +40,8 @@ class LifeRecord(Frozen):
 
     ``scope`` is the ``at`` of the interpreter's ``ScopeRecord`` (``-level`` if it was on the stack before the recording
     began). ``name`` is the first variable of the user that held it, with the path to it (``params['w']``); ``place`` is
-    the line that made it. When the engine runs a program again, ``again`` is the number of the tracer for the same
-    variable at staging.
+    the line that made it. If the engine runs a staged program again, ``again`` is the number of the tracer that was
+    this variable during staging.
     """
 
     tracer: TracerRecord
@@ -328,7 +328,7 @@ def place_parts(place: str) -> tuple[str, int, str]:
 
 # The ``where`` of the exception that ended a recording.
 CALL = "the recorded call"
-# A key of ``cut`` for dropped names begins with this; the event follows.
+# A key of ``cut`` for dropped names begins with this text. After it comes the event.
 NAMES_PAST = "names past event"
 
 

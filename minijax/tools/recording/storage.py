@@ -38,7 +38,7 @@ _XZ = b"\xfd7zXZ\x00"
 def save(recording: Recording, path: str | os.PathLike[str]) -> None:
     """Write ``recording`` to a file and replace an existing one. OSError if the file cannot be written.
 
-    The file is either written completely or left unchanged; only its owner can read a new one. The format is chunks,
+    The file is either written completely or left unchanged; only its owner can read a new file. The format is chunks,
     unless the name ends in .json or .xz.
     """
     files.write(path, as_bytes(recording, os.fspath(path)), force=True)

@@ -22,7 +22,7 @@ from minijax.interop.libraries import JAX, MINIJAX, Unmapped
 from minijax.interop.values import jax_module
 from minijax.pytree import tree_map
 
-# The converter of the last program, if none of its parts can change unnoticed.
+# At most one converter: that of the last program of which no part can change unnoticed.
 _last: deque[Carrier] = deque(maxlen=1)
 # Maximum number of function names in a status.
 _MOST_NAMES = 3

@@ -38,13 +38,13 @@ from minijax.tools.trees.numbers import Budget, Numbers, fetched, numbers
 MOST_PLAIN = 6
 # A container with this many parts is shown as a tree without formatting its text.
 MANY_PARTS = 100
-# The most lines of a tree: below an input, in an answer of ``%tree``, and on an HTML page.
+# Maximum number of lines of a tree: below an input, in an answer of ``%tree``, and on an HTML page.
 MOST_LINES, MOST_ASKED, MOST_PAGED = 18, 200, 300
-# The most leaves of a folded branch that are checked for non-finite elements.
+# Non-finite elements are counted in at most this many hidden leaves.
 MOST_HIDDEN = 200
 # Arrays with up to this many elements are shown in full.
 MOST_VALUES = 6
-# The most array elements that an HTML page prints behind folds.
+# Maximum number of array elements that an HTML page prints behind folds.
 MOST_PRINTED = 3000
 # The width of an HTML page in characters.
 _PAGE = 100
