@@ -137,7 +137,7 @@ class Observer:
         """The evaluation of the innermost imported program has ended."""
 
     def run(self, variables: Sequence[Any], values: Sequence[Any]) -> None:
-        """These variables of a program that runs under interpreters have these values now."""
+        """The ``variables`` of a program that runs under interpreters now have the ``values``."""
 
 
 # Method of an observer -> its hook.
@@ -188,7 +188,7 @@ def only_counted() -> bool:
 
 
 def counts_suffice(observer: Observer) -> None:
-    """From now on, ``observer`` gets the number of operations that rules bind instead of the operations."""
+    """From now on, ``observer`` gets only the number of the operations that rules bind, not each operation."""
     with _lock:
         if observer in followers:
             followers.remove(observer)

@@ -1,7 +1,7 @@
 """The interpreter stack and tracers.
 
 Each thread has a stack of ``MainTrace``s with evaluation at level 0. ``Primitive.bind`` (``core.primitive``) passes an
-operation to the interpreter with the highest level among its arguments (data dependence). While a function is being
+operation to the interpreter with the highest level among its operands' (data dependence). While a function is being
 staged, the interpreter that stages it also gets operations on constants, so every primitive is staged (omnistaging). A
 trace treats every value except its own tracers as a constant, so constants need no tracers.
 
@@ -180,7 +180,7 @@ class _Unset(Trace):
 class _ThreadState(threading.local):
     """One thread's interpreter stack. ``dynamic`` is the trace that processes operations without tracers."""
 
-    # the class at level 0 of every thread's stack
+    # the class of the trace at level 0 of every thread's stack
     base: type[Trace] = _Unset
 
     def __init__(self) -> None:
@@ -228,7 +228,7 @@ def under(
     """The result of ``body(main)``, run with a new interpreter ``main`` on top of this thread's stack.
 
     The stack is restored however ``body`` ends. An interrupt can come at any call or return, so the clean-up avoids
-    calls. ``_leak_checked`` sets ``checked``, so that it is not called again.
+    calls. ``_leak_checked`` sets ``checked``, so that ``under`` does not call it again.
     """
     if leak_checks and trace_type.checks_leaks and not checked:
         return _leak_checked(trace_type, label, body, global_data, subject, dynamic)
@@ -381,7 +381,7 @@ class eval_context(set_current_trace):
 def push_main(
     trace_type: type[Trace], label: str, global_data: Any = None, subject: str = "", dynamic: bool = False
 ) -> MainTrace:
-    """Put an interpreter on this thread's stack until ``pop_main``. Only for front ends: they clean up after Ctrl-C."""
+    """Put an interpreter on this thread's stack until ``pop_main``. For front ends, which clean up after Ctrl-C."""
     main = MainTrace(len(state.stack), trace_type, global_data, label, subject, dynamic)
     push_again(main)
     return main

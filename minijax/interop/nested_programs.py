@@ -56,7 +56,7 @@ def import_jit(eqn: Any, site: Site) -> Equations:
 
 
 def import_sharding_constraint(eqn: Any, site: Site) -> Equations:
-    """Import a sharding constraint. It is borrowed if minijax's shardings cannot express JAX's."""
+    """Import a sharding constraint. None, to borrow JAX's equation, if minijax's shardings cannot express JAX's."""
     sharding = sharding_of_jax(eqn.params["sharding"])
     if sharding is None:
         return None
@@ -276,7 +276,7 @@ class ImportedPasses(NamedTuple):
 
 
 def passes_of(call: JaxCall, perturbed: tuple[bool, ...]) -> ImportedPasses:
-    """Trace JAX's forward and backward pass of ``call``. Residuals are the leaves of the result of ``jax.vjp``."""
+    """Trace JAX's forward and backward pass of ``call``. Residuals are the leaves of JAX's vjp function."""
 
     def make() -> ImportedPasses:
         jax = jax_module()

@@ -8,7 +8,8 @@ A rule of ours is ``rule(ctx, in_avals, out_avals, *names, **params) -> name`` (
 multiple results) and writes text through ``ctx``, a ``FunctionWriter``.
 
 In a module, an array of random keys is an array of their raw words. A rule gets the physical types of keys, and most
-rules work on words unchanged. If a rule's parameters name dimensions, ``physical_rules`` has a second rule for words.
+rules work on words unchanged. An array of words has one more dimension than the array of keys. If a primitive's
+parameters name dimensions, ``physical_rules`` therefore has a second rule for words.
 The primitives in ``lowers_keys`` work on keys themselves, so their rules get the types of keys.
 """
 

@@ -73,8 +73,8 @@ def matmul(
 ) -> Any:
     """The matrix product ``a @ b``; axes before the last two are batch axes and broadcast.
 
-    Shapes (..., m, k) and (..., k, n) give (..., m, n). A vector is a row on the left and a column on the right; its
-    added axis is removed. The dtype is the promoted one, or ``preferred_element_type``.
+    Shapes (..., m, k) and (..., k, n) give (..., m, n). A vector is a row on the left and a column on the right; the
+    result lacks the axis of size 1. The dtype is the promoted one, or ``preferred_element_type``.
     ``out_sharding`` is the product's sharding over a mesh with explicit axes. Raises ValueError for scalars and for
     batch axes that do not fit, TypeError for inner sizes that differ.
 

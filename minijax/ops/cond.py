@@ -324,8 +324,8 @@ def cond_recompute(eqn: JaxprEqn, unknown_in: Flags, policy: Policy) -> Any:
 def _whole_parts(
     branch: ClosedJaxpr, unknown: Flags, split: Split, unknown_out: Flags, later_out: Flags
 ) -> tuple[ClosedJaxpr, ClosedJaxpr, int]:
-    """The known and the later part of a branch split by a policy, with all inputs, and the number of residuals.
-    Known outputs that ``later_out`` includes are also residuals."""
+    """The known and the later part of a branch that a policy has split, both with all their inputs; and the number
+    of residuals. Known outputs that ``later_out`` includes are also residuals."""
     known, staged = split.known.jaxpr, split.staged.jaxpr
     known_in = [Var(aval) for aval in partition(unknown, branch.in_avals)[0]]
     all_in = [Var(aval) for aval in branch.in_avals]

@@ -52,7 +52,7 @@ def show_type(aval: Any) -> str:
 
 
 def over_no_mesh(value: Any) -> bool:
-    """Whether ``value`` is a sharding over an empty mesh. Some JAX rules copy such shardings from types."""
+    """Whether ``value`` is a sharding over an empty mesh, which JAX's rules copy from types outside explicit mode."""
     return hasattr(value, "spec") and hasattr(value, "mesh") and value.mesh.empty
 
 

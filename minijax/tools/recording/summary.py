@@ -52,8 +52,8 @@ MOST_PROGRAMS = 1000
 # At most this many cache misses (reached only after minutes), and this many function names for hits, phases and rules.
 MOST_MISSES = 100_000
 MOST_NAMES = 4000
-# Of a jaxpr with more than MOST_EQUATIONS, only MOST_EQUATIONS_SHOWN are kept, as text. Once MOST_EQUATIONS_IN_ALL are
-# kept, this holds for every jaxpr with more than MOST_EQUATIONS_SHOWN.
+# A jaxpr with more equations than MOST_EQUATIONS is kept as a text of the first MOST_EQUATIONS_SHOWN. Once
+# MOST_EQUATIONS_IN_ALL are kept, this holds for every jaxpr with more than MOST_EQUATIONS_SHOWN.
 MOST_EQUATIONS = 5000
 MOST_EQUATIONS_IN_ALL = 50_000
 MOST_EQUATIONS_SHOWN = 200

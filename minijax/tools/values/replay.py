@@ -125,7 +125,7 @@ class Frame:
     def count(self, eqn: JaxprEqn) -> Any:
         """The number of iterations of ``eqn``; 1 if ``eqn`` is no loop; an Unknown if the number is unknown.
 
-        For a batched ``while`` this is the largest number of any example.
+        For a batched ``while`` this is the largest number among the examples.
         """
         with self.root.at_work():
             found = self.steps.counts(eqn)
