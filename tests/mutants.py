@@ -2,8 +2,8 @@
 
 The sampled suite (with ``--all`` every test) runs once and records which test runs which line. Each mutant of
 ``tests/mutation.py`` is written to a copy of the tree. The tests that ran the mutant's line run first, then all rows of
-their test functions. A mutant that passes all these tests is a survivor, and is listed with its file, line and change.
-``REASONS`` lists the survivors that no test can notice.
+their test functions, and last the tests that ``ALSO`` lists for the file. A mutant that passes all these tests is a
+survivor, and is listed with its file, line and change. ``REASONS`` lists the survivors that no test can notice.
 """
 
 from __future__ import annotations
@@ -133,12 +133,12 @@ REASONS: dict[tuple[str, str, str], str] = {
         "minijax/api/closed_over.py",
         "50",
         "51",
-    ): "a bound of memory: one more function whose global names are recorded",
+    ): "changes only a memory limit: one more function has its global names recorded",
     (
         "minijax/core/array.py",
         "len(_numpy_avals) >= 4096",
         "len(_numpy_avals) > 4096",
-    ): "a bound of memory: one more type in a cache",
+    ): "changes only a memory limit: one more type in a cache",
 }
 
 

@@ -4,7 +4,7 @@ A copied function has other globals and another closure, whose contents are carr
 same. Arrays are converted. A jitted or differentiated function is transformed again, by the other library's
 transformation with the same name. A primitive keeps the rules that its author registered. The user's objects do not
 change. From JAX to minijax, functions of third parties that compute with JAX are imported *whole*, not copied:
-``from_jax`` imports the program of each call. ``Unmapped`` names objects that can be neither copied nor imported.
+``from_jax`` imports the program of each call. An object that can be neither copied nor imported raises ``Unmapped``.
 
 The same code serves both directions; ``libraries`` describes each of the two libraries.
 """
@@ -315,7 +315,7 @@ class Carrier:
     def _module(self, module: types.ModuleType) -> Any:
         name = module.__name__
         if self.source.owns(name):
-            # the library's internal modules have no counterpart
+            # an internal module of the library has no counterpart, but some objects in it may have one
             return _CarriedModule(module, self)
         file = getattr(module, "__file__", None)
         if file is None:
@@ -562,7 +562,7 @@ class Carrier:
         return made
 
     def _unmapped_path(self, fun: types.FunctionType) -> str:
-        """Return why a module member that ``fun`` names (``diffrax.ODETerm``) cannot be carried; '' if all can."""
+        """Return why a module member that ``fun`` names (``diffrax.ODETerm``) cannot be carried, or '' if all can."""
         for first, *attributes in _paths(fun.__code__):
             value = fun.__globals__.get(first)
             for attribute in attributes:
@@ -595,7 +595,7 @@ class Carrier:
             return cls
         if self.source.owns(cls.__module__):
             if self.imports and hasattr(cls, "_fields"):
-                return cls  # a named tuple of results
+                return cls  # a named tuple computes nothing, so minijax can return it as it is
             raise Unmapped(
                 f"{cls.__qualname__}: a class of {self.source.package} without a counterpart in {self.target.package}"
             )
@@ -641,7 +641,7 @@ class Carrier:
         return made
 
     def _taken_apart(self, cls: type, made: type, node: Node) -> tuple[Any, Any]:
-        """The flattening functions for the copy of a pytree class."""
+        """``flatten`` and ``unflatten`` for ``made``, the copy of the pytree class ``cls``."""
         if self.source is not JAX:
             return self(node[0]), self(node[1])
         if hasattr(made, "tree_flatten") and hasattr(made, "tree_unflatten"):
@@ -683,7 +683,7 @@ def _is_carried_scope(scope: dict[str, Any]) -> bool:
 
 
 class Foreign:
-    """Represents an object of a third party's class that computes with JAX: calls of its methods are imported."""
+    """Stands for an object of a third party that computes with JAX. Calls of it and of its methods are imported."""
 
     def __init__(self, original: Any, carry: Carrier) -> None:
         self.__dict__["carried from"] = original, carry

@@ -1,8 +1,8 @@
 """Shardings as text of Shardy's dialect: the meshes of a module, and the shardings of values.
 
 In: ``core.shardings``. Out: ``sdy.mesh @mesh = <["x"=4, "y"=2]>``, ``#sdy.sharding<@mesh, [{"x"}, {}]>`` and the
-operation ``sdy.sharding_constraint``. ``MeshTable`` has a module's meshes; ``placed_text`` is the one place where a
-sharding becomes text.
+operation ``sdy.sharding_constraint``. ``MeshTable`` has a module's meshes. ``spec_text`` writes a partition spec as
+text, ``placed_text`` any sharding.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def constrained(ctx: FunctionWriter, x: str, aval: ShapedArray, sharding: Any) -
 
 def as_typed(ctx: FunctionWriter, eqn: JaxprEqn, env: dict[Any, str]) -> None:
     """Constrain the results of ``eqn``, named in ``env``, to the shardings of their types.
-    A result whose type names no mesh axis is replicated if an operand is sharded; otherwise the compiler decides.
-    ``reshard`` always constrains its result."""
+    A result whose type names no mesh axis is replicated if another type in ``eqn`` names a mesh; otherwise the compiler
+    decides. ``reshard`` constrains its result if the mesh of ``dst_sharding`` has Explicit axes."""
     if "dst_sharding" in eqn.params:
         mesh = eqn.params["dst_sharding"].mesh
         if not mesh.any_explicit:

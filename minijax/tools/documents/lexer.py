@@ -69,7 +69,7 @@ Piece = tuple[int, str, str]  # (position, role, text)
 
 
 class _JaxprReader:
-    """Reads one text. A stack holds the grammatical context: in a jaxpr, or among parameters."""
+    """Reads one text. A stack holds the grammatical context: a jaxpr, parameters, or the index of a reference."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -143,7 +143,7 @@ class _JaxprReader:
         elif name == "in" and after_brace and self.match(_IN_AFTER_SHARED):
             yield self.take("keyword", 2)
         else:
-            # no variable contains a hyphen
+            # a variable ends before a hyphen: only a primitive may contain one
             short = re.match(r"\w+", name)
             assert short is not None
             yield self.take("drop" if name == "_" else "var", len(short[0]))

@@ -1,8 +1,8 @@
 """How each transformation is opened and closed at the prompt.
 
 There is one rule: ``%push T x=a``, the lines after it and ``%pop EXPR`` give the result of ``T(f)(a)``. The function
-``f`` of ``x`` runs these lines and returns EXPR. Levels follow the rule in four ways. ``jvp`` and ``vmap`` compute with
-values. ``linearize``, ``vjp`` and ``grad`` also carry an unknown tangent. ``make_jaxpr`` records equations. All other
+``f`` of ``x`` runs these lines and returns EXPR. Levels do this in four ways. ``jvp`` and ``vmap`` compute with values.
+``linearize``, ``vjp`` and ``grad`` also carry an unknown tangent. ``make_jaxpr`` records equations. All other
 transformations also record equations, and are then applied to the recorded function.
 """
 
@@ -121,16 +121,16 @@ class BatchLevel(Level):
                 if axis is not None and not -len(shape) <= axis < len(shape):
                     raise UsageError(
                         f"%push {self.kind}: {name} has shape {shape} and so no axis {axis} to map; for a value that "
-                        f"is the same for all write --axis {name}=None"
+                        f"is the same for all examples write --axis {name}=None"
                     )
                 found.append(None if axis is None else axis % len(shape))
                 if axis is not None:
                     sizes[name] = shape[axis]
         if not sizes:
-            raise UsageError(f"%push {self.kind} needs a name that is mapped; all have axis None")
+            raise UsageError(f"%push {self.kind} needs a name that is mapped, but all names have axis None")
         if len(set(sizes.values())) > 1:
             listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
-            other = f"a value that is the same for all needs --axis {next(iter(sizes))}=None"
+            other = f"a value that is the same for all examples needs --axis {next(iter(sizes))}=None"
             raise UsageError(f"%push {self.kind}: the mapped axes differ in size: {listed}; {other}")
         self.size = next(iter(sizes.values()))
         return found
@@ -360,7 +360,7 @@ KINDS: dict[str, str] = {
     "grad": "the gradient",
     "value_and_grad": "(value, gradient)",
     "jit": "the value, compiled",
-    "checkpoint": "the value; its residuals are computed again on the way back",
+    "checkpoint": "the value; the backward pass computes its residuals again",
     "pmap": "the values of all devices",
     "jacfwd": "the Jacobian, by columns",
     "jacrev": "the Jacobian, by rows",

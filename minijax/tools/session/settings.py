@@ -62,7 +62,7 @@ TABLE: dict[str, Choice] = {
         Choice("color", "one", "auto", "whether to colour: auto heeds NO_COLOR and pipes", ("auto", "always", "never")),
         Choice("keys", "one", "emacs", "the keys of the prompt", ("emacs", "vi")),
         Choice("history", "count", 10_000, "how many inputs are remembered", changed="at the next start"),
-        Choice("warm", "switch", True, "load the compiler while you think", changed="at the next start"),
+        Choice("warm", "switch", True, "load the compiler in the background", changed="at the next start"),
     )
 }
 

@@ -41,7 +41,7 @@ BAD = (
     ("%push vmap v --axis one", "takes an axis"),
     ("%push vmap v --axis 0,1", "2 axes for 1 names"),
     ("%push vmap v --axis None", "needs a name that is mapped"),
-    ("%push vmap v w=jnp.ones(7)", "differ in size: v 3, w 7; a value that is the same for all needs --axis v=None"),
+    ("%push vmap v w=jnp.ones(7)", "w 7; a value that is the same for all examples needs --axis v=None"),
     ("%push pmap v --axis 1", "maps the first axis"),
     ("%pop v", "nothing is pushed"),
     ("%pop --all v", "nothing is pushed"),
