@@ -58,7 +58,7 @@ class _Identity:
             self.ref = None
 
     def agrees(self, value: Any) -> bool:
-        """Whether ``value`` is the same object; objects without weak references are compared by address."""
+        """Whether ``value`` is the same object; objects that allow no weak reference are compared by address."""
         return id(value) == self.id and (self.ref is None or self.ref() is value)
 
 

@@ -152,7 +152,7 @@ def bind_over(
 
 
 class _Now(threading.local):
-    """The untransformed call on this thread: its operands, and whether tracers printed values during the call."""
+    """The untransformed call that runs on this thread: its operands, and whether tracers printed values during it."""
 
     args: Any = None
     shown = False
@@ -300,7 +300,7 @@ class ShardMapped:
             try:
                 with ensure_compile_time_eval(), everywhere():
                     found = jit(each)(*operands)
-                    # index on the host: over explicit axes an index must divide evenly
+                    # index on the host: on devices, a slice of an axis in explicit mode must divide evenly among them
                     whole = uncommitted(found) if found.is_fully_addressable else found
                     values = [whole[i] for i in range(concrete.size)]
             finally:

@@ -44,7 +44,7 @@ class Missed:
 
     @property
     def place(self) -> str:
-        """The file, the line and the function. The line is computed here: at each miss that would be slow."""
+        """The file, the line and the function. Computing the line is slow, so it is not done at each miss."""
         if self._place is None:
             return "<unknown>"
         code = self._place[0]

@@ -1,4 +1,4 @@
-"""Products of vectors, matrices and tensors, ``einsum`` included: all become ``dot_general``."""
+"""Products of vectors, matrices and tensors, ``einsum`` included. Sums of products become ``dot_general``."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ def _two_eqns(
     later_in: Values,
     results: list[Any],
 ) -> Any:
-    """The equations of the ``known`` and of the ``later`` branches; the latter have the outputs ``results``."""
+    """The equations of the ``known`` and of the ``later`` branches. The later equation computes ``results``."""
     index, *operands = eqn.invars
     known_out = partition(unknown_out, eqn.outvars)[0]
     residuals = [Var(aval) for aval in known[0].out_avals[len(known_out) :]]

@@ -227,7 +227,7 @@ def _counts(live: Live, tracers: Sequence[Tracer], main: MainTrace) -> str:
 
 
 def stack_blocks(live: Live) -> Iterator[Block]:
-    """The current stack; for each pushed level its description, its tracers, and the program that it records."""
+    """The current stack, then each pushed level with a description, its tracers and the program that it records."""
     yield Row("now", (panels.stack_line(repr(main) for main in state.stack),))
     tracers = live_tracers() if live.levels else []
     for level in live.levels:
@@ -249,7 +249,7 @@ def _about(level: Level) -> str:
 
 
 def tracer_blocks(live: Live, everything: bool = False) -> Iterator[Block]:
-    """The live tracers of the pushed levels, with the values inside. Without ``everything``, only named tracers."""
+    """The live tracers of the pushed levels, with the values inside them. Without ``everything``, only named ones."""
     names = variable_names(live)
     tracers = live_tracers()
     named: dict[int, list[str]] = {}

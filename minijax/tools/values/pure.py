@@ -267,7 +267,7 @@ class KnownRule(Function):
         return self.closed_for(side, avals)
 
     def _hashable(self, side: Any) -> Any:
-        """``side`` as a cache key; the side result that a backward pass gets may be unhashable."""
+        """``side`` as a cache key; a backward pass may get an unhashable side result."""
         if type(side) is tuple:
             return tuple(map(self._hashable, side))
         try:
