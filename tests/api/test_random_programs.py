@@ -33,7 +33,7 @@ WIDTH = 3
 class Body(NamedTuple):
     """A function: the types of its parameters, its statements, and its results as indices from the end of its values.
 
-    Its values are those of the enclosing program if ``closes``, then its parameters, then its statements' values.
+    Its values are, in order: the enclosing program's if ``closes``, its parameters, its statements' values.
     """
 
     params: tuple[str, ...]
@@ -158,7 +158,7 @@ class Drawing:
         return self.draw(st.sampled_from(list(options)))
 
     def place(self, types, wanted):
-        """The index of a value of one of the types ``wanted``; late values come first, so hypothesis prefers them."""
+        """The index of a value of one of the types ``wanted``; hypothesis prefers the latest, which is first."""
         return self.pick([k for k, t in enumerate(types) if t in wanted][::-1])
 
     def body(self, outer, params, outs, depth):

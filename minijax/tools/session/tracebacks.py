@@ -29,7 +29,7 @@ _SESSION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "session.py"
 
 
 def _frames(tb: TracebackType | None) -> Iterator[tuple[traceback.FrameSummary, bool]]:
-    """The frames from the outside in, each with True if it is the user's."""
+    """The frames, outermost first, and for each whether it is the user's."""
     import traceback  # here and below: imported late, because few sessions show an error
 
     for summary in traceback.extract_tb(tb):

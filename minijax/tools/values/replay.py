@@ -4,9 +4,9 @@ A ``Frame`` is one evaluation of one jaxpr. It computes a value when one is requ
 value depends on. Frames of inner programs, iterations and branches are created on demand too. Found values are kept
 within a memory bound, and computed again after they are evicted.
 
-Jaxprs are evaluated with the engine's rules; the user's Python does not run again. A value that depends on a callback
-is an ``Unknown`` with the reason. Refs are evaluated on copies (``references``). Operations run on NumPy as outside of
-``jit``, so the last digits differ where XLA rounds differently.
+Jaxprs are evaluated with the engine's rules. The user's Python does not run again, except to stage derivative rules if
+``rules=True``. A value that depends on a callback is an ``Unknown`` with the reason. Refs are evaluated on copies
+(``references``). Operations run on NumPy as outside of ``jit``, so the last digits may differ from XLA's.
 """
 
 from __future__ import annotations
