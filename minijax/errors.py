@@ -321,7 +321,7 @@ class TracerIntegerConversionError(JAXTypeError):
 
 
 class NonConcreteBooleanIndexError(JAXIndexError):
-    """An array was indexed by a traced boolean mask, so that the shape of the result depends on values."""
+    """An array was indexed by a traced boolean mask. The shape of the result would depend on the values."""
 
     def __init__(self, tracer: Any):
         super().__init__(

@@ -80,7 +80,7 @@ def width() -> int:
 class Page:
     """The output format of a session: colour, theme, width, and folding for a terminal.
 
-    Text for a file or a pipe is not folded, because programs read it line by line.
+    Text for a file or a pipe is not folded: its long lines stay whole, because programs read it line by line.
     """
 
     def __init__(self, colour: bool = False, settings: Settings | None = None) -> None:
@@ -118,7 +118,7 @@ def fits(doc: Document, columns: int, fold: bool) -> bool:
 
 
 def highlighted(text: str, language: str) -> Iterable[tuple[str, str]]:
-    """Call ``lexer.highlight``, which imports Pygments, only when a program is shown or a key is typed."""
+    """``lexer.highlight``, imported at the first call, because it imports Pygments, which most commands do not need."""
     from minijax.tools.documents.lexer import highlight
 
     return highlight(text, language)

@@ -109,7 +109,7 @@ def computes_with_jax(module: str | None) -> bool:
 
 @functools.lru_cache(256)
 def _names_jax(top: str, count: int) -> bool:
-    """Whether a loaded module of package ``top`` has imported a module of JAX. ``count`` is only a key of the cache."""
+    """Whether a loaded module of package ``top`` has imported a module of JAX. ``count``: how many are loaded."""
     loaded = [module for name, module in list(sys.modules.items()) if name == top or name.startswith(top + ".")]
     return any(
         isinstance(value, types.ModuleType) and JAX.owns(getattr(value, "__name__", ""))
@@ -418,7 +418,7 @@ class Carrier:
 
     @functools.cached_property
     def _results(self) -> Carrier:
-        """The carrier for results of JAX's functions: it imports functions among them whole too."""
+        """The carrier for results of JAX's functions: it imports functions in these results whole too."""
         if self.whole:
             return self
         made = Carrier(self.source, self.target, self._helpers, whole=True)

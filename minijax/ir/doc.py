@@ -136,7 +136,7 @@ def align(child: Doc) -> Doc:
 
 
 def group(child: Doc) -> Doc:
-    """``child`` on one line if it fits, else with line breaks at all its breaks outside inner groups."""
+    """``child`` on one line if it fits. Otherwise all its breaks outside inner groups become line breaks."""
     return _Group(child)
 
 

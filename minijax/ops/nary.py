@@ -49,7 +49,7 @@ elementwise_primitives: set[Primitive] = set()
 
 
 class _Mark:
-    """The type of ``ZERO`` and ``NO_DERIVATIVE``, which stand in a row instead of derivative rules."""
+    """The type of ``ZERO`` and ``NO_DERIVATIVE``, which a row of the table has in place of derivative rules."""
 
 
 ZERO = _Mark()
@@ -125,7 +125,7 @@ def maybe_broadcast(shape: Shape, x: Any, sharding: Any = None) -> Any:
     if own == shape:
         return x
     kept = tuple(i for i, (a, b) in enumerate(zip(own, shape, strict=False)) if a == b)
-    if len(kept) < len(own):  # remove the dimensions of size 1 that grow
+    if len(kept) < len(own):  # remove the dimensions of size 1 that are to grow
         x = reshape_p.bind(x, new_sizes=tuple(own[i] for i in kept), dimensions=None, sharding=None)
     return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=kept, sharding=sharding)
 

@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:e[-+]?\d+)?")
 
 
 def cells(path: Path) -> list[str]:
-    """The cells' code without options for the page's tools, shell commands and magics. %timeit keeps its statement."""
+    """The code of the cells without shell commands, magics and the page's options. %timeit keeps its statement."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".ipynb":
         found = ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]

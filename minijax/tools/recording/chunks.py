@@ -252,7 +252,7 @@ class _Chunk:
 
 
 class _Store(Reader, Sequence[Any]):
-    """All records of a file, by number. As a sequence, the store has only the records of the tree.
+    """All records of a file, by number. Its length and indexing cover only the records of the tree.
 
     Attributes:
     data: the file.

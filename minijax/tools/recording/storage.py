@@ -78,7 +78,7 @@ def load(path: str | os.PathLike[str]) -> Recording:
     """Load a recording. OSError if the file cannot be read, ValueError with its name if it is invalid or too big."""
     with Path(path).expanduser().open("rb") as file:
         size = os.fstat(file.fileno()).st_size
-        # a device or pipe may be endless, and has no size
+        # a limit also for a device or pipe, which has no size and may be endless
         data = b"" if size > chunks.MOST_BYTES else file.read(chunks.MOST_BYTES + 1)
     try:
         if max(size, len(data)) > chunks.MOST_BYTES:
@@ -102,7 +102,7 @@ def to_json(recording: Recording) -> dict[str, Any]:
     rows: list[list[Any]] = []
     kinds: list[type[Frozen]] = []
     todo: list[tuple[Frozen, bool]] = [(recording, False)]
-    # keeps records alive, so that ids are not reused: a file's records are made on demand
+    # keeps the records alive: a file's records are made on demand, and the id of a freed record may be reused
     written: list[Frozen] = []
     while todo:
         record, held_done = todo.pop()

@@ -59,7 +59,7 @@ TABLE: dict[str, Choice] = {
             "colours for a light or a dark background; auto asks the terminal",
             ("auto", "light", "dark", "none"),
         ),
-        Choice("color", "one", "auto", "whether to colour: auto heeds NO_COLOR and pipes", ("auto", "always", "never")),
+        Choice("color", "one", "auto", "use colour; auto: on terminals without NO_COLOR", ("auto", "always", "never")),
         Choice("keys", "one", "emacs", "the keys of the prompt", ("emacs", "vi")),
         Choice("history", "count", 10_000, "how many inputs are remembered", changed="at the next start"),
         Choice("warm", "switch", True, "load the compiler in the background", changed="at the next start"),

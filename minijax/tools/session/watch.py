@@ -97,8 +97,8 @@ def _brought_over(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
 
 
 def _carrier() -> Carrier:
-    """The last converter, if none of the functions that it converted has changed: the next command then uses the same
-    copies and their traces again. Otherwise a new converter. Arguments may differ.
+    """The last converter if none of the functions that it converted has changed, else a new converter. With the last
+    converter, the next command uses the same copies of functions and their traces again, also for other arguments.
     """
     last = _last.pop() if _last else None
     if last is not None and last.holds and not last.kept:  # a cached trace would not call functions imported as a whole
@@ -112,8 +112,8 @@ def _settle(carry: Carrier) -> None:
 
 
 class _ArraysOnly:
-    """A function whose result may have leaves that are not arrays, such as a model's activation. If the
-    function is staged, such leaves are left out, because a program returns only arrays."""
+    """A function whose result may have leaves that are not arrays, such as a model's activation. If the function is
+    staged, it returns None in place of such leaves, because a program returns only arrays."""
 
     def __init__(self, fun: Callable[..., Any], is_staged: Callable[[Any], bool], tree_map: Callable[..., Any]) -> None:
         functools.update_wrapper(self, fun, updated=())
