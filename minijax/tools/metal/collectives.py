@@ -236,7 +236,7 @@ def _axes(groups: list[list[int]] | None, mesh: Any) -> tuple[str, ...]:
 
 
 def blocks(found: Sequence[Collective], devices: int, several_files: bool, simulated: bool = False) -> Iterator[Block]:
-    """A table of the collectives, one row for each, and the total. With several kinds, a total for each kind.
+    """A table of the collectives, one row for each, and the total. Several kinds also get a total each.
 
     ``simulated``: this machine does not have the devices.
     """

@@ -207,7 +207,7 @@ class Choices:
         return next((loop.count for loop in self.known.loops(number) if loop.key == own.key), 0)
 
     def data(self) -> list[dict[str, Any]]:
-        """The choices as data for the script. If a page does not hold all of a choice, a note says what it holds."""
+        """The choices as data for the script. If a page lacks some, a note says which ones it holds."""
         out = []
         for each in self.listed:
             note = ""

@@ -187,8 +187,8 @@ class ErrorRecord(Frozen):
 
 
 class CotangentRecord(Frozen):
-    """A cotangent of a variable (by index) of a linear program: its number (0 for a symbolic zero or an inline
-    literal), and a short text.
+    """A cotangent of a linear program: the index of its variable, its number as a value (0 for a symbolic zero or an
+    inline literal), and a short text.
     """
 
     variable: int
@@ -262,8 +262,8 @@ class BindRecord(Frozen):
     """One application of a primitive by one interpreter, with everything that happened inside it.
 
     ``args`` and ``out`` are previews; ``types`` are the results' types and ``in_types`` the arguments'; ``operands``
-    and ``results`` are the numbers of the tracers and arrays among them (0 for other values). ``forced`` is the
-    reason for this interpreter, and ``forced_by`` the index of the argument that caused it (-1: no argument
+    and ``results`` are the numbers of the tracers and arrays among them (0 for other values). ``forced`` says
+    why this interpreter applied it, and ``forced_by`` is the index of the argument that caused this (-1: no argument
     did; see ``forcing``). ``nonfinite`` marks a result with a NaN or an infinity. ``cached`` is the function whose
     trace came from a cache, so its Python did not run here.
     """
@@ -342,7 +342,7 @@ class Recording(Frozen):
       binds: the number of primitives that each interpreter processed.
       tracers: the first tracers seen: the user's variables, and results of operations.
       tracers_made: the number of tracers made by operations (inputs of transformations do not count).
-      events: the number of events; after ``summary.MOST_EVENTS`` a full recording only counts (``truncated``).
+      events: the number of events; after ``summary.MOST_EVENTS`` a full recording only counts them (``truncated``).
       cut: kinds of items that were counted but not kept, with their numbers: ('jaxprs', 76). Each kind has a limit.
       elsewhere: the number of events on other threads, which are not recorded.
       tree: the forest of binds and scopes, at level 'full'.
