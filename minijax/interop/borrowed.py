@@ -126,7 +126,7 @@ _exported = HigherModule("exported_programs")
 
 # Beyond this many signatures of one primitive, all derived programs of the primitive are dropped.
 MAX_SIGNATURES = 1024
-# The same limit for signatures with a function among the params: each cached call keeps its function alive.
+# The limit for signatures with a function among the params. It is low: each cached call keeps its function alive.
 MAX_HOLDING = 32
 
 
@@ -134,7 +134,7 @@ class BorrowedPrimitive(AxisPrimitive):
     """A minijax primitive for ``theirs``, a primitive of JAX."""
 
     borrowed_from = "JAX"
-    # types depend on JAX's precision, and params may hold programs, so ``call`` has its own cache
+    # ``call`` has its own cache: result types depend on JAX's precision too, and params may hold programs
     keeps_signatures = False
 
     def __init__(self, theirs: Any) -> None:

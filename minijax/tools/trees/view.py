@@ -170,7 +170,7 @@ def _opened(tree: Tree) -> set[int]:
 
 
 class _Entry(Frozen):
-    """A line of a tree: ``part`` under ``key``. ``opened``: its parts follow. ``more``: other parts on this line."""
+    """A line of a tree: ``part`` under ``key``. ``opened``: its parts follow. ``more``: parts merged into it."""
 
     level: int
     key: str
@@ -189,7 +189,7 @@ def _entries(shown: _Shown, branch: TreePart, level: int) -> Iterable[_Entry]:
 
 
 def _merged(entries: Iterable[_Entry]) -> Iterator[_Entry]:
-    """The entries; consecutive folded branches with the same structure become one entry."""
+    """The entries. Three or more consecutive folded branches with the same structure become one entry."""
     for (level, _), run in groupby(entries, key=lambda each: (each.level, _build(each))):
         first, *others = run
         if len(others) < 2 or first.opened or not first.part.parts:
