@@ -193,7 +193,7 @@ class Array(AnyArray):
             return f"Array([], shape={self.aval.shape}, dtype={name}{weak})"
         body = np.array2string(value, prefix="Array(", separator=", ", suffix=",")
         tail = f"dtype={name}{weak})"
-        # as in JAX: if the dtype does not fit into the last line, it still stands there, after more spaces
+        # as in JAX, a dtype that does not fit into the last line stays on that line, after more spaces
         fits = len(body) - body.rfind("\n") + 2 + len(tail) <= np.get_printoptions()["linewidth"]
         return f"Array({body},{' ' if fits else '      '}{tail}"
 

@@ -23,11 +23,11 @@ from minijax import errors
 # The largest number of lines in a story. A longer one is cut in the middle.
 MOST_LINES = 5
 _LONGEST_LINE = 70
-# The number of equations, the latest ones, that are searched.
+# At most this many equations are searched: the latest ones.
 _MOST_EQUATIONS = 20_000
 # Source files with more characters are not parsed for an error message.
 _LONGEST_SOURCE = 1_000_000
-# Variables are searched in this many frames, innermost first.
+# Variables are searched in at most this many frames, innermost first.
 _MOST_FRAMES = 64
 
 # (file, line, what happens there)
@@ -175,7 +175,7 @@ def _shortest(eqns: Sequence[Any], var: Any) -> list[Any]:
 def _by_line(eqns: Iterable[Any]) -> Iterator[Step]:
     """Merge neighbouring equations of one line into one step that names their primitives."""
     place, names = ("", 0), [""]
-    # id of a code -> the line of each instruction (reading all lines takes as long as finding one)
+    # id of a code object -> the line of each instruction (reading all lines takes as long as finding one)
     lines: dict[int, list[int | None]] = {}
     for eqn in eqns:
         if eqn.source is None:

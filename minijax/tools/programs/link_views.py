@@ -15,7 +15,7 @@ from minijax.tools.programs import hlo
 from minijax.tools.programs.links import Equation, LinkedPrograms, Numbers, Pane
 from minijax.tools.programs.user_lines import Spot, user_lines
 
-# The least and the greatest column in which the comments of a program begin.
+# The leftmost and the rightmost column at which the comments of a program begin.
 _LEAST_COLUMN, _MOST_COLUMN = 36, 92
 _MOST_NAMES = 4
 # List at most this many fusions, each with its equations in this many characters.

@@ -33,11 +33,11 @@ from minijax.tools.recording.records import (
 
 # The panels of a summary, in the order shown.
 PANELS = ("stack", "tracers", "jaxpr", "hlo", "cache", "time")
-# The most jaxprs of a summary, and the most lines of each; ``%panels --all`` shows the rest.
+# A summary shows at most this many jaxprs, and this many lines of each; ``%panels --all`` shows the rest.
 MOST_JAXPRS = 2
 MOST_LINES = 14
 MOST_TRACERS = 2
-# The most rows of compiled programs, and of cache lookups.
+# At most this many rows of compiled programs, and of cache lookups, are shown.
 MOST_ROWS = 4
 # Longer values are broken at the end of a line.
 _SHORT = 20
