@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -44,6 +45,8 @@ def test_values() -> None:
         "dilated windows": lambda ns: ns.lax.reduce_window_shape_tuple(
             (3, 4), (2, 2), (1, 1), ((0, 0), (1, 0)), base_dilation=(2, 1), window_dilation=(1, 2)
         ),
+        "no elements by index": lambda ns: ns.numpy.array(ROWS)[np.zeros((0,), int)],
+        "the type of a filled array": lambda ns: ns.typeof(ns.lax.full_like(2.0, 1, np.float32)),
         "order F": lambda ns: ns.numpy.reshape(ns.numpy.array(ROWS), (2, 6), order="F"),
         "cached types": lambda ns: ns.typeof(np.ones(3, np.uint8)),
     }
@@ -52,6 +55,15 @@ def test_values() -> None:
     for ns in EVERYWHERE:
         with pytest.raises(ValueError, match="order"):
             ns.numpy.reshape(ROWS, (2, 6), order="Q")
+        with pytest.raises(TypeError, match="does not accept dtype key<fry>"):
+            ns.vmap(partial(ns.lax.psum, axis_name="i"), axis_name="i")(ns.random.split(ns.random.key(1)))
+        with ns.enable_x64():
+            assert ns.jit(lambda x: x.astype(np.complex128))(np.complex64(1 + 2j)) == 1 + 2j
+
+
+def _of_an_integer(ns: Any) -> Any:
+    gradient = ns.jit(ns.grad(lambda n: 2.0 * n, allow_int=True))
+    return [np.asarray(gradient(ns.numpy.array(3))).dtype for _ in range(4)]
 
 
 def _gradients(ns: Any) -> Any:
@@ -62,9 +74,10 @@ def _gradients(ns: Any) -> Any:
     return ns.grad(square)(3.0), ns.grad(lambda x: square(x) * x)(2.0)
 
 
-def test_gradients_by_a_custom_gradient() -> None:
-    ours, theirs = both(_gradients)
-    assert ours == theirs
+def test_gradients_by_a_custom_gradient_and_of_an_integer() -> None:
+    for program in (_gradients, _of_an_integer):
+        ours, theirs = both(program)
+        assert ours == theirs
 
 
 def _mesh(ns: Any, kind: str) -> Any:

@@ -184,6 +184,11 @@ def test_nonfinite_arguments_are_reported():
     assert again is not None and again.primitive == "log"
 
 
+def test_a_difference_of_infinities_gets_no_advice_about_overflow():
+    shown = plain(search_document(find_nonfinite(lambda x: x - x, (jnp.array(np.inf),), {}), "f(x)", False), 100)
+    assert "first NaN made by sub" in shown and "or mask before" in shown
+
+
 def test_an_infinity_beside_a_nan_is_not_the_first_problem():
     """The operation reads a NaN in one element and makes an infinity in another. The NaN was there first."""
     search = find_nonfinite(lambda x: 1.0 / x, (np.array([np.nan, 0.0], np.float32),), {})

@@ -145,7 +145,7 @@ def test_a_loop_inside_has_the_values_of_each_device():
 def test_why_explains_a_miss_caused_by_another_sharding():
     found = shown_there()
     assert "first call" in found["first"]
-    assert "p['w']: P('data',) became P(None, 'model')" in found["moved"]
+    assert "p['w']: P('data',) became P(None, 'model')" in found["moved"] and " more" not in found["moved"]
     assert "device_put" in found["moved"]
     assert "g would be compiled" in found["asked"].replace("<lambda>", "g")
     assert "became P('model',)" in found["asked"]
