@@ -1,6 +1,6 @@
 """Mutable array references: ``new_ref`` makes one, indexing reads and writes it, ``freeze`` ends it.
 
-Few programs use references, so operators of tracers and checks in calls are added when the first reference is made.
+Few programs use references, so tracers get the operators, and calls the checks, when the first one is made.
 Source: https://docs.jax.dev/en/latest/array_refs.html
 """
 
@@ -303,7 +303,7 @@ _array_iter = _operators.__iter__
 
 
 def install() -> None:
-    """Add reference operators to tracers and checks to program calls, before the first reference exists."""
+    """Give tracers the operators of references, and program calls the checks, before the first reference exists."""
     for name, function in _TRACER_METHODS.items():
         setattr(Tracer, name, function)
     for primitive in CALLS:

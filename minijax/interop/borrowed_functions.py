@@ -58,8 +58,8 @@ def is_value(x: Any) -> bool:
 def on_known_values(theirs: Callable[..., Any], name: str, args: Any, kwargs: Any) -> Any:
     """Let JAX trace ``theirs`` on the tracers among the arguments; known arrays are passed as values.
 
-    If JAX needs the values of the tracers too, ``theirs`` runs on these values if they are known (as in ``jvp``) and
-    the results have no derivatives.
+    If JAX needs the values of the tracers too, ``theirs`` runs on these values. They must be known (as in ``jvp``),
+    and the results must have no derivatives.
     """
     jax = jax_module()
     ids = args[1] if len(args) > 1 else kwargs.get("segment_ids")

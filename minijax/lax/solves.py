@@ -181,7 +181,7 @@ def _root_jvp(
 
 
 def _values(what: str, parameter: str, tree: Any) -> tuple[list[Any], Any, Any]:
-    """The leaves and structure of ``tree``, and the structure of ``f(tree)``'s arguments. TypeError for a non-array."""
+    """The leaves and structure of ``tree``, and the argument structure of a call on it. TypeError for a non-array."""
     for path, x in tree_flatten_with_path(tree)[0]:
         if not is_array_like(x):
             raise TypeError(

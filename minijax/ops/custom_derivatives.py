@@ -102,7 +102,7 @@ class Function:
 
 
 class Written(Function):
-    """The user's function, flattened by ``run(side, *values)``. ``rule`` is the unflattened function, for observers."""
+    """The user's function, as ``run(side, *values)`` on flat values. ``rule`` is the function itself, for observers."""
 
     def __init__(
         self, run: Callable[..., tuple[list[Any], Any]], about: About, primitive: Primitive, rule: Any = None
@@ -127,7 +127,7 @@ class Written(Function):
 
 class StagedFunction(Function):
     """``inner``, staged when first needed for each side input. In an equation, the closed-over values come first.
-    A rule that closes over the same tracers (those in ``closed_over``) gets the equation's operands for them."""
+    If a rule closes over a tracer in ``closed_over`` too, it gets the equation's operand instead."""
 
     def __init__(self, inner: Function, avals_for: Rule, closed_over: Values = ()) -> None:
         self.inner = inner
@@ -149,7 +149,7 @@ class StagedFunction(Function):
 
 # ------------------------------------------------------------------------------------------------ batching
 class OutDims:
-    """The batch axes of a batched call's results. The first of the call's functions to run sets them for the others."""
+    """The batch axes of a batched call's results. The first of its functions that runs sets them; the others follow."""
 
     def __init__(self, name: str, dims: Dims | None = None) -> None:
         self.name = name
@@ -370,7 +370,7 @@ def custom_call(name: str, kind: str, **rules: str) -> Primitive:
         return outs
 
     def custom_partial_eval(trace: Any, *args: Any, **params: Any) -> list[Any]:
-        """Evaluate the call: only linear equations get partially evaluated here, and they need no derivative rule."""
+        """Evaluate the call: only linear equations come here, and they need no derivative rule."""
         return custom_impl(*args, **params)
 
     def custom_abstract(*avals: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:

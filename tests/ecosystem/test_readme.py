@@ -1,4 +1,4 @@
-"""README's example of a user's own program shows what the terminal program prints.
+"""README's example session shows what the terminal program prints.
 
 ``pytest --update-golden`` rewrites the answers in README.md.
 """

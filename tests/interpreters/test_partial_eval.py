@@ -1,4 +1,4 @@
-"""Linear programs: the backward pass omits unused tangents, in every loop and call."""
+"""The backward pass leaves out unused tangents, in loops and in calls too."""
 
 import jax
 import numpy as np
@@ -32,7 +32,7 @@ PROGRAMS = {
 
 
 def last_sizes(ns, program):
-    """(primitive, numbers of operands and results) of the gradient's last equation at its two innermost levels."""
+    """Follow the gradient's last equation inwards; (primitive, operand count, result count) of the two innermost."""
     jaxpr = ns.make_jaxpr(ns.grad(lambda a: program(a)[0]))(np.float32(0.5)).jaxpr
     found = []
     while jaxpr is not None and jaxpr.eqns:

@@ -102,7 +102,7 @@ def scaled_vjp(ns: Any, y: Any) -> Callable[..., Any]:
 
 
 def of_tree(ns: Any) -> Callable[..., Any]:
-    """Arguments and results are trees; one argument has no rule, one has a default, one has a float0 tangent."""
+    """Arguments and results are trees. ``n`` has a float0 tangent; ``bias`` has a default, and no derivative."""
     jnp = ns.numpy
 
     @ns.custom_jvp
@@ -374,7 +374,7 @@ def test_second_derivatives_through_scan_match_jax() -> None:
 
 
 @pytest.mark.parametrize("make", [sine_jvp, sine_vjp])
-def test_pruned_results_keep_the_rule(make: Callable[..., Any]) -> None:
+def test_a_call_with_a_dropped_result_keeps_its_rule(make: Callable[..., Any]) -> None:
     """Dead-code elimination drops one result of the call; the rule still gives the derivative of the others."""
     two = two_results(make is sine_vjp)
 

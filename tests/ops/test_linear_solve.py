@@ -37,7 +37,7 @@ def cramer(ns: Any, matvec: Any, b: Any) -> Any:
 
 
 def by_diagonal(ns: Any, matvec: Any, b: Any) -> Any:
-    """Correct only for diagonal matrices. It needs no array constants, which JAX orders differently among operands."""
+    """Correct only for diagonal matrices. It needs no array constants, because JAX orders them differently."""
     return b / matvec(ns.numpy.ones_like(b))
 
 
@@ -131,7 +131,7 @@ def test_values_match_jax(name: str) -> None:
 # JAX orders array constants differently among the operands, so this case is left out
 @pytest.mark.parametrize("name", sorted(CASES.keys() - {"a_constant_matrix"}))
 def test_programs_match_jax(name: str) -> None:
-    """For a mapped gradient only the meanings agree, because JAX shares the common code of both solves."""
+    """The programs of a mapped gradient mean the same, but JAX's shares the common code of both solves."""
     check_programs(CASES[name], other=("vmap_of_grad",))
 
 

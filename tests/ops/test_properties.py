@@ -1,4 +1,4 @@
-"""Properties of primitives: definitions that hold for all shapes, errors, exact sums, dtypes, derivatives."""
+"""Properties of primitives: errors, exact sums, dtypes, derivatives, definitions that hold for all shapes."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def test_sums_in_pieces_add_every_term_once(shape: list[int], data: st.DataObjec
 
 
 def test_tangents_of_integers_are_float0() -> None:
-    """A conversion to integers or an index ends differentiation: the tangent of the result has dtype float0."""
+    """An integer result, such as an index, ends differentiation: its tangent has dtype float0."""
     float0 = np.dtype([("float0", "V")])
     for f in (lambda x: lax.convert_element_type(x, np.int32), lambda x: lax.argmax(x, 0, np.int32)):
         out, tangent = minijax.jvp(f, (values(3),), (values(3),))

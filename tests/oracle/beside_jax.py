@@ -6,13 +6,13 @@
 The programs are every function of ``functions`` and ``control_flow`` under each of its ``transforms``, and every
 construct of ``tests.ir.constructs`` except ``LEFT_OUT``. The comparison covers:
 
-* how often each operation occurs in the StableHLO module, with a function's operations once per call. Excluded are
-  calls themselves (JAX's library jits many of its functions), returns, and constants: JAX writes one for each use,
-  minijax one for each value, and XLA merges them;
+* how often each operation occurs in the StableHLO module, with a function's operations once per call. Calls
+  (JAX's library jits many of its functions), returns and constants are not counted. JAX writes a constant for each
+  use, minijax for each value, and XLA merges them;
 * how often each instruction occurs in the optimised HLO, except parameters and constants;
 * the flops that XLA estimates for the program.
 
-Modules with equal text up to names and common subexpressions (``canonical``) are compiled once: XLA merges them too.
+Modules that differ only in names and repeated expressions (``canonical``) are compiled once: XLA merges these too.
 ``--each`` compiles every module, and fails if two equal modules become different programs.
 """
 
@@ -150,7 +150,7 @@ def _less(ours: Counter[str], theirs: Counter[str]) -> Counter[str]:
     return counts
 
 
-# A module's name and attributes (all programs here run on one device), and JAX's names of results.
+# Removed by ``canonical``: the module's name and attributes (programs run on one device), JAX's names of results.
 _NAMES = re.compile(r'\Amodule @\S+ attributes \{[^}]*\}| \{jax\.result_info = "[^"]*"\}')
 
 

@@ -1,4 +1,4 @@
-"""Generated lines never leave an interpreter behind, and keys never break a stepper.
+"""Generated lines leave no interpreter on the stack, and keys never break a stepper.
 
 ``python -m tests.repl.test_fuzz --sessions 10`` runs ten sessions of a thousand lines. The lines are Python and every
 command; some are damaged. Output is laid out as at the prompt. Whenever a line opens a stepper, keys are pressed in it

@@ -56,7 +56,7 @@ _CUT = re.compile(r"\.\.\. \(\d+ more equations\)")
 _ARROW = re.compile(r"<-|\+=")
 _BOUNDS = re.compile(r"-?\d*:(?:-?\d+)?|-?\d+")
 _REST_OF_SLICE = re.compile(r"\+\d+")
-# A primitive without results stands where a variable could stand. Only a primitive has a bracket after its name.
+# A name before a bracket is a reference or a primitive. A primitive without results has no ``=`` before it.
 _CALL = re.compile(r"[A-Za-z_][\w-]*(?=\[)")
 _LAMBDA = re.compile(r"\{\s*lambda\b")
 _PARAM = re.compile(r"([A-Za-z_]\w*)=")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-# Length of the shortest hunk when it is written: two numbers and the brackets.
+# The size of the shortest hunk as text: two numbers, and 1 for the brackets.
 _SMALLEST_HUNK = 3
 
 
@@ -26,7 +26,7 @@ class Track:
         wanted = list(items)
         if wanted == self._items:
             return
-        # compare the lengths of both forms when they are written, with numbers and brackets
+        # compare the sizes of both forms as text: 1 for each number or pair of brackets
         size = len(wanted)
         found = list(hunks(self._items, wanted)) if size > _SMALLEST_HUNK else []
         change: Sequence[int | list[int]] = found if found and sum(len(each) + 1 for each in found) < size else wanted

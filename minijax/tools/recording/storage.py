@@ -1,7 +1,7 @@
 """Recordings as files. A recording from a file looks the same on any machine, without the recorded program.
 
-There are two formats. ``chunks`` suits any length: only the parts that are viewed are loaded. Names that end in .json
-select versioned JSON for use by other programs, which is loaded as a whole; .json.xz is the same, compressed:
+There are two formats. ``chunks`` suits any length: only the parts that are viewed are loaded. A name that ends in
+.json selects versioned JSON, for other programs; it is loaded as a whole. .json.xz is the same, compressed:
 
     {"format": "minijax-recording", "version": 1,
      "fields": {"BindRecord": ["at", "end", ...], ...},

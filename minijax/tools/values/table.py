@@ -34,14 +34,14 @@ MOST_LIVES_LOADED = 5_000
 # Time limit in seconds for one table. After this time, a row is only computed when it is selected.
 MOST_SECONDS = 1.0
 NOT_NOW: dict[str, Found] = {"primal": Unknown("takes long: select it"), "tangent": None, "cotangent": None}
-# The most events of a recording from a file for which a table is made. Files only have small values, as text.
+# A recording from a file gets no table if it has more events than this. Files only have small values, as text.
 MOST_EVENTS_WITHOUT = 100_000
 NO_VALUES = line(("muted", "no variable has a value yet"))
 NO_ARRAYS = line(("warning", "opened from a file: values are in the process that recorded them"))
 # The columns of a table; the least width of a column.
 COLUMNS = ("primal", "tangent", "cotangent")
 _NARROWEST = 8
-# The most characters of the name after a cotangent: the name of another value that has the same sum.
+# The most characters of ``y`` in the note ``with y`` after a cotangent: ``y`` is a value with the same sum.
 MOST_SHARED = 8
 
 
@@ -149,7 +149,7 @@ class _Changes:
         self.places = [each for _, each in found]
 
     def row(self, count: int, at: int) -> int:
-        """Of the first ``count`` rows, the index of the one that was created, or got a cotangent, last."""
+        """The index of the row, of the first ``count``, that changed last: it was created, or got a cotangent."""
         last = bisect_right(self.events, at) - 1
         if last >= 0 and count and self.events[last] > self.rows[count - 1].life.born:
             # if several rows share this cotangent, such as ``y`` and ``y - 1.0``, take the last of them

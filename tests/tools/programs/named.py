@@ -1,7 +1,7 @@
 """Programs whose operations have names: a program for each way to assign a value to a variable, and one for each kind
 of construct in the engine.
 
-Their golden texts are in tests/golden/names, without line numbers. Read the names beside the source in this file.
+Their golden texts are in tests/golden/names, without line numbers. Compare the names with the source in this file.
 """
 
 # ruff: noqa: F841 - variables that no code reads have names too
@@ -243,7 +243,7 @@ def named_operations(program):
     last = ""
     for bind, _ in operations(recording):
         if not bind.expression:
-            continue  # an operation of the engine, which comes from an equation
+            continue  # no source: the engine evaluated an equation
         if bind.place != last:
             last = bind.place
             file, line, function = place_parts(last)
