@@ -266,7 +266,7 @@ def _remember(table: dict[Any, Any], key: Any, found: Any) -> None:
 
 
 def _finisher(repeat: Repeat, known: weakref.ref[Known]) -> Callable[[Sequence[Any]], Any]:
-    """Like ``value``. If the program may still read NumPy arrays, the function waits and gives up jaxlib's dispatch."""
+    """A ``value`` that waits while the program may read NumPy arrays. After a wait, jaxlib's dispatch is given up."""
     value = repeat.value
 
     # one event marks all results of a program as ready

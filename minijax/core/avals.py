@@ -64,9 +64,9 @@ class ShapedArray(Immutable):
     zero: Any  # the symbolic ``Zero`` of this type, made at first use
     mlir: str | None  # 'tensor<8xf32>', made at first use
     unmapped: dict[int, ShapedArray] | None  # an axis -> the type without this axis: see ``part``
-    # The mesh axes along which devices may hold different values. Types of ``core.varying`` have some.
+    # The mesh axes along which devices may hold different values: none, except in ``core.varying``.
     vma: frozenset[Any] = frozenset()
-    # ``unreduced``: the mesh axes over which values must still be summed. ``reduced``: the same for their cotangents.
+    # ``unreduced``: the mesh axes over which values must still be summed. ``reduced``: for their cotangents.
     unreduced: frozenset[Any] = frozenset()
     reduced: frozenset[Any] = frozenset()
 

@@ -1,4 +1,4 @@
-"""Counts the operations that cached programs replace, so that observers that only count do not slow programs.
+"""Counts the operations that cached programs replace. So an observer that only counts does not slow a program.
 
 While all observers set ``Observer.counting_thread``, cached programs run. A ``Tally`` adds up the operations that the
 replaced rules would bind, measured once per signature, and reports them before the next event.
@@ -26,7 +26,7 @@ class Binds(NamedTuple):
 
 
 class Tally:
-    """Counts of program runs since the last report; ``own``: the level of the operation, if it is counted too."""
+    """Counts of program runs since the last report. ``own``: the level of the operation behind a run, or None."""
 
     __slots__ = ("levels", "own", "known", "runs", "listeners")
 
@@ -92,7 +92,7 @@ class Tally:
 def _with_inline(program: Any, args: Sequence[Any]) -> Any:
     """The key of a run: the program, and a bit for each operand that is neither an ``Array`` nor a tracer.
 
-    KeyError for a NumPy boolean: there are only two such objects, so their ids do not tell values apart.
+    KeyError for a NumPy boolean: there are only two such objects, so two values can have the same id.
     """
     inline, bit = 0, 1
     for x in args:

@@ -424,7 +424,7 @@ def _left_a_mesh(closed: ClosedJaxpr, key: Any) -> str:
     return "arguments: over a mesh became on one device" if over_a_mesh else ""
 
 
-# How the reason of a cache miss names a program that a transformation made; no user call was staged to it.
+# What the reason of a cache miss calls a program that a transformation made from another program.
 _MADE_BY = {"jvp": "derivative", "vmap": "batched form", "transpose": "transpose", "partial_eval": "known part"}
 
 
@@ -563,7 +563,7 @@ def _linearized(jaxpr: ClosedJaxpr, nonzero: Flags) -> _Linearized:
     if found is not None:
         return found
     known, linear, nonzero_out, n_res = linearize_jaxpr(jaxpr, nonzero)
-    # the linear call takes as operands the constants that the known call uses too
+    # both calls use the constants; the linear call takes them as operands
     residuals, tangents = split_list(linear.jaxpr.invars, n_res)
     reads = dict.fromkeys(v for eqn in linear.eqns for v in eqn.invars)
     value_of = dict(safe_zip(linear.jaxpr.constvars, linear.consts))

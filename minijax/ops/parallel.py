@@ -1,8 +1,8 @@
 """Collectives: operations across the instances of a mapped function, along named axes.
 
 Under ``vmap(axis_name=...)`` a collective becomes an operation along the batch axis. Under ``pmap`` it is lowered to a
-StableHLO collective between devices. ``axes`` of a reduction may also contain integers, which are positions in the
-operand; the name of a vmapped axis is replaced by its position.
+StableHLO collective between devices. ``axes`` of a reduction may also contain integers: dimensions of the
+operand. vmap replaces the name of its axis by such a dimension.
 
 The conventions are those of ``jax.lax`` in JAX 0.10: psum is its own transpose.
 """
@@ -591,7 +591,7 @@ def all_to_all_batch(
     if len(names) == 1:
         return _exchanged(x, d, axis.size, split_axis, concat_axis)
     # The number of an instance has three parts: along the names before the vmapped axis, along this axis, and along the
-    # names after it. Pieces are split and received part by part, and collected in three leading dimensions.
+    # names after it. Each part is exchanged alone. The pieces are collected in three leading dimensions.
     at = names.index(axis.name)
     major, minor = names[:at], names[at + 1 :]
     n_major, n_minor = axes_size(major), axes_size(minor)

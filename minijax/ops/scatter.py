@@ -79,7 +79,7 @@ class ScatterDimensionNumbers(NamedTuple):
     Attributes:
       update_window_dims: the dimensions of the updates that run over a slice.
       inserted_window_dims: the dimensions of the operand, with slice size 1, that the updates lack.
-      scatter_dims_to_operand_dims: for each element of an index vector, the operand's dimension whose start it gives.
+      scatter_dims_to_operand_dims: for each element of an index vector, the operand's dimension that it indexes.
       operand_batching_dims: dimensions of the operand that are indexed together with ...
       scatter_indices_batching_dims: ... these dimensions of the indices.
     """
@@ -266,7 +266,7 @@ transpose_rules.holes.pop(gather_p)
 
 
 def _scatter_jvp(primals: Values, tangents: Values, **params: Any) -> Any:
-    """Where updates overlap, one wins, and only its tangent counts. Scattered update numbers identify the winner."""
+    """Where updates overlap, one wins, and only its tangent counts. To find it, the updates' numbers are scattered."""
     if params["update_jaxpr"] is not None:
         raise NotImplementedError("scatter_apply JVP not implemented")
     operand, indices, updates = primals
@@ -413,7 +413,7 @@ def _clamp_text(ctx: Any, indices: str, aval: ShapedArray, bounds: Ints) -> str:
 
 
 def _scatter_words(avals: Any, out_avals: Any, params: Params) -> Params:
-    """The parameters of a scatter of the raw words of keys. An update contains all words of its keys."""
+    """The parameters for random keys stored as integers (words). An update contains all words of its keys."""
     updates, numbers = avals[2], params["dimension_numbers"]
     window, *others = numbers
     words = avals[0].ndim - len(window) - len(others[0]) - len(others[2])
@@ -553,8 +553,8 @@ scatter = _scatter_function(
     """``operand`` with the slices at the integers ``scatter_indices[..., :]`` replaced by those of ``updates``.
 
     The last axis of ``scatter_indices`` holds one index vector: entry i is the start along dimension
-    ``dimension_numbers.scatter_dims_to_operand_dims[i]``. ``updates`` has the other axes of ``scatter_indices``, and
-    the slice's axes at ``update_window_dims``, in the operand's dtype. The result has the operand's shape and dtype.
+    ``dimension_numbers.scatter_dims_to_operand_dims[i]``. ``updates`` has the operand's dtype, the other axes of
+    ``scatter_indices``, and at ``update_window_dims`` the slice's axes. The result has the operand's shape and dtype.
     If several updates change one element, one of them wins. ``mode`` decides for slices out of bounds: 'drop' (the
     default) skips them, 'clip' moves them inside.
     Raises TypeError or ValueError if shapes, dtypes and dimension numbers do not fit.

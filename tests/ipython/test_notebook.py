@@ -96,7 +96,7 @@ def test_a_graph_is_a_picture(notebook):
     assert set(output["data"]) == {"text/plain", "image/svg+xml"} and "sin" in output["data"]["text/plain"]
     root = ET.fromstring(output["data"]["image/svg+xml"])
     drawn = [each for each in root.iter() if each.tag.endswith(("}rect", "}text", "}path"))]
-    # each element has its own colour, because viewers without the style draw boxes in black
+    # each element names a colour, because viewers without the style draw boxes in black
     assert len(drawn) > 10 and all("fill" in each.attrib for each in drawn)
 
 

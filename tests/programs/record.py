@@ -1,8 +1,8 @@
 """Record the gallery's pages for ``%gallery NAME``. ``python -m tests.programs.record [PAGE ...]`` replaces outdated
 recordings.
 
-Each recording shows the second training step, which runs without ``jit`` when all caches are warm. It includes the text
-of its page. Files are named by their paths in the repository or in ``site-packages``.
+Each recording shows the second training step: all caches are warm then. The step runs without ``jit``. A recording
+includes the text of its page. Files are named by their paths in the repository or in ``site-packages``.
 """
 
 import json

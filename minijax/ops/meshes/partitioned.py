@@ -92,7 +92,7 @@ class Partitioned(Compiled):
         return self._results(outs)
 
     def there(self, x: Any, sharding: Any) -> Any:
-        """A buffer of ``x`` with ``sharding``: ``x``'s own if ``x`` has this sharding; donating it deletes ``x``."""
+        """A buffer of ``x`` with ``sharding``. If ``x`` has it, this is its own buffer, which donation deletes."""
         if type(x) is MeshArray and (x.device == sharding or x.device.is_equivalent_to(sharding, x.aval.ndim)):
             return x._buffer
         array = as_array(check_alive(x))
@@ -104,7 +104,7 @@ class Partitioned(Compiled):
         return over_mesh(array, sharding)._buffer
 
     def mover(self, i: int) -> Rule:
-        """A faster ``there`` for the ``i``-th argument of many calls."""
+        """A faster ``there`` for the ``i``-th argument of repeated calls."""
         sharding, aval, there = self.ins[i], self.in_avals[i], self.there
         if isinstance(sharding, SingleDeviceSharding) or is_key(aval.dtype) or aval.dtype == dtypes.float0:
             return lambda x: there(x, sharding)
@@ -177,7 +177,7 @@ def _maker(avals: Sequence[ShapedArray], shardings: Values) -> Rule:
         return only
 
     def arrays(buffers: Values) -> list[Any]:
-        # a call of a function here would take a tenth of a small call's time, and strict=True a seventh of this loop's
+        # a function call here would slow a small call by a tenth; strict=True would slow this loop by a seventh
         outs: list[Any] = []
         for buffer, kind in zip(buffers, kinds):  # noqa: B905
             out: MeshArray = _new(MeshArray)

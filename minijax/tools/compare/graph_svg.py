@@ -124,7 +124,7 @@ class _Layout:
         return len(self.layer) - 1
 
     def _order(self) -> None:
-        """Sort each layer by the mean position of its neighbours, alternately downwards and upwards."""
+        """Sort the nodes of each layer by the mean position of their neighbours above, then below, and so on."""
         at = {node: i for row in self.rows for i, node in enumerate(row)}
         for sweep in range(_SWEEPS):
             down = sweep % 2 == 0
@@ -146,7 +146,7 @@ class _Layout:
         return [each - least + _MARGIN for each in x]
 
     def _spread(self, row: Sequence[int], wanted: Sequence[float], x: list[float]) -> None:
-        """Set ``x`` of a layer's nodes: near ``wanted``, without overlap, and with the mean of ``wanted``."""
+        """Set ``x`` of a layer's nodes near ``wanted``, without overlap. The mean of ``x`` is that of ``wanted``."""
         end = float("-inf")
         for n, want in zip(row, wanted, strict=True):
             x[n] = max(want, end + self.widths[n] / 2)
@@ -157,7 +157,7 @@ class _Layout:
 
 
 def _layers(graph: Graph) -> list[int]:
-    """The layer of each node: below its operands, or without operands just above its first reader. Results are last."""
+    """The layer of each node: below its operands; if it has none, just above its first reader. Results are last."""
     layer = [0] * len(graph.nodes)
     readers: dict[int, list[int]] = {}
     read = {b for _, b, _ in graph.edges}
@@ -244,7 +244,7 @@ _ARROW = (
 def _svg(elements: str, width: float, height: float, title: str, style: bool) -> str:
     head = f"<style>{_css()}</style>" if style else ""
     name = f"mjg-{zlib.crc32(elements.encode()):x}"
-    # no need to escape quotes in text
+    # quotes in texts are escaped, so this changes no text
     drawn = (_ARROW + elements).replace(f'="{_HEAD}"', f'="{name}"').replace(f'="url(#{_HEAD})"', f'="url(#{name})"')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="mjg" role="img" width="{width:.0f}" height="{height:.0f}" '

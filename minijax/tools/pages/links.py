@@ -29,7 +29,7 @@ def programs_html(programs: LinkedPrograms, highlight: Highlighter | None = None
         made = element(data, "".join(_static(programs)))
         if len(made) <= MOST_HTML or longest <= _FEWEST:
             return made
-        # 10% less than if all lines had the same length
+        # so many lines would fit if all had the same length; take 10% fewer
         longest = max(longest * MOST_HTML * 9 // (10 * len(made)), _FEWEST)
         programs = programs.shortened(longest)
 

@@ -18,7 +18,7 @@ from typing import Any
 from minijax.tools.documents.document import Line, line
 from minijax.tools.documents.html import layout, shown, stylesheet
 
-# How to get the stepper: said at the start of the content without scripts.
+# Pages without scripts say at their start how to get the stepper.
 WITH_SCRIPTS = "with scripts enabled, the stepper is shown."
 WITH_ANOTHER = "run this cell again for the stepper."
 # Maximum number of lines of one program or file on the page.
@@ -61,8 +61,8 @@ class Texts:
         return self.lines.setdefault(tuple(flat), len(self.lines))
 
     def varied(self, choices: tuple[int, ...]) -> tuple[int, list[int]]:
-        """A line that depends on ``choices``: its number, and an empty list for the numbers of its variants, one for
-        each combination of choices. In this list the last choice changes fastest.
+        """The number of a new line that depends on ``choices``, and an empty list. The caller appends the number of one
+        line for each combination of choices. The last choice changes fastest.
         """
         picks: list[int] = []
         self.varying.append((choices, picks))
@@ -149,7 +149,7 @@ def has_script(markup: str) -> bool:
 
 def lent(markup: str) -> str:
     """``markup`` without style and script, for a page on which an earlier ``element`` has both. If that element
-    is removed later, the content without scripts keeps its layout and says how to get the stepper.
+    is removed later, the page shows the static content, which has its layout and says how to get the stepper.
     """
     begin = f'<script>document.dispatchEvent(new Event("mjw{script()[1]}"))</script>'
     markup = markup.replace(_own_style(), f"<style>{layout()}</style>")

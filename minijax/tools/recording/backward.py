@@ -1,7 +1,7 @@
 """The backward pass of a linear program, as a full recorder records it.
 For each equation: the cotangents of its results, the cotangents that its transpose rule returned, and the sums so far.
 
-Variables are recorded as indices into the program (see ``BackwardRecord``). When they are shown, ``listed`` writes
+Variables are recorded as indices into the program (see ``BackwardRecord``). To show them, ``listed`` takes
 their names and the equations from a copy of the program.
 """
 
@@ -34,7 +34,7 @@ from minijax.tools.recording.records import (
 from minijax.tools.recording.sources import Sources
 from minijax.tools.recording.summary import Scope
 
-# The number of characters that one transposed equation adds to a recording's total, which has a limit.
+# A recording has a limit of characters. One transposed equation counts as this many.
 PASS_CHARACTERS = 200
 # The deepest nesting of tracers that is followed.
 MOST_LEVELS = 8
@@ -43,7 +43,7 @@ DIGITS = 5
 MOST_ELEMENTS = 30
 
 
-# A cotangent: the index of its variable, its number (0 if it has none), and its text if it has no number.
+# A cotangent: the index of its variable, the number of its value (or 0), and its text (only without a number).
 _Noted = tuple[int, int, str]
 _WIDTH = 3
 
@@ -51,8 +51,8 @@ _WIDTH = 3
 class _Steps(Lazy):
     """The equations that were transposed.
 
-    A step is stored as the event before it, the event after it, the index of the equation, the number of cotangents
-    that its rule received and returned, these received and returned cotangents, and the sums of the operands.
+    A step is stored as the event before it, the event after it, the index of the equation, two counts (of the
+    cotangents that its rule received and returned), these cotangents, and the sums of the operands.
     """
 
     def __init__(self, steps: Sequence[Any], lives: LifeTable) -> None:

@@ -16,7 +16,7 @@ REMAT = "remat2"
 
 
 def steps_blocks(recording: Recording, most: int, worded: bool = False) -> Iterator[Block]:
-    """The steps of each backward pass. Passes that a transpose rule runs follow the pass around them.
+    """The steps of each backward pass. A pass inside a transpose rule comes after the pass of this rule.
 
     ``worded`` shows the user's names instead of letters.
     """
@@ -34,7 +34,7 @@ def steps_blocks(recording: Recording, most: int, worded: bool = False) -> Itera
 
 
 def in_loops(recording: Recording) -> list[int]:
-    """For each pass, the number of one value in it. The value's loops are the loops of the pass."""
+    """For each pass, the number of one of its values. This value is in the same loops as the pass."""
     return [each.first_given for each in passes_of(recording) if each.first_given]
 
 

@@ -18,7 +18,7 @@ def cube(x: jax.Array) -> jax.Array:
 
 
 class Kept:
-    """A class whose instance is pickled, with the name of the class."""
+    """A class whose instances can be pickled, because it has a name in its module."""
 
 
 if __name__ == "__main__":
