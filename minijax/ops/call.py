@@ -563,7 +563,7 @@ def _linearized(jaxpr: ClosedJaxpr, nonzero: Flags) -> _Linearized:
     if found is not None:
         return found
     known, linear, nonzero_out, n_res = linearize_jaxpr(jaxpr, nonzero)
-    # both calls use the constants; the linear call takes them as operands
+    # the linear call takes its constants as operands
     residuals, tangents = split_list(linear.jaxpr.invars, n_res)
     reads = dict.fromkeys(v for eqn in linear.eqns for v in eqn.invars)
     value_of = dict(safe_zip(linear.jaxpr.constvars, linear.consts))
