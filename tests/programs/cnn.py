@@ -1,8 +1,8 @@
 """A convolutional network reads handwritten digits.
 
 A convolution slides one small kernel over the whole image, so it recognises a stroke anywhere. Pooling keeps the
-largest of each two by two values. The letters NHWC tell ``conv_general_dilated`` the axes of images: batch (N), height,
-width, channels. Descent uses momentum: a second tree, of the same form, has the velocities.
+largest of each two by two values. Images have the axes batch, height, width, channels: the letters NHWC tell
+``conv_general_dilated`` so. Descent uses momentum: a second tree, of the same form, has the velocities.
 """
 
 import jax

@@ -1,7 +1,7 @@
 """A layer that is defined by an equation: what it gives is the fixed point of a function.
 
-The function is ``f(z) = tanh(W z + U x + b)``. ``while_loop`` finds its fixed point, but has no reverse mode. It needs
-none: by the implicit function theorem the backward pass needs the fixed point of another function,
+The function is ``z -> tanh(W z + U x + b)``. ``while_loop`` finds its fixed point, but has no reverse mode. It does not
+need one: by the implicit function theorem the backward pass needs the fixed point of another function,
 ``w -> v + w df/dz``, where ``v`` is the cotangent. The same loop finds it, with one vector-Jacobian product in each
 iteration (Bai and others, 2019). ``custom_vjp`` gives JAX this rule.
 """

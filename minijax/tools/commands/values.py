@@ -40,7 +40,7 @@ def run_values(session: Session, args: Arguments) -> Result:
     known = ledger(recording)
     known.arguments = given_values(target)
     every = table.named_values(known)
-    if not every and error is None:
+    if not recording.lives and error is None:
         raise without_arrays("values", expression)
     chosen = every if args["of"] is None else _called(every, args["of"], expression)
     choose_iterations("values", known, [named.number for named in chosen], integers_given(args["iteration"]))

@@ -14,12 +14,14 @@ from collections import deque
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from minijax.api.differences import ADVICE, type_advice
+from minijax.core import dtypes
+from minijax.core.avals import ShapedArray
 from minijax.core.records import NamedTuple
+from minijax.tools.session.specs import DTYPES
 
 if TYPE_CHECKING:
     from logging import LogRecord
-
-    from minijax.core.avals import ShapedArray
 
 MOST_KEPT = 1000
 # The loggers to which JAX sends the option's messages. Only the messages of the first logger are recorded.
@@ -214,8 +216,6 @@ def _difference(said: str) -> str:
 
 def _advice(difference: str) -> str:
     """What to do about a text of ``_difference``: advice on a static value or on the type of an array, else ''."""
-    from minijax.api.differences import ADVICE, type_advice
-
     where, _, change = difference.partition(": ")
     if change.startswith("static "):
         return ADVICE["static"].format(where=where)
@@ -226,14 +226,8 @@ def _advice(difference: str) -> str:
 
 def _type(written: str) -> ShapedArray | None:
     """The type that JAX writes as ``f32[3]`` or ``f32[] weak``; None for any other text."""
-    from minijax.core import dtypes
-    from minijax.core.avals import ShapedArray
-
     found = re.fullmatch(r"(\w+)\[([\d,]*)\]( weak)?", written)
-    try:
-        dtype = dtypes.from_short_name(found[1]) if found else None
-    except ValueError:  # a type that only JAX has
-        dtype = None
-    if found is None or dtype is None:
+    if found is None or found[1] not in DTYPES:
         return None
-    return ShapedArray(tuple(int(n) for n in found[2].split(",") if n), dtype, weak_type=bool(found[3]))
+    shape = tuple(map(int, filter(None, found[2].split(","))))
+    return ShapedArray(shape, dtypes.from_short_name(found[1]), weak_type=bool(found[3]))

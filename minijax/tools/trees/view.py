@@ -16,19 +16,7 @@ from minijax.core import dtypes
 from minijax.core.array import Array
 from minijax.core.records import Frozen
 from minijax.core.trace import Tracer
-from minijax.tools.documents.document import (
-    Block,
-    Fitted,
-    Foldable,
-    Line,
-    Section,
-    Segment,
-    Text,
-    columns,
-    length,
-    line,
-    text,
-)
+from minijax.tools.documents.document import Block, Fitted, Foldable, Line, Section, Segment, Text, length, line, text
 from minijax.tools.documents.words import bytes_text, decimal
 from minijax.tools.recording import preview
 from minijax.tools.trees.keys import TreePart, counts, is_array, joined_steps
@@ -256,7 +244,7 @@ def _lines(shown: _Shown, entries: list[_Entry], width: int) -> Iterator[tuple[_
     leaves = [each for each in entries if each.part.parts is None]
     facts = {id(each.part): shown.facts(each.part) for each in leaves}
     bound = int(width * _KEYS)
-    ends = [_INDENT * each.level + columns(each.key) for each in leaves]
+    ends = [_INDENT * each.level + length(line(each.key)) for each in leaves]
     keys = max((end for end in ends if end <= bound), default=0)
     types = max((len(kind) for kind, _, _ in facts.values() if len(kind) <= _TYPES), default=0)
     norms = max((length(norm) for _, norm, _ in facts.values()), default=0)

@@ -114,7 +114,7 @@ WRONG = {
         (_BATCH + "jnp.sum(x * y, axis=1)\n", "It returns a pair"),
         (_BATCH + "jnp.sum(x * y, axis=1), None\n", "It has one: which?"),
         (_BATCH + "jnp.sum(x * y, axis=1), 1\n", "has only axis 0"),
-        ("def overlap_batch(args, dims): return vmap(overlap, dims)(*args), 0\n", "vmap of overlap, and so calls"),
+        ("def overlap_batch(args, dims): return vmap(overlap, dims)(*args), 0\n", "so it calls itself"),
         (_BATCH + "x * y, 0\n", "one number for each of 2 examples"),
         (
             "def overlap_batch(args, dims):\n    x, y = (jnp.moveaxis(v, d, 0) for v, d in zip(args, dims))\n"

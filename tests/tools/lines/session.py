@@ -8,7 +8,7 @@ GOOD = (
     ("%config full off", ("off",)),
     ("%config history 10_000", ("10000",)),
     ("%config frames", ("user",)),
-    ("%doc grad", ("grad(fun", "autodiff.py", "computes the gradient", "Raises TypeError")),
+    ("%doc grad", ("grad(fun", "autodiff.py", "computes the gradient", "raises TypeError")),
     ("%doc f --source", ("jnp.sin(x) * 2.0 - x",)),
     ("%doc len", ("built",)),
     ("%config style tutorial", ("tutorial",)),

@@ -48,7 +48,7 @@ BAD = (
     ("%grad f(f32[3])", "needs values"),
     ("%grad 1.0", "needs an argument to differentiate by"),
     ("%%vmap x=1.0\nx", "no cell form"),
-    ("%jvp f(3.0) --tangents 1.0, 2.0", "takes 1 value there"),
+    ("%jvp f(3.0) --tangents 1.0, 2.0", "takes 1 value, one for each argument; got 2"),
     ("%jvp f(3.0) --tangents", "needs a value"),
     ("%jvp f(v) --tangents jnp.ones(4)", "the tangent of x must be f32[3], and is f32[4]"),
     ("%jaxpr f(3.0) --static 1", "there is no such argument; f(3.0) has 1"),

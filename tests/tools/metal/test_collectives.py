@@ -155,7 +155,7 @@ TRANSPOSED = [
     ("all-to-all", "^transpose of all_to_all "),
     ("collective-permute", "^transpose of ppermute "),
 ]
-OF_PVARY = ("all-reduce", "^transpose of pvary: .* that is the same along y, ")
+OF_PVARY = ("all-reduce", "^transpose of pvary: all devices use the same value along y, ")
 # The reason of each collective in the programs above.
 REASONS = {
     "constraint": [("all-gather", r"result of sin .* differently along x than with_sharding_constraint \(L\d+\) req")],
