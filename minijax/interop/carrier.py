@@ -603,12 +603,12 @@ class Carrier:
             return cls  # the target's own class
         if not _is_users_class(cls):
             if self.imports and computes_with_jax(cls.__module__) and not hasattr(cls, "_fields"):
-                raise Unmapped(f"{called(cls)} is kept whole")
+                raise Unmapped(f"{called(cls)} stays in JAX")
             return cls
         if self.imports:
             if is_third_partys(cls):
                 base = next(each for each in (*cls.__mro__, type(cls)) if computes_with_jax(each.__module__))
-                raise Unmapped(f"{cls.__qualname__} is a class that {called(base)} makes, which is kept whole")
+                raise Unmapped(f"{cls.__qualname__} is a class that {called(base)} makes, which stays in JAX")
             if not any(jax_use(base) for base in cls.__mro__):
                 return cls
         if type(cls) not in (type, abc.ABCMeta) or ("__slots__" in vars(cls) and not hasattr(cls, "_fields")):

@@ -130,12 +130,12 @@ def session(tmp_path_factory):
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
-        ("loss(params, x)", "kept whole, and imported equation by equation: Dense.apply, layers_on_jax.total"),
+        ("loss(params, x)", "traced by JAX and imported as a jaxpr: Dense.apply, layers_on_jax.total"),
         ("step(params, state, x)", "Dense.apply, layers_on_jax.total, layers_on_jax.sgd.update"),
         ("own(x)", "Own is a class that layers_on_jax.Module makes"),
         ("jax.grad(of_model)(own, x)", "imported from JAX, equation by equation: Own is a class"),
-        ("train(linear, x)", "layers_on_jax.Linear is kept whole"),
-        ("makes_model(x)", "makes_model (it names lib.Linear: layers_on_jax.Linear is kept whole)"),
+        ("train(linear, x)", "layers_on_jax.Linear stays in JAX"),
+        ("makes_model(x)", "makes_model (it names lib.Linear: layers_on_jax.Linear stays in JAX)"),
     ],
 )
 def test_objects_of_third_parties_are_kept_whole(session, line, shown):
@@ -161,7 +161,7 @@ def test_objects_of_third_parties_are_kept_whole(session, line, shown):
         ("%vmap own(jnp.ones((2, 3)))", "mapped Array([6., 6.]"),
         ("%diff loss(params, x) --by grad", "backward pass"),
         ("%compare of_model(own, x)", "the same, to the last bit jaxpr the same"),
-        ("%time step(params, state, x)", "JAX traces functions that are kept whole, once"),
+        ("%time step(params, state, x)", "JAX traces these functions once"),
         ("%step step(params, state, x)", "jit[step]("),
     ],
 )

@@ -123,7 +123,7 @@ def test_commands_watch_programs_written_for_jax(session, line, expected):
     outcome = session.run_line(line)
     text = " ".join(plain(outcome.shown, 400).split())
     assert outcome.error is None and expected in text, text
-    assert text.endswith("carried over from JAX") or "carried over from JAX; kept whole" in text
+    assert text.endswith("carried over from JAX") or "carried over from JAX; traced by JAX" in text
 
 
 def test_an_unbound_axis_error_lists_no_names(session):

@@ -56,7 +56,7 @@ class Watched(NamedTuple):
         names = list(self.kept)
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         why = "; ".join(dict.fromkeys(filter(None, self.kept.values())))
-        text = f"carried over from JAX; kept whole, and imported equation by equation: {', '.join(names[:_MOST_NAMES])}"
+        text = f"carried over from JAX; traced by JAX and imported as a jaxpr: {', '.join(names[:_MOST_NAMES])}"
         return f"{text}{more}{f' ({why})' if why else ''}"
 
 

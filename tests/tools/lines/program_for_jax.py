@@ -17,10 +17,6 @@ def cube(x: jax.Array) -> jax.Array:
     return x * jnp.square(x)
 
 
-class Kept:
-    """A class whose instances can be pickled, because it has a name in its module."""
-
-
 if __name__ == "__main__":
     options = parser.parse_args()
     steps, words = options.steps, options.words

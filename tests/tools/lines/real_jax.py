@@ -11,7 +11,7 @@ GOOD = (
     ("%nan loss(params, w) --grad", ("nothing: no operation of loss(params, w)", CARRIED)),
     ("%compare loss(params, w)", ("the same, to the last bit", "the same · 4 equations", "jax", CARRIED)),
     ("%compare jax.random.split(jax.random.key(3))", ("key<fry>", "the same, to the last bit", "random_split")),
-    ("%compare jax.scipy.special.hyp1f1(1.5, 2.5, w)", ("kept whole", "jax.scipy.special.hyp1f1")),
+    ("%compare jax.scipy.special.hyp1f1(1.5, 2.5, w)", ("traced by JAX", "jax.scipy.special.hyp1f1")),
     ("%step jax.grad(loss)(params, w) --text", ("linearize:1 begins for loss", "transpose rule of mul", CARRIED)),
     ("%values jax.grad(loss)(params, w)", ("cotangent", "p['w']", "[1.0, 2.0, 3.0]", "[30.0, 60.0, 90.0]", CARRIED)),
     ("%values fast(w)", ("[0.841471, 0.9092974, 0.1411200]"[:20], CARRIED)),
