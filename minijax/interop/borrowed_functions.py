@@ -7,6 +7,7 @@ If an argument is a function, minijax stages it and exports it to JAX.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import types
@@ -62,16 +63,14 @@ def on_known_values(theirs: Callable[..., Any], name: str, args: Any, kwargs: An
     and the results must have no derivatives.
     """
     jax = jax_module()
-    ids = args[1] if len(args) > 1 else kwargs.get("segment_ids")
-    if name.startswith("segment_") and len(args) < 3 and isinstance(ids, Array) and state.dynamic.level == 0:
-        # JAX counts the segments with an operation, which would be staged even if the segment ids are known
-        kwargs = {"num_segments": int(np.max(ids)) + 1 if ids.size else 0, **kwargs}
     leaves, tree = jax.tree_util.tree_flatten((args, kwargs), is_leaf=is_value)
     known = [to_jax_value(x) if isinstance(x, Array) else x for x in leaves]
 
     def of_tracers(traced: dict[int, Any]) -> Any:
         given, options = jax.tree_util.tree_unflatten(tree, [traced.get(i, x) for i, x in enumerate(known)])
-        return theirs(*given, **options)
+        # as in JAX, operations on known values are staged only if the transformation around them stages
+        with contextlib.nullcontext() if state.dynamic.level else jax.ensure_compile_time_eval():
+            return theirs(*given, **options)
 
     tracers = {i: x for i, x in enumerate(leaves) if isinstance(x, Tracer)}
     try:

@@ -212,6 +212,21 @@ def test_segment_functions_match_jax_under_vmap_of_the_data(dtype):
     assert_same(sums(mj), sums(jax))
 
 
+def test_known_arguments_keep_their_values_under_vmap_and_grad():
+    mask, ids = np.array([True, False, True, True]), np.array([1, 0, 1, 2])
+
+    def found(lib):
+        of_mask = lambda x: lib.numpy.compress(mask, x).sum() + lib.numpy.extract(mask, x)[0]  # noqa: E731
+        of_ids = lambda x: lib.ops.segment_min(x, ids)[1] * 2.0  # noqa: E731
+        x = lib.numpy.asarray(X)
+        return [lib.grad(of_mask)(x), lib.vmap(of_mask)(x[None]), lib.grad(of_ids)(x), lib.vmap(of_ids)(x[None])]
+
+    assert_same(found(mj), found(jax))
+    for lib in (mj, jax):
+        with pytest.raises(lib.errors.TracerBoolConversionError):
+            lib.jit(functools.partial(lib.numpy.compress, mask))(X)
+
+
 def test_a_traced_value_where_jax_needs_a_number_raises_minijaxs_error():
     def logarithm(x, d):
         return mj.scipy.special.multigammaln(x, d)
