@@ -305,7 +305,9 @@ class StageBrowser:
                 return
             at += step
         there = "after" if step > 0 else "before"
-        self.say(f"no pass {there} this stage changed {self.chosen_text() or 'a highlighted line'}", "muted")
+        chosen = self.chosen_text()
+        said = f"no pass {there} this stage changed {chosen}" if chosen else "no line is highlighted: choose one first"
+        self.say(said, "muted")
 
     def previous_change(self) -> None:
         self.next_change(-1)

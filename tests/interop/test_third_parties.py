@@ -161,7 +161,7 @@ def test_objects_of_third_parties_are_kept_whole(session, line, shown):
         ("%vmap own(jnp.ones((2, 3)))", "mapped Array([6., 6.]"),
         ("%diff loss(params, x) --by grad", "backward pass"),
         ("%compare of_model(own, x)", "the same, to the last bit jaxpr the same"),
-        ("%time step(params, state, x)", "JAX traces these functions once"),
+        ("%time step(params, state, x)", "JAX traces a library's functions once"),
         ("%step step(params, state, x)", "jit[step]("),
     ],
 )

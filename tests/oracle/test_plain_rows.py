@@ -96,6 +96,14 @@ def _constrained_batch(ns: Any, axis: Any) -> Any:
     return ns.make_jaxpr(ns.vmap(lambda x: ns.lax.with_sharding_constraint(x, sharding), spmd_axis_name=axis))(ROWS)
 
 
+def _refused_batches(ns: Any) -> None:
+    named = ns.sharding.NamedSharding(_mesh(ns, "Auto"), ns.sharding.PartitionSpec("i"))
+    for sharding in (named, ns.sharding.SingleDeviceSharding(ns.devices()[0])):
+        constrained = partial(ns.lax.with_sharding_constraint, shardings=sharding)
+        with pytest.raises(ValueError, match="spmd_axis_name .* cannot appear|NamedSharding"):
+            ns.make_jaxpr(ns.vmap(constrained, spmd_axis_name="i"))(ROWS)
+
+
 def _sharded_argument(ns: Any) -> Any:
     sharding = ns.sharding.NamedSharding(_mesh(ns, "Auto"), ns.sharding.PartitionSpec("i"))
     lowered = ns.jit(lambda x: x + 1).lower(ns.ShapeDtypeStruct((2,), np.float32, sharding=sharding))
@@ -111,6 +119,8 @@ def _resharded_batch(ns: Any) -> Any:
 
 def test_shardings_over_a_mesh_of_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pjrt, "others_in_use", False)  # as in a process that has used only its first device
+    for ns in EVERYWHERE:
+        _refused_batches(ns)
     assert _sharded_argument(minijax) is _sharded_argument(jax) is True
     constrained = [lambda ns, axis=axis: _constrained_batch(ns, axis) for axis in (None, "i")]
     for program in (_sharded_types, _resharded_batch, *constrained):

@@ -24,6 +24,7 @@ from minijax.tools.documents.document import (
     columns,
     document,
     lay_out,
+    length,
     line,
     plain,
     text,
@@ -179,6 +180,8 @@ def test_long_lines_break_at_these_points(text, width, lines):
 
 
 def test_wide_characters_take_two_columns():
+    lines = [*wrapped((("", "日本語 " * 30),), 40)]
+    assert len(lines) == 6 and all(length(each) <= 40 for each in lines)
     assert columns("abc") == 3 and columns("日本") == 4 and columns("e\u0301") == 1 and columns("\t") == 8
 
 

@@ -234,6 +234,14 @@ def test_why_explains_a_trace_of_real_jax(caplog):
             "h = jax.jit(pow, static_argnums=1); h(1.0, 2); h(rnp.ones(4), 3)",
             "args[1]: static 2 became 3 JAX did not compare the types",
         ),
+        (
+            "h = jax.jit(lambda x, mode: x, static_argnames='mode'); h(1.0, mode='a'); h(1.0, mode='b')",
+            "mode: static 'a' became 'b' JAX did not compare the types",
+        ),
+        (
+            "h(1.0, mode='c')",
+            "advice Each value of a static argument is compiled separately: call with few values of mode",
+        ),
         ("jit(lambda x: x)(1.0), f(rnp.ones(5))", "why first call"),
         ("for i in range(2): jax.jit(lambda p: p)(1.0)", "advice Define the function once"),
     ):

@@ -58,7 +58,17 @@ def constraint_batch(axis: AxisData, args: Sequence[Any], dims: Dims, **params: 
     (x,), (dim,) = args, dims
     assert dim is not None, "one operand, which is mapped"
     sharding, free = params["sharding"], params["unconstrained_dims"]
+    if axis.spmd and not isinstance(sharding, NamedSharding):
+        raise ValueError(
+            "Only `jax.lax.with_sharding_constraint` with `jax.sharding.NamedSharding` as an input can be transformed "
+            f"with spmd_axis_name, got {sharding}. Leave spmd_axis_name out of vmap, or pass a NamedSharding."
+        )
     if isinstance(sharding, NamedSharding):
+        if {*axes_of_spec(sharding.spec)}.intersection(axis.spmd):
+            raise ValueError(
+                f"vmap spmd_axis_name {axis.spmd} cannot appear in with_sharding_constraint spec, but got spec "
+                f"{sharding.spec}. Leave the axis out of one of them."
+            )
         parts = [*sharding.spec, *[None] * (get_aval(x).ndim - 1 - len(sharding.spec))]
         parts.insert(dim, axis.spmd or PartitionSpec.UNCONSTRAINED)
         while axis.spmd and parts[-1] is None:  # as JAX writes it

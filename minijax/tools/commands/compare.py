@@ -68,7 +68,7 @@ def run_time(session: Session, args: Arguments) -> Result:
     figures = {"minijax": found.seconds}
     notes = found.notes
     if any(each.kept or each.reason for each in session.watched):
-        notes.append("JAX traces these functions once; minijax's times do not include this trace")
+        notes.append("JAX traces a library's functions once; minijax's times do not include these traces")
     if not args["alone"]:
         try:
             figures["jax"] = measure.measured(measure.theirs(target), target.abstract, once).seconds

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import groupby, zip_longest
 
 from minijax.core.records import Frozen
@@ -227,6 +228,7 @@ def columns(text: str) -> int:
     return sum(map(_column, text))
 
 
+@cache
 def _column(c: str) -> int:
     if c == "\t":
         return _TAB
@@ -237,6 +239,11 @@ def _column(c: str) -> int:
     if unicodedata.combining(c) or unicodedata.category(c) in ("Cf", "Me", "Mn"):
         return 0
     return 2 if unicodedata.east_asian_width(c) in "WF" else 1
+
+
+def padded(text: str, width: int) -> str:
+    """``text`` with spaces up to ``width`` columns."""
+    return text + " " * (width - columns(text))
 
 
 def length(segments: Iterable[Segment]) -> int:
@@ -274,13 +281,13 @@ def _broken(segments: Line, width: int, hanging: int) -> Iterator[Line]:
         if word.isspace():
             if begun or not i:
                 current.append((role, word))
-                column += len(word)
+                column += columns(word)
             continue
         # adjacent pieces of different roles without a space between them stay together
-        together = len(word)
+        together = columns(word)
         after = i + 1
         while after < len(words) and not words[after][1].isspace():
-            together += len(words[after][1])
+            together += columns(words[after][1])
             after += 1
         free = not i or words[i - 1][1].isspace()
         if free and begun and column + together > width:
@@ -289,7 +296,7 @@ def _broken(segments: Line, width: int, hanging: int) -> Iterator[Line]:
             yield tuple(current)
             current, column = [("", " " * hanging)] if hanging else [], hanging
         current.append((role, word))
-        column += len(word)
+        column += columns(word)
         begun = True
     yield tuple(current)
 

@@ -19,7 +19,7 @@ ADVICE = {
     "sqrt": "sqrt of a negative number is nan: keep its argument at 0 or above with jnp.maximum(x, 0).",
     "rsqrt": "rsqrt of 0 is inf, and rsqrt of a negative number is nan: add a small constant to its argument.",
     "div": "x / 0 is inf and 0 / 0 is nan: choose another divisor where it is 0, jnp.where(d == 0, 1, d).",
-    "pow": "A negative base to a fractional power is nan, and 0 to a negative power is inf: guard it with jnp.where.",
+    "pow": "A negative base to a fractional power is nan, 0 to a negative power is inf: guard the base with jnp.where.",
     "exp": "exp overflows float32 above 88.7: subtract the maximum first, as nn.softmax and nn.logsumexp do.",
     "exp2": "exp2 overflows float32 from 128 on: subtract the maximum first.",
     "sub": "inf - inf is nan: look where the infinity comes from (it is shown above), or mask before subtracting.",

@@ -179,7 +179,7 @@ _filter = _Filter()
 def _keep(said: str) -> None:
     """Record a miss from JAX's message ``said``."""
     global _total
-    head, *lines = said.split("\n")
+    head, *lines = re.sub(r"\n(?!  )", " ", said).split("\n")  # a value's repr may have several lines
     place = re.sub(r":(\d+):\d+ ", r":\1 ", head.removeprefix(_HEAD).rstrip(":"))
     lines = [each.strip() for each in lines]
     if lines and lines[0].startswith("never seen"):
@@ -192,13 +192,14 @@ def _keep(said: str) -> None:
         found = [_difference(each[2:]) for each in lines[2:] if each.startswith("* ")]
         reason, advice = "; ".join(found) or " ".join(lines[2:]), next(filter(None, map(_advice, found)), "")
         if found and lines[2].startswith("different input pytree"):
+            advice = advice or ADVICE["tree"]
             reason += "; JAX did not compare the types"
     _kept.append(JaxMiss(_total, name, defined, place, reason, advice))
     _total += 1
 
 
 # How JAX writes a static value, and how it names an argument: its place among the positional or the keyword arguments.
-_STATIC = r"<class 'jax\._src\.tree_util\.Static'> with pytree metadata Static\(val=(.*?)\)(?= and before |, so )"
+_STATIC = r"<class 'jax\.\S+\.Static'> with pytree metadata Static\(val=(.*?)\)(?= and before <class|, so the pytree)"
 _PLACE = r"^(?:\[1\]\['(\w+)'\]|\[[01]\])"
 
 
@@ -217,9 +218,11 @@ def _difference(said: str) -> str:
 def _advice(difference: str) -> str:
     """What to do about a text of ``_difference``: advice on a static value or on the type of an array, else ''."""
     where, _, change = difference.partition(": ")
+    before, _, now = change.removeprefix("static ").partition(" became ")
     if change.startswith("static "):
-        return ADVICE["static"].format(where=where)
-    before, _, now = change.partition(" became ")
+        number = all(re.fullmatch(r"-?[\d.]+(e[-+]\d+)?|True|False", each) for each in (before, now))
+        function = any(each.startswith(("<function ", "functools.partial(")) for each in (before, now))
+        return ADVICE["static function" if function else "static" if number else "static object"].format(where=where)
     types = _type(before), _type(now)
     return type_advice(where, *types) if None not in types and types[0] != types[1] else ""  # type: ignore[arg-type]
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from minijax.core.records import NamedTuple
-from minijax.tools.documents.document import MARK, Line, Segment, line
+from minijax.tools.documents.document import MARK, Line, Segment, line, padded
 from minijax.tools.documents.words import plural, shortened
 from minijax.tools.recording.backward import brief, listed
 from minijax.tools.recording.cursor import Cursor
@@ -534,7 +534,7 @@ def _equation(backward: BackwardPass, standing: Standing, index: int, width: int
     brief = brief_equation(backward, index)
     expected = any(backward.expected[variable] for variable in results)
     role = "" if now or reached else "muted"
-    first: Line = (*_margin(changed, now), (role, brief.ljust(width)))
+    first: Line = (*_margin(changed, now), (role, padded(brief, width)))
     if not expected:
         yield first if _linear(backward, index) else (*first, ("muted", "  not linear: computed as it is"))
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minijax.tools.documents.document import Block, Line, Row, Text, line
+from minijax.tools.documents.document import Block, Line, Row, Text, line, padded
 from minijax.tools.documents.words import plural
 from minijax.tools.recording.records import BackwardRecord, EquationRecord, Recording, TransposedRecord, place_parts
 from minijax.tools.stepper.backward import BackwardPass, brief_equation, passes_of, path_line, place_line
@@ -28,8 +28,9 @@ def steps_blocks(recording: Recording, most: int, worded: bool = False) -> Itera
         each.worded = worded
         steps = each.record.steps
         # the values of a loop are those of one iteration
-        details = " · ".join([plural(len(steps), "step"), *map(loop_text, each.loops()), *each.unknown()])
-        yield Row("backward", (line(("heading", path_line(each)), ("muted", f" · {details}, from the result back")),))
+        details = " · ".join([plural(len(steps), "step"), *map(loop_text, each.loops())])
+        details = "; ".join([f"{details}, from the result back", *each.unknown()])
+        yield Row("backward", (line(("heading", path_line(each)), ("muted", f" · {details}")),))
         yield Text(tuple(_steps(each, most)), hanging=8)
 
 
@@ -70,7 +71,7 @@ def _steps(backward: BackwardPass, most: int) -> Iterator[Line]:
 
 
 def _step(backward: BackwardPass, step: TransposedRecord, width: int) -> Line:
-    out: Line = (("", "    "), ("", brief_equation(backward, step.equation).ljust(width)))
+    out: Line = (("", "    "), ("", padded(brief_equation(backward, step.equation), width)))
     for ct in step.given:
         if ct.number:
             out += (("", "  "), *backward.named(ct.variable, alone=False), ("", "  "), *backward.value(ct))

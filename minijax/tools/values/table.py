@@ -13,7 +13,7 @@ import numpy as np
 
 from minijax.core.array import Array
 from minijax.core.records import NamedTuple
-from minijax.tools.documents.document import MARK, Document, Line, Segment, Text, document, line
+from minijax.tools.documents.document import MARK, Document, Line, Segment, Text, document, length, line, padded
 from minijax.tools.documents.words import shortened
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.records import BindRecord, LifeRecord, ScopeRecord, place_parts
@@ -318,7 +318,7 @@ def table_lines(known: Ledger, rows: TableRows, columns: int, selected: int = -1
     there = [c for c in COLUMNS if c == "primal" or any(row.known[c] is not None for row in rows.shown)]
     # if there is only one column, long names get more room: x @ w1 and x @ w1 + b1 must look different
     most = columns // (3 if len(there) == 1 else 4)
-    width = max(min(max(map(len, names)), max(most, 10)), 4)
+    width = max(min(max(length(line(name)) for name in names), max(most, 10)), 4)
     room = max((columns - width - 4 - 2 * (len(there) - 1)) // len(there), _NARROWEST)
     yield _heading(there, width, room)
     if rows.more:
@@ -399,7 +399,7 @@ def _row_line(row: ValueRow, name: str, there: Sequence[str], width: int, room: 
     role = "var" if row.named.variable else "muted"
     # cut the start: paths of leaves in one tree differ at the end
     cut = f"...{name[3 - width :]}" if row.named.variable and len(name) > width > 3 else shortened(name, width)
-    out: list[Segment] = [mark, (role, cut.ljust(width))]
+    out: list[Segment] = [mark, (role, padded(cut, width))]
     for column in there:
         note = f" with {shortened(row.shared, MOST_SHARED)}" if row.shared and column == "cotangent" else ""
         cell = cell_line(row.known[column], room - len(note))
