@@ -35,7 +35,7 @@ from minijax.config import (
     x64_enabled,
 )
 from minijax.core import lazy, observe
-from minijax.core.array import Array, common_device, get_aval, is_array_like, numpy_aval
+from minijax.core.array import Array, as_array, common_device, get_aval, is_array_like, is_foreign, numpy_aval
 from minijax.core.avals import ShapedArray
 from minijax.core.lazy import HigherModule
 from minijax.core.lists import partition
@@ -479,9 +479,15 @@ class JitFunction:
         """The shapes and dtypes of the outputs at these arguments."""
         return self.trace(*args, **kwargs).out_info
 
+    def _asked(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Any, ...]]:
+        """The arguments of a call that is explained, without the static ones; arrays of JAX as arrays of minijax."""
+        args, kwargs, static = self._split(args, kwargs)
+        args, kwargs = tree_map(lambda x: as_array(x) if is_foreign(x) else x, (args, kwargs))
+        return args, kwargs, static
+
     def explain_cache_miss(self, *args: Any, **kwargs: Any) -> Miss | None:
         """Explain why a call with these arguments would retrace, without running it. Return None if it is cached."""
-        args, kwargs, static = self._split(args, kwargs)
+        args, kwargs, static = self._asked(args, kwargs)
         key, _, _ = self._key(args, kwargs, static)
         return self._explain(key) if self._get(self.cache, key) is None else None
 
@@ -490,13 +496,13 @@ class JitFunction:
 
         Return the changed values, as text, and the names of values that may have changed.
         """
-        args, kwargs, static = self._split(args, kwargs)
+        args, kwargs, static = self._asked(args, kwargs)
         staged = self._get(self.cache, self._key(args, kwargs, static)[0])
         return ("", ()) if staged is None else _misses().explain_hit(staged.closed)
 
     def explain_compilation(self, *args: Any, **kwargs: Any) -> str:
         """Explain why the placement of the arguments makes a cached call compile again; '' if it does not."""
-        args, kwargs, static = self._split(args, kwargs)
+        args, kwargs, static = self._asked(args, kwargs)
         key, leaves, _ = self._key(args, kwargs, static)
         staged = self._get(self.cache, key)
         if staged is None:

@@ -223,6 +223,13 @@ def test_why_shows_misses_from_before_the_session(session):
     assert "7 earlier misses were counted: the engine keeps the latest 1,000" in text
 
 
+def test_why_takes_arrays_of_real_jax():
+    session = batch.new_session({})
+    shown(session, "import jax.numpy as rnp", "g = jit(lambda x: x * 2)", "g(rnp.ones(3))")
+    assert "nothing would be traced" in shown(session, "%why g(rnp.ones(3))")
+    assert "x: f32[3] became f32[4]" in shown(session, "%why g(rnp.ones(4))")
+
+
 def test_why_explains_a_trace_of_real_jax(caplog):
     session = batch.new_session({})
     shown(session, "import jax, jax.numpy as rnp", "f = jax.jit(lambda x, n=1: rnp.sin(x) * n, static_argnums=1)")
