@@ -7,7 +7,7 @@ from tests.size import Size, groups, size_of_file
 # Maximum lines and tokens. ``python -m tests.size`` prints the sizes. After deleting code, lower the bounds.
 BOUNDS = {
     "minijax without tools": Size(60_000, 424_000),
-    "tools, repl, ipython_ext": Size(47_050, 351_300),
+    "tools, repl, ipython_ext": Size(47_050, 351_400),
     "tests": Size(51_500, 436_000),
     "docs": Size(900, 5_600),
 }

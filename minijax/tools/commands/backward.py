@@ -11,6 +11,7 @@ from minijax.ir.evaluate import eval_closed
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn
 from minijax.ops.call import jit_p
 from minijax.ops.checkpoint import remat_p
+from minijax.ops.shape import full_like
 from minijax.pytree import tree_leaves, tree_map
 from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
@@ -40,7 +41,8 @@ def run_backward(session: Session, args: Arguments) -> Result:
     with recorder:
         out, pullback = vjp(target.fun, *target.args)
         if args["cotangent"] is None:
-            cotangent = tree_map(ones, out)
+            # a weak value has a weak gradient, as with grad
+            cotangent = tree_map(lambda x: full_like(x, 1) if _is_weak_float(x) else ones(x), out)
         else:
             value = session.evaluate(parse_expression("backward", args["cotangent"]), {})
             cotangent = as_tangent("backward --cotangent", "the cotangent of the value", out, value)
@@ -59,6 +61,11 @@ def run_backward(session: Session, args: Arguments) -> Result:
     blocks += backward_table.kept_blocks(recording)
     blocks += _checkpoint_blocks(target, recording)
     return Result(document(*blocks), (out, cotangents), recording)
+
+
+def _is_weak_float(x: Any) -> bool:
+    aval = get_aval(x)
+    return aval.weak_type and aval.dtype == aval.to_tangent_aval().dtype
 
 
 def _target(session: Session, expression: str) -> Target:
