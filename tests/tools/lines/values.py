@@ -22,6 +22,7 @@ GOOD = (
     ("table = jnp.arange(12.0).reshape(3, 4)", ()),
     ("def rows(m): s = jnp.sin(m); return s.sum()", ()),
     ("%values grad(rows)(table) --of s", ("f32[3,4]", "-0.9589", "s · primal", "s · cotangent")),
+    ("%values (lambda x: x * 2.0)(jnp.ones((2, 30, 2))) --of x", ("of 120 elements are not shown; this is [0, :, :]",)),
     ("%values grad(rows)(table) --most 1", ("... ", "earlier", "--most")),
 )
 
