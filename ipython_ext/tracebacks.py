@@ -42,7 +42,7 @@ class Tracebacks:
         self.shell = shell
         self.all_frames = all_frames
         self.rename = rename
-        # IPython keeps only one handler. ``handle`` leaves the kinds of the user's earlier handler to that handler
+        # IPython keeps one handler. ``handle`` calls the earlier handler for the exceptions that it was set for
         self.before = (shell.custom_exceptions, shell.CustomTB)
         self.kinds = (Exception, KeyboardInterrupt)
 

@@ -1,7 +1,7 @@
 """Exceptions of minijax, and the user's source lines that cause them.
 
-The names, base classes and essential words are JAX's (https://docs.jax.dev/en/latest/errors.html). A message gives the
-problem, the line of the user's program, and one thing to do next.
+The names, base classes and essential words are JAX's (https://docs.jax.dev/en/latest/errors.html). A message has
+three parts: the problem, the user's line, and the next action.
 
 :func:`source_info` runs for each staged equation, so it only records a code object and an instruction offset;
 :func:`summarize` makes text of it. Neither function keeps a frame alive, because a frame keeps user arrays alive.

@@ -74,7 +74,8 @@ def constraint_batch(axis: AxisData, args: Sequence[Any], dims: Dims, **params: 
         while axis.spmd and parts[-1] is None:  # as JAX writes it
             parts.pop()
         sharding = sharding.with_spec(parts)
-    free = frozenset({*(each + (each >= dim) for each in free), *[dim] * (not axis.spmd)})
+    shifted = {each + (each >= dim) for each in free}
+    free = frozenset(shifted if axis.spmd else shifted | {dim})
     return sharding_constraint_p.bind(x, **{**params, "sharding": sharding, "unconstrained_dims": free}), dim
 
 

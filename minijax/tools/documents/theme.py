@@ -3,8 +3,8 @@
 Each role has a terminal style and two colours, for a light and for a dark page. The contrast of each colour with its
 background (white or #1e1e1e) is at least 4.5 to 1.
 
-A terminal's theme is 'light' or 'dark' (the colours for such a page), 'terminal' (the 16 ANSI colours of the user's
-palette) or 'none' (only bold and reverse). The default setting, 'auto', chooses one of them: see ``resolved``.
+A terminal has one of four themes. 'light' and 'dark' have the colours of the pages, 'terminal' has the terminal's own
+16 ANSI colours, and 'none' has only bold and reverse. The default, 'auto', chooses one of them: see ``resolved``.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from minijax.core.records import Frozen
 from minijax.core.trace import Tracer
 from minijax.interop import jax_tracers
 
-# At most this many leaks of the user's program are described. All leaks are counted.
+# The answer counts all leaks of a program, and describes at most this many.
 MOST_LEAKS = 12
 # Maximum number of groups of similar tracers for which the search looks for holders.
 _MOST_SEARCHED = 40

@@ -29,7 +29,7 @@ def programs_html(programs: LinkedPrograms, highlight: Highlighter | None = None
         made = element(data, "".join(_static(programs)))
         if len(made) <= MOST_HTML or longest <= _FEWEST:
             return made
-        # so many lines would fit if all had the same length; take 10% fewer
+        # if all lines had one length, this number would fit; 10% less allows for longer lines
         longest = max(longest * MOST_HTML * 9 // (10 * len(made)), _FEWEST)
         programs = programs.shortened(longest)
 

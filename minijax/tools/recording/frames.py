@@ -23,7 +23,7 @@ from minijax.tools.recording.forcing import names_in
 
 # At most this many variables of a frame are read; in a module (a prompt has hundreds of variables) the newest ones.
 MOST_NAMES = 100
-# At most this many of the user's frames are followed at a time, counted from the innermost.
+# The innermost user frames, at most this many, are followed at a time.
 MOST_FRAMES = 64
 # At most this many leaves of one container get a name, down to this depth.
 MOST_LEAVES = 1000

@@ -1,6 +1,6 @@
 """Values as short strings, bounded in length and in cost for every kind of value.
 
-Nothing here keeps a value or runs a method of the user's classes, because a foreign ``repr`` could do anything. Values
+This module keeps no value. It calls no method of a user's class, because a ``repr`` could do anything. Values
 on a device stay there unless ``fetch`` is given.
 """
 

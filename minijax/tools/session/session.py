@@ -501,7 +501,7 @@ class Session:
             self.recorded_error = error
 
     def _settle(self) -> None:
-        """Watched programs run on copies of the user's objects. Apply their changes to the objects themselves."""
+        """A watched program runs on copies of the user's objects. Make its changes in the originals too."""
         for program in self.watched:
             program.settle()
 

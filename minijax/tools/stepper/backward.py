@@ -405,7 +405,7 @@ def backward_lines(cursor: Cursor) -> list[Line]:
         return []
     steps = len(backward.recorded.steps)
     if steps > (MOST_STEPS if cursor.recording.has_values else MOST_STEPS_LOADED):
-        # listing so many equations would delay the answer to the key press
+        # a longer list would make the stepper react slowly to the key
         return [
             line(("heading", f"backward pass of {backward.function or 'the linear program'}")),
             line(("warning", f"{plural(steps, 'step')} are too many to be drawn here; %backward lists them")),

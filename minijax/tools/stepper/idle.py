@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from minijax.tools.documents.document import Line, line
+from minijax.tools.documents.document import Line, length, line, padded
 from minijax.tools.recording.cursor import LEAVE, Cursor, Moment
 from minijax.tools.recording.records import (
     BindRecord,
@@ -109,10 +109,10 @@ def derivative_lines(cursor: Cursor) -> Iterator[Line]:
         heads[2:] = [f"{'d by ' + inside:<{WIDTH}}", f"{'d by ' + outside:<{WIDTH}}", "d by both"]
     yield line(("muted", "".join(heads)))
     for life in named[-MOST_VALUES:]:
-        out: Line = (("var", f"{life.name[: WIDTH - 5]:<{WIDTH - 4}}"),)
+        out: Line = (("var", padded(life.name[: WIDTH - 5], WIDTH - 4)),)
         for each in _parts(cursor, life, twice):
             cell = (("muted", "0"),) if each is None else cell_line(each, WIDTH - 1)
-            out += (*cell, ("", " " * max(WIDTH - sum(len(piece) for _, piece in cell), 1)))
+            out += (*cell, ("", " " * max(WIDTH - length(cell), 1)))
         yield out
 
 

@@ -404,8 +404,7 @@ def _row_line(row: ValueRow, name: str, there: Sequence[str], width: int, room: 
         note = f" with {shortened(row.shared, MOST_SHARED)}" if row.shared and column == "cotangent" else ""
         cell = cell_line(row.known[column], room - len(note))
         cell += (("muted", note),) if note else ()
-        used = sum(len(text) for _, text in cell)
-        out += [("", "  "), *cell, ("", " " * max(room - used, 0))]
+        out += [("", "  "), *cell, ("", " " * max(room - length(cell), 0))]
     return tuple(out)
 
 
