@@ -44,7 +44,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "minijax.tools.explain": ("tools/test_explain_nan.py",),
     "minijax.tools.gallery": ("tools/test_gallery.py",),
     "minijax.tools.live": ("tools/test_live.py",),
-    "minijax.tools.metal": ("tools/metal/test_passes.py",),
+    "minijax.tools.xla": ("tools/xla/test_passes.py",),
     "minijax.tools.pages": ("tools/test_export.py",),
     "minijax.tools.programs": ("tools/programs/test_links.py", "tools/test_source.py"),
     "minijax.tools.recording": ("tools/test_golden_recordings.py",),

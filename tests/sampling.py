@@ -68,7 +68,7 @@ LONG = (
     "sharded/test_training.py::test_every_chosen_program_ran",
     "test_config.py::test_default_devices_and_transfer_guards_match_jax",
     "test_sharding.py::test_programs_on_sharded_arrays_match_jax",
-    "tools/metal/test_collectives.py::test_collectives_are_ascribed_to_equations_with_a_reason",
+    "tools/xla/test_collectives.py::test_collectives_are_ascribed_to_equations_with_a_reason",
     "tools/test_explain_keys.py::test_each_element_of_a_batch_is_a_key",
     "tools/test_explain_nan.py::test_a_hint_fits_the_operation",
 )

@@ -94,7 +94,7 @@ LAYERS = (
     ("minijax.tools.pages",),
     ("minijax.tools.compare",),
     ("minijax.tools.explain",),
-    ("minijax.tools.metal",),
+    ("minijax.tools.xla",),
     ("minijax.tools.exercises",),
     ("minijax.tools",),  # ``minijax/tools/__init__.py`` itself: public names from the packages below it
     ("minijax.tools.commands",),

@@ -52,7 +52,7 @@ def test_a_long_test_is_in_one_slice_of_four():
 
 def test_the_longest_name_decides():
     assert rate_of("tests/tools/test_commands.py::test_x") == RATES["tools/test_commands.py"]
-    assert rate_of("tests/tools/metal/test_passes.py::test_x") == RATES["tools"]
+    assert rate_of("tests/tools/xla/test_passes.py::test_x") == RATES["tools"]
 
 
 def test_listed_rates_exist():

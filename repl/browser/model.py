@@ -9,8 +9,8 @@ from typing import Any
 from minijax.core.records import Frozen
 from minijax.repl.keyed import Question
 from minijax.tools.documents.words import plural
-from minijax.tools.metal.stages import Stage, StageLine, Stages
 from minijax.tools.programs.user_lines import Spot
+from minijax.tools.xla.stages import Stage, StageLine, Stages
 
 PANES = ("python", "stage", "stages")
 # In the diff of a pass, show this many unchanged lines around a changed one.

@@ -28,8 +28,8 @@ from minijax.repl.drawing import (
 from minijax.tools.documents.document import LINK, MARK, Line, Segment, split_lines
 from minijax.tools.documents.theme import line_role
 from minijax.tools.documents.words import plural
-from minijax.tools.metal.stages import Stage
-from minijax.tools.metal.views import line_mark
+from minijax.tools.xla.stages import Stage
+from minijax.tools.xla.views import line_mark
 
 # The least (columns, lines) for panes beside each other, and for panes above one another.
 _WIDE, _STACKED = (110, 12), (60, 14)

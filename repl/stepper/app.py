@@ -22,11 +22,11 @@ from minijax.repl.stepper.model import Stepper
 from minijax.repl.stepper.screen import compose
 from minijax.repl.terminal import interruptible_screen
 from minijax.tools.documents.document import Line
-from minijax.tools.metal import moments
 from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.records import Recording
 from minijax.tools.session.result import Browse, Step
 from minijax.tools.stepper import panes
+from minijax.tools.xla import moments
 
 # During a search: seconds between two looks at the keyboard, and seconds after which progress is shown.
 _ASK_EVERY = 0.1

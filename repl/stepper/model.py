@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, nullcontext
 from minijax.repl.keyed import Question
 from minijax.repl.stepper.looking import Looking
 from minijax.repl.stepper.walking import Walking
-from minijax.tools.metal.moments import compiled_call
 from minijax.tools.programs.links import LinkedPrograms
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import Cursor, SearchProgress
@@ -22,6 +21,7 @@ from minijax.tools.stepper.devices import has_devices, with_devices
 from minijax.tools.stepper.programs import PROGRAM_PANES, Selection
 from minijax.tools.stepper.tree import FOLD, past_repeated
 from minijax.tools.values.conditions import ConditionError
+from minijax.tools.xla.moments import compiled_call
 
 # The panes of the two views: the moment, and the programs of the call.
 MOMENT_PANES = tuple(stepping.PANES)

@@ -19,7 +19,7 @@ import minijax
 import minijax.numpy as jnp
 from minijax.backend import client, disk_cache
 from minijax.config import config
-from minijax.tools.metal.pipeline import descent
+from minijax.tools.xla.pipeline import descent
 from tests.threads import at_once
 
 ONES = np.ones(8, np.float32)

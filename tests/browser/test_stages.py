@@ -13,12 +13,12 @@ import minijax
 import minijax.numpy as jnp
 from minijax.tools.documents.html import shown
 from minijax.tools.documents.lexer import highlight
-from minijax.tools.metal import pipeline, stages_page
-from minijax.tools.metal.stages import Stage, StageLine, Stages, stages
-from minijax.tools.metal.stages_page import stages_html
+from minijax.tools.xla import pipeline, stages_page
+from minijax.tools.xla.stages import Stage, StageLine, Stages, stages
+from minijax.tools.xla.stages_page import stages_html
 from tests.browser.page import Browser
 from tests.browser.programs import HOSTILE, names
-from tests.tools.metal.test_passes import PROGRAMS, V
+from tests.tools.xla.test_passes import PROGRAMS, V
 
 # For each row of a pane: its mark, number, title, text, sign in a diff, and whether it is highlighted.
 ROWS = """

@@ -19,8 +19,8 @@ from minijax.repl.drawing import target_at, width_of
 from minijax.repl.style import STYLE
 from minijax.tools.commands import find
 from minijax.tools.documents.theme import line_role
-from minijax.tools.metal import pipeline, stages
 from minijax.tools.session.session import Session
+from minijax.tools.xla import pipeline, stages
 
 PROGRAM = """\
 def loss(w, x):

@@ -20,7 +20,6 @@ from minijax.repl.stepper.keys import KEYS, help_lines
 from minijax.repl.stepper.model import Stepper
 from minijax.repl.stepper.screen import compose
 from minijax.repl.style import STYLE
-from minijax.tools.metal import moments, pipeline, stages
 from minijax.tools.programs.links import linked_programs
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import LEAVE, Cursor
@@ -30,6 +29,7 @@ from minijax.tools.recording.records import BindRecord, Recording, place_parts
 from minijax.tools.session.result import Step
 from minijax.tools.stepper import panes
 from minijax.tools.values.table import named_until
+from minijax.tools.xla import moments, pipeline, stages
 from tests.repl.screen import RecordingOutput
 
 LEFT, RIGHT, UP, DOWN, HOME, END_KEY, PAGE_DOWN = "\x1b[D", "\x1b[C", "\x1b[A", "\x1b[B", "\x1b[H", "\x1b[F", "\x1b[6~"

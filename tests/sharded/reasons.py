@@ -19,7 +19,7 @@ from typing import Any
 
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 
-from minijax.tools.metal.collectives import of_lowered
+from minijax.tools.xla.collectives import of_lowered
 from tests.sharded import matrix
 
 SHAPE = (4, 2)

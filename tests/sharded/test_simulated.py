@@ -15,7 +15,7 @@ from minijax.backend import client
 from minijax.core.meshes import SimulatedDevice
 from minijax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 from minijax.tools.documents.document import document, plain
-from minijax.tools.metal.collectives import blocks, of_lowered
+from minijax.tools.xla.collectives import blocks, of_lowered
 
 P = PartitionSpec
 MESH = AbstractMesh((64, 4), ("data", "model"))

@@ -22,8 +22,8 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 import minijax
 from minijax.core.shardings import Placement
 from minijax.tools import no_recompile
-from minijax.tools.metal.collectives import collectives
 from minijax.tools.programs.links import LinkedPrograms, Pane
+from minijax.tools.xla.collectives import collectives
 from tests.sharded.matrix import Names
 from tests.sharded.models import MODELS, PLANS, Sizes, Training, on_one_device, sharded
 

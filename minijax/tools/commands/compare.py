@@ -23,9 +23,9 @@ from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
     from minijax.tools.compare.measure import Figures, Side
-    from minijax.tools.metal.step_time import StepTime
     from minijax.tools.session.session import Session
     from minijax.tools.session.targets import Target
+    from minijax.tools.xla.step_time import StepTime
 
 # The measuring modules are imported when a command runs: few sessions need them, and they may import jax.
 
@@ -89,7 +89,7 @@ def run_time(session: Session, args: Arguments) -> Result:
 def _step(side: Side, found: Figures) -> tuple[StepTime | None, str]:
     """``(how a compiled call spends its time, '')``, or ``(None, reason)`` if this is unknown."""
     from minijax.tools.compare import measure
-    from minijax.tools.metal import step_time
+    from minijax.tools.xla import step_time
 
     def call() -> Any:
         return side.wait(found.jitted(*side.args, **side.kwargs))
@@ -104,7 +104,7 @@ def _step(side: Side, found: Figures) -> tuple[StepTime | None, str]:
 
 
 def _step_blocks(step: StepTime, args: Arguments) -> Iterator[Block]:
-    from minijax.tools.metal import step_time_view
+    from minijax.tools.xla import step_time_view
 
     yield step_time_view.parts(step, not (args["lines"] or args["timeline"]))
     if args["lines"]:

@@ -128,8 +128,8 @@ def _fused(lowered: Any) -> list[Block]:
 def _partitioned(lowered: Any) -> Iterator[Block]:
     """The data that devices send to each other."""
     # imported late: only programs for several devices need these
-    from minijax.tools.metal import collectives
     from minijax.tools.programs import links
+    from minijax.tools.xla import collectives
 
     placement = lowered.placement
     if placement is None or len(placement.devices) == 1:

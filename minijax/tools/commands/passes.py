@@ -17,14 +17,14 @@ from minijax.tools.session.result import Browse, Result
 from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
-    from minijax.tools.metal.pipeline import Descent, Pass
     from minijax.tools.session.session import Session
     from minijax.tools.session.targets import Target
+    from minijax.tools.xla.pipeline import Descent, Pass
 
 
 def run_passes(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    from minijax.tools.metal import pipeline, stages, views
+    from minijax.tools.xla import pipeline, stages, views
 
     asked = [name for name in ("pass", "memory", "kernel", "open") if args[name]]
     if len(asked) > 1:
@@ -59,7 +59,7 @@ def _page(found: Descent, expression: str) -> Callable[[Highlighter | None], str
 
     def markup(highlight: Highlighter | None) -> str:
         # imported late: only a page needs these
-        from minijax.tools.metal import stages, stages_page
+        from minijax.tools.xla import stages, stages_page
 
         return stages_page.stages_html(stages.stages(found), highlight, expression.strip())
 
@@ -90,7 +90,7 @@ def _pass(found: Descent, asked: str) -> Pass:
 
 def run_roofline(session: Session, args: Arguments) -> Result:
     __tracebackhide__ = True
-    from minijax.tools.metal import roofline, roofline_view
+    from minijax.tools.xla import roofline, roofline_view
 
     target = targets.typed(session, "roofline", args["expr"], args.cell).concrete("roofline")
     jitted, lowered = _lowered(target)

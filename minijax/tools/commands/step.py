@@ -80,8 +80,8 @@ def run_step(session: Session, args: Arguments) -> Result:
     def stages() -> Any:
         __tracebackhide__ = True
         # imported late: only the view of XLA's stages needs them
-        from minijax.tools.metal import pipeline
-        from minijax.tools.metal.stages import stages as made
+        from minijax.tools.xla import pipeline
+        from minijax.tools.xla.stages import stages as made
 
         lowered = targets.jitted(target).lower(*target.args, **target.kwargs)
         return made(pipeline.descent(lowered, targets.input_names(target)))

@@ -34,7 +34,7 @@ class Step(Frozen):
           call, or None. If there is no call, ``retrace``, ``programs``, ``stages`` and ``again`` are None.
       programs: compiles the call as ``jit`` does, and returns its programs linked line by line. Raises the errors of
           staging, lowering and compiling.
-      stages: compiles the call as ``jit`` does, and returns its stages down to machine code (``metal.stages.Stages``).
+      stages: compiles the call as ``jit`` does, and returns its stages down to machine code (``xla.stages.Stages``).
       note: a remark shown before the first step, for example that a line was run again to record it.
       given: the leaves of the call's arguments, as pairs (the user's name for the leaf, value).
       again: records the call with other leaves. Returns the same pair as ``retrace``.
@@ -51,7 +51,7 @@ class Step(Frozen):
 
 
 class Browse(Frozen):
-    """The stages of a call (``metal.stages.Stages``) to browse, with the call's ``title`` and a remark (``note``).
+    """The stages of a call (``xla.stages.Stages``) to browse, with the call's ``title`` and a remark (``note``).
     ``chosen`` has the lines of user code, as (file, line), that are highlighted at the start.
     """
 

@@ -14,9 +14,9 @@ from minijax.tools.documents.document import plain
 from minijax.tools.documents.html import to_html
 from minijax.tools.documents.lexer import highlight
 from minijax.tools.documents.room import MOST_HTML_OF_BLOCK
-from minijax.tools.metal import pipeline
-from minijax.tools.metal.stages import stages
-from minijax.tools.metal.stages_page import stages_html
+from minijax.tools.xla import pipeline
+from minijax.tools.xla.stages import stages
+from minijax.tools.xla.stages_page import stages_html
 
 V = np.linspace(0.1, 0.9, 8, dtype=np.float32)
 

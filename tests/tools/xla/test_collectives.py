@@ -5,8 +5,8 @@ import re
 import pytest
 
 from minijax.core.meshes import AbstractMesh
-from minijax.tools.metal.collectives import _axes, _groups, _times, _turns
 from minijax.tools.programs import hlo
+from minijax.tools.xla.collectives import _axes, _groups, _times, _turns
 from tests.on_devices import printed
 
 SPELLINGS = {
@@ -70,7 +70,7 @@ import minijax as jax, minijax.numpy as jnp
 from minijax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from minijax import lax
 from minijax.tools.documents.document import document, plain
-from minijax.tools.metal.collectives import blocks, of_lowered
+from minijax.tools.xla.collectives import blocks, of_lowered
 
 mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("x", "y"))
 

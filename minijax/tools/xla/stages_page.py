@@ -15,11 +15,11 @@ from minijax.tools.documents.document import Code, Highlighter, Line, code_lines
 from minijax.tools.documents.html import shown
 from minijax.tools.documents.room import MOST_HTML_OF_BLOCK
 from minijax.tools.documents.words import plural
-from minijax.tools.metal import views
-from minijax.tools.metal.stages import Stage, StageLine, Stages
 from minijax.tools.pages.page import MOST_LINES, Texts, element, packed
 from minijax.tools.programs.link_views import short_file
 from minijax.tools.programs.links import Equation
+from minijax.tools.xla import views
+from minijax.tools.xla.stages import Stage, StageLine, Stages
 
 # Minimum number of lines to show of each stage, and maximum number of kernels whose code is shown.
 _FEWEST = 20

@@ -22,9 +22,9 @@ from minijax.tools.documents.document import (
 )
 from minijax.tools.documents.html import shown, span
 from minijax.tools.documents.words import brief_seconds, plural, shortened
-from minijax.tools.metal.step_time import PARTS, StepRow, StepTime, merged
 from minijax.tools.programs.link_views import equations_text, places_text
 from minijax.tools.programs.user_lines import user_lines
+from minijax.tools.xla.step_time import PARTS, StepRow, StepTime, merged
 
 _BAR = 8
 _EIGHTHS = " ▏▎▍▌▋▊▉"

@@ -17,10 +17,10 @@ from minijax.core import miss_log
 from minijax.interop import from_jax
 from minijax.tools.documents.document import Document, lay_out, plain
 from minijax.tools.documents.theme import line_role
-from minijax.tools.metal import dumps, machine, pipeline, roofline, roofline_view, stages, views
 from minijax.tools.programs import hlo, link_views, links
 from minijax.tools.stepper import programs
 from minijax.tools.usage import UsageError
+from minijax.tools.xla import dumps, machine, pipeline, roofline, roofline_view, stages, views
 
 V = np.linspace(0.1, 0.9, 8, dtype=np.float32)
 M = np.outer(V, V).astype(np.float32)

@@ -16,9 +16,9 @@ from minijax.core.records import Frozen
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.lowering.places import ModulePlaces, text_lines
 from minijax.tools.documents.words import brief_seconds
-from minijax.tools.metal.dumps import Dump, Kernel, PassText, dump
-from minijax.tools.metal.memory import Memory, read_memory
 from minijax.tools.programs import arguments, hlo, links
+from minijax.tools.xla.dumps import Dump, Kernel, PassText, dump
+from minijax.tools.xla.memory import Memory, read_memory
 
 # XLA's name for the step at the start of a pipeline.
 _START = "pipeline-start"

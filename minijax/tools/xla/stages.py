@@ -13,13 +13,13 @@ from functools import cached_property
 
 from minijax.core.records import Frozen
 from minijax.tools.documents.words import plural
-from minijax.tools.metal import machine
-from minijax.tools.metal.dumps import Kernel
-from minijax.tools.metal.pipeline import Descent, Pass
 from minijax.tools.programs import arguments, hlo
 from minijax.tools.programs.link_views import held_text, mark_text, names_text, short_file
 from minijax.tools.programs.links import ADDED, COPIED, MADE, LinkedPrograms, Numbers, Pane
 from minijax.tools.programs.user_lines import Spot, user_lines
+from minijax.tools.xla import machine
+from minijax.tools.xla.dumps import Kernel
+from minijax.tools.xla.pipeline import Descent, Pass
 
 # The kinds of stage, in the order of compilation: 'given' is XLA's input HLO, 'final' the optimized HLO.
 KINDS = ("python", "jaxpr", "stablehlo", "given", "pass", "final", "llvm", "machine")

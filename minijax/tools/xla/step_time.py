@@ -15,8 +15,8 @@ from typing import Any
 
 from minijax.backend.profiling import InstructionRun, Interval, TracedCall, traced_calls
 from minijax.core.records import Frozen
-from minijax.tools.metal.roofline import Nesting, of_one
 from minijax.tools.programs import hlo, links
+from minijax.tools.xla.roofline import Nesting, of_one
 
 # Part of a call -> the kinds of ``Stretch`` that belong to it.
 PARTS = {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from minijax.ops.call import compiled, lowered_places
-from minijax.tools.metal.pipeline import program_descent
-from minijax.tools.metal.stages import Stages, stages
 from minijax.tools.programs.user_lines import Spot
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.naming import Naming
 from minijax.tools.recording.records import place_parts
 from minijax.tools.recording.values import RunRecord
+from minijax.tools.xla.pipeline import program_descent
+from minijax.tools.xla.stages import Stages, stages
 
 
 def compiled_call(cursor: Cursor) -> RunRecord | None:

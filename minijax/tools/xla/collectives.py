@@ -20,10 +20,10 @@ from minijax.core.records import Frozen
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.tools.documents.document import Block, Row, Segment, Table, line, text
 from minijax.tools.documents.words import bytes_text, plural
-from minijax.tools.metal.reasons import Reasons
 from minijax.tools.programs import hlo, links
 from minijax.tools.programs.link_views import short_file
 from minijax.tools.programs.links import Equation, LinkedPrograms
+from minijax.tools.xla.reasons import Reasons
 
 # XLA's name -> the bytes that each device sends in a ring of n devices, as a multiple of the result's bytes.
 KINDS = {

@@ -26,15 +26,15 @@ from minijax.tools.documents.document import (
 )
 from minijax.tools.documents.theme import line_role
 from minijax.tools.documents.words import brief_seconds, bytes_text, plural, shortened
-from minijax.tools.metal import machine
-from minijax.tools.metal.dumps import Kernel
-from minijax.tools.metal.memory import HeldValue, Memory
-from minijax.tools.metal.pipeline import Descent, Pass
-from minijax.tools.metal.stages import StageLine, Stages, stages
 from minijax.tools.programs import hlo
 from minijax.tools.programs.link_views import equations_text, held_text, mark_text, short_file
 from minijax.tools.programs.links import Equation
 from minijax.tools.programs.user_lines import Spot
+from minijax.tools.xla import machine
+from minijax.tools.xla.dumps import Kernel
+from minijax.tools.xla.memory import HeldValue, Memory
+from minijax.tools.xla.pipeline import Descent, Pass
+from minijax.tools.xla.stages import StageLine, Stages, stages
 
 # Number of unchanged lines that are shown before and after a changed line.
 _AROUND = 2

@@ -22,8 +22,8 @@ from minijax.repl import batch
 from minijax.repl.batch import new_session
 from minijax.tools.documents.document import Document, Picture, plain
 from minijax.tools.documents.html import to_html
-from minijax.tools.metal import pipeline, step_time, step_time_view, views
-from minijax.tools.metal.step_time import StepRow, Stretch, stretches
+from minijax.tools.xla import pipeline, step_time, step_time_view, views
+from minijax.tools.xla.step_time import StepRow, Stretch, stretches
 
 LARGE = np.linspace(-1, 1, 90_000, dtype=np.float32).reshape(300, 300)
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from minijax.tools.documents.document import Block, Row, Segment, Table, line, text
 from minijax.tools.documents.words import brief_seconds, bytes_text, plural, seconds_text, shortened
-from minijax.tools.metal.roofline import COPIED, Limits, Measured, Roofline
 from minijax.tools.programs.link_views import places_text
+from minijax.tools.xla.roofline import COPIED, Limits, Measured, Roofline
 
 _BAR = 8
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
