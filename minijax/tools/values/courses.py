@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,69 +21,108 @@ from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
 from minijax.ops.elementwise import add_p, and_p, lt_p
 from minijax.ops.scan import scan_p
 from minijax.ops.while_loop import while_p
-from minijax.tools.values.derivatives import (
-    applied,
-    cotangent_operation,
-    primal_operation,
-    spread,
-    tangent_operation,
-)
-from minijax.tools.values.examples import Stacked, Unknown, row, why, zeros_of
-from minijax.tools.values.feeds import Asked
+from minijax.tools.values.derivatives import applied, pulled, pushed
+from minijax.tools.values.examples import Stacked, Unknown, first_unknown, row, spread_out, why, with_zeros
+from minijax.tools.values.feeds import COTANGENT, PRIMAL, TANGENT, inside
 from minijax.tools.values.keeping import Course
 from minijax.tools.values.loops import operands, scan_title, while_title
 
-FOREVER = np.iinfo(np.int32).max
+FOREVER = int(np.iinfo(np.int32).max)
 # A while loop may never end: its first part has ``FIRST_TURNS`` iterations. It is given up after ``PATIENCE`` seconds.
 FIRST_TURNS = 4096
 PATIENCE = 20.0
 # The backward pass of a scan with at most this many steps runs in one piece.
 SHORT = 256
+NOT_BACKWARD = "a while loop has no reverse mode: its number of iterations is known only when it runs"
 
 
 class LoopRun:
-    """The common base of scan and ``while``."""
+    """The common base of scan and ``while``. Operands are constants, then from ``first`` on the carry."""
+
+    first: int
+    n_carry: int
 
     def __init__(self, steps: Any, eqn: JaxprEqn) -> None:
         self.steps = steps
         self.eqn = eqn
         self.frame = steps.frame
-        self.n_levels = len(self.frame.levels.axes)
-        self.courses: dict[str, Any] = {}
+        self.courses: dict[str, Course] = {}
         self.frames: dict[Any, Any] = {}
         self._made: tuple[Any, list[str]] | None = None
         # the reasons why operands are unknown; the same operands may be known in other iterations
         self.reasons: tuple[str, ...] = ()
 
+    def operands(self, kind: str) -> list[Any]:
+        """The values or tangents of the operands."""
+        return [self.frame.find(kind, v) for v in self.eqn.invars]
+
     def pure(self) -> tuple[Any, list[str]]:
         """The parameters without effects (None if all results are unknown). Then why each result is unknown, or ''."""
         if self._made is None:
-            ins = [self.frame.primal_of(v) for v in self.eqn.invars]
-            self.reasons = tuple(x.reason if isinstance(x, Unknown) else "" for x in ins)
+            self.reasons = tuple(x.reason if isinstance(x, Unknown) else "" for x in self.operands(PRIMAL))
             self._made = self.frame.root.purifier.params(self.eqn, self.reasons)
         return self._made
 
     def known(self, ins: Sequence[Any] | None = None) -> list[Stacked]:
         """The operands, with zeros in place of unknown ones."""
-        if ins is None:
-            ins = [self.frame.primal_of(v) for v in self.eqn.invars]
-        return [
-            zeros_of(v.aval, self.n_levels) if isinstance(x, Unknown) else x
-            for v, x in zip(self.eqn.invars, ins, strict=True)
-        ]
+        return with_zeros(self.eqn, self.operands(PRIMAL) if ins is None else ins, len(self.frame.levels.axes))
 
-    def run(self, key: Any, operation: Any, values: Sequence[Stacked], times: int = 1) -> tuple[list[Stacked], Any]:
-        """Run ``operation`` on ``values`` by a program that is made once for each ``key``."""
-        found: tuple[list[Stacked], Any] = self.frame.levels.staged(
-            (id(self.eqn), self.reasons, key), operation, values, times
+    def run(self, key: Any, times: int = 1) -> Any:
+        """A function that runs operations on values, by a program that is made once for each ``key``."""
+        return partial(self.frame.levels.staged, (id(self.eqn), self.reasons, key), times=times)
+
+    def whole(self, kind: str, ins: Sequence[Any]) -> Sequence[Any]:
+        """The values or tangents of all results, given those of the operands."""
+        params, reasons = self.pure()
+        unknown = first_unknown(ins) if kind == TANGENT else None
+        if unknown is not None or params is None:
+            return [unknown or Unknown(r) for r in reasons]
+        found = self._whole(kind, ins)
+        if isinstance(found, Unknown):
+            return [found] * len(reasons)
+        return [Unknown(r) if r and x is not None else x for x, r in zip(found, reasons, strict=True)]
+
+    def _whole(self, kind: str, ins: Sequence[Any]) -> Any:
+        raise NotImplementedError
+
+    def advance(self, kind: str, at: int, state: list[Any], steps: int) -> list[Any]:
+        """The state of the course after ``steps`` more steps."""
+        raise NotImplementedError
+
+    def length(self) -> Any:
+        """The number of iterations, or an Unknown."""
+        raise NotImplementedError
+
+    def course(self, kind: str) -> Course:
+        """The course of the carry, or of the carry and its tangents."""
+        if kind not in self.courses:
+            start = self.known()[self.first :][: self.n_carry]
+            if kind == TANGENT:
+                start = [*start, *self.operands(TANGENT)[self.first :][: self.n_carry]]
+            self.courses[kind] = Course(self.frame.root.keeper, start, self.length(), partial(self.advance, kind))
+        return self.courses[kind]
+
+    def moving(self, kind: str, state: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """The operands and their tangents, with the carry and tangents of ``state``."""
+        carry, dots = operands(state, self.n_carry)
+        last = self.first + self.n_carry
+        ins, tangents = self.known(), [None] * len(self.eqn.invars)
+        if kind == TANGENT:
+            tangents = self.operands(TANGENT)
+        return (
+            [*ins[: self.first], *carry, *ins[last:]],
+            [*tangents[: self.first], *(dots or [None] * self.n_carry), *tangents[last:]],
         )
-        return found
 
-    def unknown_tangent(self) -> Unknown | None:
-        """The reason why the tangents are unknown, if an operand's tangent is unknown."""
-        return next((t for t in map(self.frame.tangent_of, self.eqn.invars) if isinstance(t, Unknown)), None)
+    def carried(self, kind: str, place: int, step: int) -> Any:
+        """The value or tangent of the carry with index ``place`` before ``step``."""
+        if kind == TANGENT and (unknown := first_unknown(self.operands(TANGENT))):
+            return unknown
+        if reason := self.pure()[1][place]:
+            return Unknown(reason)
+        return _tried(lambda: self.course(kind).state(step)[place + (self.n_carry if kind == TANGENT else 0)])
 
-    def child(self, key: Any, closed: ClosedJaxpr, feed: Asked, title: str) -> Any:
+    def child(self, key: Any, closed: ClosedJaxpr, feed: Any, title: str) -> Any:
         """The frame of an iteration. The latest 32 frames are kept."""
         found = self.frames.pop(key, None)
         if found is None:
@@ -99,12 +139,14 @@ class ScanRun(LoopRun):
     def __init__(self, steps: Any, eqn: JaxprEqn) -> None:
         super().__init__(steps, eqn)
         params = eqn.params
-        self.n_consts, self.n_carry = params["num_consts"], params["num_carry"]
-        self.length, self.reverse = params["length"], params["reverse"]
-        self.first_x = self.n_consts + self.n_carry
+        self.first, self.n_carry, self.reverse = params["num_consts"], params["num_carry"], params["reverse"]
+        self.first_x = self.first + self.n_carry
 
     def count(self) -> int:
-        return int(self.length)
+        """The number of iterations."""
+        return int(self.eqn.params["length"])
+
+    length = count
 
     def part(self, length: int) -> Any:
         """The scan as a function, with ``length`` steps."""
@@ -112,51 +154,42 @@ class ScanRun(LoopRun):
 
     def times(self, steps: int) -> int:
         """How often a program of ``steps`` steps runs: once, unless ``steps`` is the distance between kept states."""
-        return self.length // steps if steps == self.course("primal").stretch > 1 else 1
+        return self.count() // steps if steps == self.course(PRIMAL).stretch > 1 else 1
 
     def rows(self, xs: Sequence[Any], at: int, steps: int) -> list[Any]:
         """For each scanned array, the ``steps`` rows that begin at step ``at``."""
-        start = self.length - at - steps if self.reverse else at
+        start = self.count() - at - steps if self.reverse else at
         return [row(x, slice(start, start + steps)) if isinstance(x, Stacked) else x for x in xs]
 
-    # ---------------------------------------------------------------------------------------- as a whole
+    def _whole(self, kind: str, ins: Sequence[Any]) -> Any:
+        moving = kind == TANGENT
+        length, tangents = self.count(), ins if moving else [None] * len(ins)
+        run = self.run(("whole", *[t is None for t in tangents]))
+        return pushed(run, self.part(length), self.known(None if moving else ins), tangents)[moving]
 
-    def whole(self, ins: Sequence[Any]) -> list[Any]:
-        """All results."""
-        params, reasons = self.pure()
-        if params is None:
-            return list(map(Unknown, reasons))
-        outs, _ = self.run(("whole", self.length), primal_operation(self.part(self.length)), self.known(ins))
-        return [Unknown(r) if r else x for x, r in zip(outs, reasons, strict=True)]
+    def advance(self, kind: str, at: int, state: list[Any], steps: int) -> list[Any]:
+        ins, tangents = self.moving(kind, state)
+        values, dots = ([*x[: self.first_x], *self.rows(x[self.first_x :], at, steps)] for x in (ins, tangents))
+        function = self.part(steps)
+        run = self.run(("on", steps, *[t is None for t in dots]), self.times(steps))
+        outs, found = pushed(run, lambda *xs: function(*xs)[: self.n_carry], values, dots)
+        return [*outs, *found] if kind == TANGENT else outs
 
-    def whole_tangents(self, ins: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-        """The tangents of all results."""
-        unknown = next((t for t in tangents if isinstance(t, Unknown)), None)
-        params, reasons = self.pure()
-        if unknown is not None or params is None:
-            return [unknown or Unknown(r) for r in reasons]
-        nonzero = tuple(t is not None for t in tangents)
-        operation = tangent_operation(self.part(self.length), nonzero)
-        values = [*self.known(ins), *[t for t in tangents if t is not None]]
-        outs, flags = self.run(("tangents", self.length, nonzero), operation, values)
-        return [t if t is None or not r else Unknown(r) for t, r in zip(spread(outs, flags), reasons, strict=True)]
+    # ---------------------------------------------------------------------------------------- cotangents
 
-    def whole_cotangents(self, ins: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+    def whole_cotangents(self, ins: Sequence[Any], cts: Sequence[Any]) -> Any:
         """The cotangents of all operands: the backward pass runs part by part, and runs each part forward again."""
-        unknown = next((x for x in (*cts, *ins) if isinstance(x, Unknown)), None)
-        if unknown is not None:
-            return [unknown] * len(ins)
+        if unknown := first_unknown([*cts, *ins]):
+            return unknown
         carry, ys = operands(cts, self.n_carry)
-        at = self.length
-        consts: list[Any] = [None] * self.n_consts
+        at = self.count()
+        consts: list[Any] = [None] * self.first
         xs: list[tuple[int, list[Any]]] = []
-        course = self.course("primal")
-        step = self.length if self.length <= SHORT else course.stretch
+        step = at if at <= SHORT else self.course(PRIMAL).stretch
         while at > 0:
             steps = (at - 1) % step + 1
             at -= steps
-            found = self.back(at, steps, carry, self.rows(ys, at, steps))
-            added, carry, piece = operands(found, self.n_consts, self.n_carry)
+            added, carry, piece = operands(self.back(at, steps, carry, ys), self.first, self.n_carry)
             consts = [self.steps.added(a, b) for a, b in zip(consts, added, strict=True)]
             xs.append((steps, piece))
         if not self.reverse:
@@ -167,133 +200,67 @@ class ScanRun(LoopRun):
     def back(self, at: int, steps: int, carry_cts: Sequence[Any], y_cts: Sequence[Any]) -> list[Any]:
         """The cotangents of the inputs of ``steps`` steps from ``at`` on, given the cotangents of their outputs."""
         ins = self.known()
-        values = [*ins[: self.n_consts], *self.course("primal").state(at), *self.rows(ins[self.first_x :], at, steps)]
-        cts = [*carry_cts, *y_cts]
-        nonzero = tuple(ct is not None for ct in cts)
-        operation = cotangent_operation(self.part(steps), len(values), nonzero)
-        values += [ct for ct in cts if ct is not None]
-        outs, flags = self.run(("back", steps, nonzero), operation, values, self.times(steps))
-        return spread(outs, flags)
+        values = [*ins[: self.first], *self.course(PRIMAL).state(at), *self.rows(ins[self.first_x :], at, steps)]
+        cts = [*carry_cts, *self.rows(y_cts, at, steps)]
+        run = self.run(("back", steps, *[ct is None for ct in cts]), self.times(steps))
+        return pulled(run, self.part(steps), values, cts)
 
     def _joined(self, parts: Sequence[tuple[int, Any]]) -> Any:
         """Concatenate cotangents of parts of an array. Each pair has the number of steps and a cotangent or None."""
-        given = [p for _, p in parts if p is not None]
-        if not given:
+        known = [p for _, p in parts if p is not None]
+        if not known:
             return None
         sizes = [axis.size for axis in self.frame.levels.axes]
-        mapped = tuple(any(flags) for flags in zip(*[p.mapped for p in given], strict=True))
-        n = sum(mapped)
-        some = _spread_out(given[0], mapped, sizes)
+        mapped = tuple(any(flags) for flags in zip(*[p.mapped for p in known], strict=True))
+        n, some = sum(mapped), spread_out(known[0], mapped, sizes)
         arrays = [
             np.zeros((*some.shape[:n], steps, *some.shape[n + 1 :]), some.dtype)
             if p is None
-            else _spread_out(p, mapped, sizes)
+            else spread_out(p, mapped, sizes)
             for steps, p in parts
         ]
         value = np.concatenate(arrays, axis=n)
-        return Stacked(Array(value, given[0].array.aval.update(shape=value.shape)), mapped)
+        return Stacked(Array(value, known[0].array.aval.update(shape=value.shape)), mapped)
 
     # ---------------------------------------------------------------------------------------- by iteration
 
     def course(self, kind: str) -> Course:
-        """The course of the carry, of the carry and its tangents, or of its cotangents from the last step backwards."""
-        if kind not in self.courses:
-            keeper = self.frame.root.keeper
-            start, advance = {
-                "primal": (self._carries, self._advance),
-                "tangent": (self._moving, self._advance_tangents),
-                "cotangent": (self._arriving, self._retreat),
-            }[kind]
-            self.courses[kind] = Course(keeper, start(), self.length, advance)
-        return self.courses[kind]
-
-    def _carries(self) -> list[Any]:
-        return self.known()[self.n_consts : self.first_x]
-
-    def _advance(self, at: int, state: list[Any], steps: int) -> list[Any]:
-        ins = self.known()
-        values = [*ins[: self.n_consts], *state, *self.rows(ins[self.first_x :], at, steps)]
-        outs, _ = self.run(("on", steps), primal_operation(self._carry_only(steps)), values, self.times(steps))
-        return outs
-
-    def _carry_only(self, steps: int) -> Any:
-        function = self.part(steps)
-        return lambda *values: function(*values)[: self.n_carry]
-
-    def _moving(self) -> list[Any]:
-        tangents = [self.frame.tangent_of(v) for v in self.eqn.invars[self.n_consts : self.first_x]]
-        return [*self._carries(), *tangents]
-
-    def _advance_tangents(self, at: int, state: list[Any], steps: int) -> list[Any]:
-        carry, moving = operands(state, self.n_carry)
-        ins = self.known()
-        all_tangents = [self.frame.tangent_of(v) for v in self.eqn.invars]
-        tangents = [*all_tangents[: self.n_consts], *moving, *self.rows(all_tangents[self.first_x :], at, steps)]
-        values = [*ins[: self.n_consts], *carry, *self.rows(ins[self.first_x :], at, steps)]
-        nonzero = tuple(t is not None for t in tangents)
-        operation = tangent_operation(self._carry_only(steps), nonzero, with_primals=True)
-        values += [t for t in tangents if t is not None]
-        outs, flags = self.run(("push", steps, nonzero), operation, values, self.times(steps))
-        return [*outs[: self.n_carry], *spread(outs[self.n_carry :], flags)]
-
-    def _arriving(self) -> list[Any]:
-        return [self.frame.cotangent_of(v) for v in self.eqn.outvars[: self.n_carry]]
+        """``LoopRun.course``; or the course of the carry's cotangents, from the last step backwards."""
+        if kind == COTANGENT and kind not in self.courses:
+            start = [self.frame.find(kind, v) for v in self.eqn.outvars[: self.n_carry]]
+            self.courses[kind] = Course(self.frame.root.keeper, start, self.count(), self._retreat)
+        return super().course(kind)
 
     def _retreat(self, done: int, state: list[Any], steps: int) -> list[Any]:
-        at = self.length - done - steps
-        ys = [self.frame.cotangent_of(v) for v in self.eqn.outvars[self.n_carry :]]
-        return self.back(at, steps, state, self.rows(ys, at, steps))[self.n_consts : self.first_x]
-
-    def frame_of(self, index: int) -> Any:
-        """The frame of an iteration."""
-        if not 0 <= index < self.length:
-            raise IndexError(f"this scan has {self.length} iterations; there is no iteration {index}")
-        step = self.length - 1 - index if self.reverse else index
-        invars, outer = self.eqn.invars, self.frame
-
-        def primal(i: int) -> Any:
-            if i < self.n_consts or (step == 0 and i < self.first_x):
-                return outer.primal_of(invars[i])
-            if i >= self.first_x:
-                x = outer.primal_of(invars[i])
-                return row(x, index) if isinstance(x, Stacked) else x
-            params, reasons = self.pure()
-            reason = reasons[i - self.n_consts]
-            if reason or params is None:
-                return Unknown(reason)
-            return _tried(lambda: self.course("primal").state(step)[i - self.n_consts])
-
-        def tangent(i: int) -> Any:
-            if i < self.n_consts or (step == 0 and i < self.first_x):
-                return outer.tangent_of(invars[i])
-            if i >= self.first_x:
-                t = outer.tangent_of(invars[i])
-                return row(t, index) if isinstance(t, Stacked) else t
-            value, unknown = primal(i), self.unknown_tangent()
-            if isinstance(value, Unknown) or unknown is not None:
-                return unknown or value
-            return _tried(lambda: self.course("tangent").state(step)[self.n_carry + i - self.n_consts])
-
-        def cotangent(i: int) -> Any:
-            unknown = self.unknown_cotangent()
-            if unknown is not None:
-                return unknown
-            if i < self.n_carry:
-                return _tried(lambda: self.course("cotangent").state(self.length - 1 - step)[i])
-            ct = outer.cotangent_of(self.eqn.outvars[i])
-            return row(ct, index) if isinstance(ct, Stacked) else ct
-
-        feed = _feed(outer, primal, tangent, cotangent)
-        return self.child(index, self.eqn.params["jaxpr"], feed, scan_title(index, self.length))
-
-    def unknown_cotangent(self) -> Unknown | None:
-        """The reason why cotangents inside are unknown, if an arriving cotangent or an operand is unknown."""
-        values = (*map(self.frame.cotangent_of, self.eqn.outvars), *map(self.frame.primal_of, self.eqn.invars))
-        return next((x for x in values if isinstance(x, Unknown)), None)
+        ys = [self.frame.find(COTANGENT, v) for v in self.eqn.outvars[self.n_carry :]]
+        return self.back(self.count() - done - steps, steps, state, ys)[self.first : self.first_x]
 
     def inside(self, index: int, part: str) -> Any:
-        """See ``Frame.inside``."""
-        return self.frame_of(index)
+        """The frame of an iteration: see ``Frame.inside``."""
+        length, invars, outer = self.count(), self.eqn.invars, self.frame
+        if not 0 <= index < length:
+            raise IndexError(f"this scan has {length} iterations; there is no iteration {index}")
+        step = length - 1 - index if self.reverse else index
+
+        def find(kind: str, i: int) -> Any:
+            if kind == COTANGENT:
+                return self._arriving(i, index, length - 1 - step)
+            if self.first + (step == 0) * self.n_carry <= i < self.first_x:
+                return self.carried(kind, i - self.first, step)
+            x = outer.find(kind, invars[i])
+            return row(x, index) if i >= self.first_x and isinstance(x, Stacked) else x
+
+        title = scan_title(index, length)
+        return self.child(index, self.eqn.params["jaxpr"], inside(outer, find), title)
+
+    def _arriving(self, i: int, index: int, done: int) -> Any:
+        """The cotangent of an output of iteration ``index``, after ``done`` steps of the backward pass."""
+        arrived = [self.frame.find(COTANGENT, v) for v in self.eqn.outvars]
+        if unknown := first_unknown([*arrived, *self.operands(PRIMAL)]):
+            return unknown
+        if i < self.n_carry:
+            return _tried(lambda: self.course(COTANGENT).state(done)[i])
+        return row(arrived[i], index) if isinstance(arrived[i], Stacked) else arrived[i]
 
 
 class WhileRun(LoopRun):
@@ -302,17 +269,22 @@ class WhileRun(LoopRun):
     def __init__(self, steps: Any, eqn: JaxprEqn) -> None:
         super().__init__(steps, eqn)
         self.n_cond, self.n_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
-        self.first = self.n_cond + self.n_body
-        self._counting: dict[str, Any] | None = None
+        self.first, self.n_carry = self.n_cond + self.n_body, len(eqn.outvars)
+        # the shape of elements that end separately: () unless vmap batched the loop before it was recorded
+        self.shape = tuple(eqn.params["cond_jaxpr"].out_avals[0].shape)
+        self._function: Any = None
         # the number of iterations after which the loop was given up; 0 if it was not
         self.unended = 0
 
-    def counting(self) -> dict[str, Any]:
-        """The parameters of a loop that counts its iterations up to a limit: ``(limit, count, *carry)``."""
-        if self._counting is None:
+    def function(self) -> Any:
+        """The loop as a function of ``(limit, cond consts, body consts, count, carry)``.
+
+        It counts its iterations, up to the limit, and returns ``(count, carry)``.
+        """
+        if self._function is None:
             params = self.pure()[0]
             cond, body = params["cond_jaxpr"], params["body_jaxpr"]
-            number = get_aval(np.zeros(self.shape(), np.int32))
+            number = get_aval(np.zeros(self.shape, np.int32))
             n_cond, n_body = self.n_cond, self.n_body
 
             def goes_on(*values: Any) -> list[Any]:
@@ -322,34 +294,26 @@ class WhileRun(LoopRun):
 
             def turn(*values: Any) -> list[Any]:
                 consts, (count, *carry) = values[:n_body], values[n_body:]
-                return [add_p.bind(count, np.ones(self.shape(), np.int32)), *eval_closed(body, *consts, *carry)]
+                return [add_p.bind(count, np.ones(self.shape, np.int32)), *eval_closed(body, *consts, *carry)]
 
             of_cond = [number, *cond.in_avals[:n_cond], number, *cond.in_avals[n_cond:]]
             of_body = [*body.in_avals[:n_body], number, *body.in_avals[n_body:]]
             with bound_axes(self.frame.levels.named):
                 goes, turned = stage(goes_on, of_cond, "goes_on"), stage(turn, of_body, "turn")
             counts = {"cond_nconsts": n_cond + 1, "body_nconsts": n_body}
-            self._counting = {"cond_jaxpr": goes, "body_jaxpr": turned, **counts}
-        return self._counting
+            self._function = applied(while_p, {"cond_jaxpr": goes, "body_jaxpr": turned, **counts})
+        return self._function
 
-    def function(self) -> Any:
-        """The loop as a function of ``(limit, cond consts, body consts, count, carry)``."""
-        return applied(while_p, self.counting())
-
-    def bounded(self, ins: Sequence[Stacked], carry: Sequence[Any], at: Stacked, limit: int) -> list[Stacked]:
-        """The operands of ``function`` from iteration ``at`` on."""
-        return [self._number(limit), *ins[: self.first], at, *carry]
-
-    def _turned(self, ins: Sequence[Stacked], carry: Sequence[Any], at: Stacked, limit: int) -> list[Stacked]:
-        """The count and the carry when the loop has ended or has reached ``limit``."""
-        return self.run("whole", primal_operation(self.function()), self.bounded(ins, carry, at, limit))[0]
+    def turned(
+        self, ins: Sequence[Any], tangents: Sequence[Any], at: Stacked, limit: int
+    ) -> tuple[list[Any], list[Any]]:
+        """The count and the carry, and their tangents, when the loop has ended or has reached ``limit``."""
+        values = [self._number(limit), *ins[: self.first], at, *ins[self.first :]]
+        dots = [None, *tangents[: self.first], None, *tangents[self.first :]]
+        return pushed(self.run(("on", *[t is None for t in dots])), self.function(), values, dots)
 
     def _number(self, n: int) -> Stacked:
-        return self.frame.levels.same(np.full(self.shape(), n, np.int32))
-
-    def shape(self) -> tuple[int, ...]:
-        """The shape of elements that end separately: () unless vmap batched the loop before it was recorded."""
-        return tuple(self.eqn.params["cond_jaxpr"].out_avals[0].shape)
+        return self.frame.levels.same(np.full(self.shape, n, np.int32))  # type: ignore[no-any-return]
 
     def count(self) -> Any:
         """The number of iterations: an integer; a Stacked if examples or batched elements end separately."""
@@ -363,7 +327,7 @@ class WhileRun(LoopRun):
         count = self.count()
         if isinstance(count, Unknown) and self.unended:
             return self.unended
-        return int(np.max(np.asarray(count.array._value()), initial=0)) if isinstance(count, Stacked) else count
+        return _greatest(count) if isinstance(count, Stacked) else count
 
     def ended(self, ins: Sequence[Any] | None) -> Any:
         """The count and the last carry, or an Unknown."""
@@ -385,64 +349,25 @@ class WhileRun(LoopRun):
         """The count and the last carry; an Unknown if the loop runs for too long."""
         limit, late = FIRST_TURNS, time.monotonic() + PATIENCE
         found = [self._number(0), *ins[self.first :]]
+        still = [None] * len(ins)
         while True:
-            found = self._turned(ins, found[1:], found[0], limit)
-            if limit == FOREVER or int(np.max(np.asarray(found[0].array._value()), initial=0)) < limit:
+            found, _ = self.turned([*ins[: self.first], *found[1:]], still, found[0], limit)
+            if limit == FOREVER or _greatest(found[0]) < limit:
                 return found
             if time.monotonic() > late:
                 self.unended = limit
                 return Unknown(f"the loop has not ended after {limit:,} iterations")
-            limit = min(limit * 4, int(FOREVER))
+            limit = min(limit * 4, FOREVER)
 
-    def whole(self, ins: Sequence[Any]) -> list[Any]:
-        """All results."""
-        found = self.ended(ins)
-        if isinstance(found, Unknown):
-            return [found] * len(self.eqn.outvars)
-        return [Unknown(r) if r else x for x, r in zip(found[1:], self.pure()[1], strict=True)]
+    def _whole(self, kind: str, ins: Sequence[Any]) -> Any:
+        found = self.ended(ins if kind == PRIMAL else None)
+        if kind == TANGENT and not isinstance(found, Unknown):
+            found = self.turned(self.known(), ins, self._number(0), FOREVER)[1]
+        return found if isinstance(found, Unknown) else found[1:]
 
-    def whole_tangents(self, ins: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-        """The tangents of all results."""
-        unknown = next((t for t in tangents if isinstance(t, Unknown)), None)
-        params, reasons = self.pure()
-        if unknown is not None or params is None:
-            return [unknown or Unknown(r) for r in reasons]
-        known = self.known(ins)
-        moved = self._pushed(known, known[self.first :], tangents, tangents[self.first :], 0, FOREVER)
-        found = moved[len(self.eqn.outvars) :]
-        return [t if t is None or not r else Unknown(r) for t, r in zip(found, reasons, strict=True)]
-
-    def _pushed(
-        self, ins: Sequence[Any], carry: Sequence[Any], tangents: Sequence[Any], moving: Sequence[Any], at: int, to: int
-    ) -> list[Any]:
-        """The carry and its tangents before iteration ``to``, computed from those before iteration ``at``."""
-        dots = [None, *tangents[: self.first], None, *moving]
-        nonzero = tuple(t is not None for t in dots)
-        operation = tangent_operation(self.function(), nonzero, with_primals=True)
-        values = [*self.bounded(ins, carry, self._number(at), to), *[t for t in dots if t is not None]]
-        outs, flags = self.run(("push", nonzero), operation, values)
-        n = 1 + len(carry)
-        return [*outs[1:n], *spread(outs[n:], flags)[1:]]
-
-    def course(self, kind: str) -> Course:
-        """The course of the carry, or of the carry and its tangents."""
-        if kind not in self.courses:
-            n = len(self.eqn.outvars)
-            length = self.length()
-            assert isinstance(length, int), "the caller has checked that the loop ends"
-            start = self.known()[self.first :]
-
-            def advance(at: int, state: list[Any], steps: int) -> list[Any]:
-                ins = self.known()
-                if kind == "primal":
-                    return self._turned(ins, state, self._number(at), at + steps)[1:]
-                tangents = [self.frame.tangent_of(v) for v in self.eqn.invars]
-                return self._pushed(ins, state[:n], tangents, state[n:], at, at + steps)
-
-            if kind == "tangent":
-                start = [*start, *[self.frame.tangent_of(v) for v in self.eqn.invars[self.first :]]]
-            self.courses[kind] = Course(self.frame.root.keeper, start, length, advance)
-        return self.courses[kind]
+    def advance(self, kind: str, at: int, state: list[Any], steps: int) -> list[Any]:
+        outs, found = self.turned(*self.moving(kind, state), self._number(at), at + steps)
+        return [*outs[1:], *found[1:]] if kind == TANGENT else outs[1:]
 
     def inside(self, index: int, part: str) -> Any:
         """The frame of an iteration, or of the condition before it."""
@@ -454,41 +379,20 @@ class WhileRun(LoopRun):
         n_own, offset = (self.n_cond, 0) if part == "condition" else (self.n_body, self.n_cond)
         invars, outer = self.eqn.invars, self.frame
 
-        def operand(i: int) -> Any:
-            return invars[offset + i] if i < n_own else invars[self.first + i - n_own]
-
-        def primal(i: int) -> Any:
-            if i < n_own or index == 0:
-                return outer.primal_of(operand(i))
-            reason = self.pure()[1][i - n_own]
-            return Unknown(reason) if reason else _tried(lambda: self.course("primal").state(index)[i - n_own])
-
-        def tangent(i: int) -> Any:
-            if i < n_own or index == 0:
-                return outer.tangent_of(operand(i))
-            value, unknown = primal(i), self.unknown_tangent()
-            if isinstance(value, Unknown) or unknown is not None:
-                return unknown or value
-            return _tried(lambda: self.course("tangent").state(index)[len(self.eqn.outvars) + i - n_own])
+        def find(kind: str, i: int) -> Any:
+            place = i - n_own
+            if place >= 0 and index > 0:
+                return self.carried(kind, place, index)
+            return outer.find(kind, invars[offset + i] if place < 0 else invars[self.first + place])
 
         closed = self.eqn.params["cond_jaxpr" if part == "condition" else "body_jaxpr"]
-        feed = _feed(outer, primal, tangent, None, NOT_BACKWARD)
+        feed = inside(outer, find, {COTANGENT: NOT_BACKWARD})
         title = while_title(index) + (", condition" if part == "condition" else "")
         return self.child((index, part), closed, feed, title)
 
 
-NOT_BACKWARD = "a while loop has no reverse mode: its number of iterations is known only when it runs"
-
-
-def _feed(outer: Any, primal: Any, tangent: Any, cotangent: Any, no_cotangents: str = "") -> Asked:
-    own = outer.feed
-    return Asked(
-        primal,
-        tangent if own.has_tangents else None,
-        cotangent if own.has_cotangents else None,
-        own.no_tangents,
-        (no_cotangents or own.no_cotangents) if own.has_cotangents else "",
-    )
+def _greatest(counts: Stacked) -> int:
+    return int(np.max(np.asarray(counts.array._value()), initial=0))
 
 
 def _tried(find: Any) -> Any:
@@ -497,14 +401,3 @@ def _tried(find: Any) -> Any:
         return find()
     except Exception as error:
         return why(error)
-
-
-def _spread_out(x: Stacked, mapped: Sequence[bool], sizes: Sequence[int]) -> np.ndarray:
-    """The values of ``x`` with an axis for each vmap flagged in ``mapped``."""
-    value = np.asarray(x.array._value())
-    at = 0
-    for own, wanted, size in zip(x.mapped, mapped, sizes, strict=True):
-        if wanted and not own:
-            value = np.broadcast_to(np.expand_dims(value, at), (*value.shape[:at], size, *value.shape[at:]))
-        at += wanted
-    return value

@@ -17,6 +17,8 @@ from minijax.interpreters.linearize import linearize
 from minijax.tools.values.examples import Operation
 
 Function = Callable[..., Sequence[Any]]
+# Runs an operation on values: its results, and its side result.
+Run = Callable[[Operation, Sequence[Any]], tuple[list[Any], Any]]
 
 
 def applied(primitive: Primitive, params: dict[str, Any]) -> Function:
@@ -29,45 +31,38 @@ def applied(primitive: Primitive, params: dict[str, Any]) -> Function:
     return function
 
 
-def primal_operation(function: Function) -> Operation:
-    """An operation that returns the results of ``function``, and no side result."""
-    return lambda *values: (function(*values), None)
+def pushed(run: Run, function: Function, values: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """The results of ``function`` and their tangents; None for a zero tangent."""
+    moving, n = [t is not None for t in tangents], len(values)
 
-
-def tangent_operation(function: Function, nonzero: Sequence[bool], with_primals: bool = False) -> Operation:
-    """A function from operands and their ``nonzero`` tangents to the nonzero tangents of the results.
-
-    ``with_primals`` puts the results in front; the side result flags the nonzero tangents.
-    """
-    n = len(nonzero)
-
-    def operation(*values: Any) -> tuple[Sequence[Any], tuple[bool, ...]]:
-        given = iter(values[n:])
-        tangents = [next(given) if nz else zero_of(get_aval(x)) for x, nz in zip(values[:n], nonzero, strict=True)]
-        outs, found = jvp(function, values[:n], tangents)
+    def operation(*given: Any) -> tuple[Sequence[Any], tuple[bool, ...]]:
+        if not any(moving):
+            outs = function(*given)
+            return outs, (False,) * len(outs)
+        rest = iter(given[n:])
+        dots = [next(rest) if nz else zero_of(get_aval(x)) for x, nz in zip(given, moving, strict=False)]
+        outs, found = jvp(function, given[:n], dots)
         flags = tuple(type(t) is not Zero for t in found)
-        moving = [t for t in found if type(t) is not Zero]
-        return [*outs, *moving] if with_primals else moving, flags
+        return [*outs, *[t for t in found if type(t) is not Zero]], flags
 
-    return operation
+    outs, flags = run(operation, [*values, *[t for t in tangents if t is not None]])
+    return outs[: len(flags)], spread(outs[len(flags) :], flags)
 
 
-def cotangent_operation(function: Function, n: int, nonzero: Sequence[bool]) -> Operation:
-    """A function from ``n`` operands and the ``nonzero`` cotangents of the results to the cotangents of the operands.
+def pulled(run: Run, function: Function, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    """The cotangents of the operands of ``function``, given those of its results; None for zero."""
+    arriving, n = [ct is not None for ct in cotangents], len(values)
 
-    The function returns only the nonzero cotangents; its side result flags them.
-    """
-
-    def operation(*values: Any) -> tuple[Sequence[Any], tuple[bool, ...]]:
-        primals, given = values[:n], iter(values[n:])
+    def operation(*given: Any) -> tuple[Sequence[Any], tuple[bool, ...]]:
+        primals, rest = given[:n], iter(given[n:])
         outs, tape = linearize(function, primals, [True] * n, lines=False)
-        seeds = [next(given) if nz else zero_of(get_aval(x)) for x, nz in zip(outs, nonzero, strict=True)]
+        seeds = [next(rest) if nz else zero_of(get_aval(x)) for x, nz in zip(outs, arriving, strict=True)]
         found = iter(tape.transpose(seeds))
         cts = [next(found) if dtypes.is_inexact(get_aval(x).dtype) else None for x in primals]
         flags = tuple(ct is not None and type(ct) is not Zero for ct in cts)
         return [ct for ct, flag in zip(cts, flags, strict=True) if flag], flags
 
-    return operation
+    return spread(*run(operation, [*values, *[ct for ct in cotangents if ct is not None]]))
 
 
 def sum_operation(a: Any, b: Any) -> tuple[Sequence[Any], None]:

@@ -18,7 +18,7 @@ from minijax.core.varying import varying
 from minijax.interpreters.vmap import AxisData
 from minijax.ir.jaxpr import JaxprEqn
 from minijax.tools.values.examples import Levels, Stacked, row
-from minijax.tools.values.feeds import Called
+from minijax.tools.values.feeds import COTANGENT, Feed, of_operands
 
 # Primitives that run a program on each of several devices.
 MAPPED = "shard_map"
@@ -48,32 +48,28 @@ def place_in_mesh(axes: Sequence[tuple[Any, int]], index: int) -> str:
     return ", ".join(f"{name}={place}" for (name, _), place in zip(axes, places, strict=True))
 
 
-class Devices(Called):
+class Devices(Feed):
     """Gives the program of each device its parts of the values in the ``outer`` frame, and assembles the results.
 
     With ``check_vma``, ``pvary`` sums the cotangents of shared values; without it, ``_summed`` does.
     """
 
     def __init__(self, outer: Any, eqn: JaxprEqn) -> None:
-        super().__init__(outer, eqn.invars, eqn.outvars)
+        find = of_operands(outer, eqn.invars, eqn.outvars)
+        super().__init__(find, outer.feed.kinds, outer.feed.missing)
         self.eqn = eqn
         self.axes = manual_axes(eqn)
         self.levels = Levels([*outer.levels.axes, *self.axes])
         self.checked = eqn.params["check_vma"]
 
-    def primal(self, place: int) -> Any:
-        """One part of the operand for each device."""
-        return self._parts(super().primal(place), self.eqn.params["in_specs"][place])
+    def __call__(self, kind: str, place: int) -> Any:
+        """One part of the value or tangent of an operand, or of the cotangent of a result, for each device.
 
-    def tangent(self, place: int) -> Any:
-        """The tangent of an operand, divided like the operand."""
-        return self._parts(super().tangent(place), self.eqn.params["in_specs"][place])
-
-    def cotangent(self, place: int) -> Any:
-        """The cotangent of a result. Without ``check_vma``, devices with the same part share it equally."""
-        spec = self.eqn.params["out_specs"][place]
-        found = self._parts(super().cotangent(place), spec)
-        if self.checked or not isinstance(found, Stacked):
+        Without ``check_vma``, devices with the same part share its cotangent equally.
+        """
+        spec = self.eqn.params["out_specs" if kind == COTANGENT else "in_specs"][place]
+        found = self._parts(super().__call__(kind, place), spec)
+        if kind != COTANGENT or self.checked or not isinstance(found, Stacked):
             return found
         return _scaled(found, 1 / math.prod(axis.size for axis in self.axes if axis.name not in axes_of_spec(spec)))
 

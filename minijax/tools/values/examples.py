@@ -118,6 +118,27 @@ def zeros_of(aval: ShapedArray, levels: int) -> Stacked:
     return Stacked(Array(np.broadcast_to(zero, (*aval.shape, *zero.shape)), aval), (False,) * levels)
 
 
+def with_zeros(eqn: Any, ins: Sequence[Any], levels: int) -> list[Stacked]:
+    """The operands of ``eqn``, with zeros in place of unknown ones."""
+    return [zeros_of(v.aval, levels) if isinstance(x, Unknown) else x for v, x in zip(eqn.invars, ins, strict=True)]
+
+
+def first_unknown(values: Sequence[Any]) -> Unknown | None:
+    """The first unknown among ``values``."""
+    return next((x for x in values if isinstance(x, Unknown)), None)
+
+
+def spread_out(x: Stacked, mapped: Sequence[bool], sizes: Sequence[int]) -> np.ndarray:
+    """The values of ``x`` with an axis for each vmap flagged in ``mapped``."""
+    value = np.asarray(x.array._value())
+    at = 0
+    for own, wanted, size in zip(x.mapped, mapped, sizes, strict=True):
+        if wanted and not own:
+            value = np.broadcast_to(np.expand_dims(value, at), (*value.shape[:at], size, *value.shape[at:]))
+        at += wanted
+    return value
+
+
 def row(x: Stacked, at: int | slice) -> Stacked:
     """Element ``at`` along the first axis of each example."""
     value = np.asarray(x.array._value())[(*[slice(None)] * sum(x.mapped), at)]
@@ -134,6 +155,8 @@ def of_example(x: Stacked, index: Sequence[int | None]) -> Stacked:
     aval = x.array.aval
     shape = tuple(n for n, i in zip(aval.shape, at, strict=False) if type(i) is slice)
     left = tuple(mapped for i, mapped in pairs if i is None)
+    if all(i is None for i in index):
+        return x
     if not at:
         return Stacked(x.array, left)
     value = np.asarray(x.array._value())[at]

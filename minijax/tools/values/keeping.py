@@ -55,30 +55,24 @@ def size_of(value: Any) -> int:
 class Course:
     """The states of a loop of ``length`` steps. State 0 is given; ``advance(at, state, steps)`` computes later ones.
 
-    A course keeps about every sqrt(``length``)-th state. When a state between two of these is requested, it also keeps
-    about every sqrt(n)-th of the n states between these two, so that other states nearby take few steps.
+    States whose numbers are multiples of ``stretch``, about the square root of ``length``, are kept. So are the states
+    between two of these that led to a requested one, first in steps of ``piece``, then of 1.
     """
 
     def __init__(self, keeper: Keeper, start: State, length: int, advance: Callable[[int, State, int], State]) -> None:
         self.keeper = keeper
         self.start = start
         self.advance = advance
-        self.stretch = max(1, math.isqrt(max(length, 1)))
         room = max(1, keeper.most_bytes // 4)
-        each = max(ENTRY, size_of(start))
-        self.stretch = min(max(self.stretch, math.ceil(length * each / room)), max(length, 1))
-        self.piece = max(1, math.isqrt(self.stretch))
+        fewest = math.ceil(length * max(ENTRY, size_of(start)) / room)
+        self.piece = max(1, math.isqrt(math.isqrt(max(length, 1))), math.isqrt(max(fewest, 1)))
+        self.stretch = self.piece**2
 
     def state(self, at: int) -> State:
         """The state before step ``at``."""
         known, state = self._nearest(at)
         while known < at:
-            for steps in (self.stretch, self.piece, 1):
-                start = known % self.stretch if steps == self.piece else known
-                if start % steps == 0 and known + steps <= at:
-                    break
-            if steps == self.piece:  # do not go beyond the next kept state
-                steps = min(steps, self.stretch - known % self.stretch)
+            steps = next(n for n in (self.stretch, self.piece, 1) if known % n == 0 and known + n <= at)
             state = self.advance(known, state, steps)
             known += steps
             self.keeper.keep((self, known), state)
@@ -86,12 +80,7 @@ class Course:
 
     def _nearest(self, at: int) -> tuple[int, State]:
         stretch = at - at % self.stretch
-        piece = stretch + (at - stretch) // self.piece * self.piece
-        for known in (
-            *range(at, piece, -1),
-            *range(piece, stretch, -self.piece),
-            *range(stretch, 0, -self.stretch),
-        ):
+        for known in (*range(at, stretch, -1), *range(stretch, 0, -self.stretch)):
             state = self.keeper.get((self, known))
             if state is not None:
                 return known, state

@@ -11,6 +11,7 @@ Jaxprs are evaluated with the engine's rules. The user's Python does not run aga
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import get_ident
@@ -24,7 +25,7 @@ from minijax.core.trace import Tracer
 from minijax.interpreters.vmap import AxisData
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
 from minijax.tools.values.examples import Levels, Stacked, Unknown, apart, of_example, why
-from minijax.tools.values.feeds import Feed, Given
+from minijax.tools.values.feeds import COTANGENT, PRIMAL, TANGENT, Feed, given
 from minijax.tools.values.keeping import Keeper
 from minijax.tools.values.pure import REFERENCE, Purifier
 from minijax.tools.values.references import equations, is_reference
@@ -75,11 +76,13 @@ class Replay:
 
 
 class Frame:
-    """One evaluation of one jaxpr.
+    """One evaluation of one jaxpr, for all examples of the vmaps around it, or for some of them.
 
     Attributes:
       jaxpr: the recorded program: its variables are the keys for values.
       path: the path to this frame, outermost first: ``("jit f", "scan, iteration 3 of 10")``.
+      index: the number of the chosen example in each vmap; None if all of them are kept, as an axis in front.
+      base: the frame for all examples, which computes the values.
     """
 
     def __init__(
@@ -94,57 +97,52 @@ class Frame:
         # the equations to evaluate, without refs; input -> its index; result -> the index of its equation
         self.eqns, self.place_of, self.made_by = root.layout(jaxpr)
         self.steps = Steps(self)
-        # for the backward pass of a custom_vjp call: a flag for each input, set if it gets no cotangent
-        self.zeros_out: Sequence[bool] = ()
         # the variables with a cotangent, known after the backward pass
         self.reached: set[Var] | None = None
+        self.index: tuple[int | None, ...] = (None,) * len(levels.axes)
+        self.base = self
 
     # ------------------------------------------------------------------------------------------ public methods
 
     def value(self, var: Any) -> Value:
         """The value of a variable or literal: an Array, with a leading axis for each vmap that ``mapped`` marks."""
-        return self._shown("primal", self.primal_of, var)
+        return self._shown(PRIMAL, var)
 
     def tangent(self, var: Any) -> Value | None:
         """The tangent of a variable or literal; None if it is zero, or if no tangents were given."""
-        return self._shown("tangent", self.tangent_of, var)
+        return self._shown(TANGENT, var)
 
     def cotangent(self, var: Any) -> Value | None:
         """The cotangent, summed over all uses of ``var``; None if no cotangent arrives, or if none were given."""
-        return self._shown("cotangent", self.cotangent_of, var)
+        return self._shown(COTANGENT, var)
 
     def mapped(self, var: Any, of: str = "value") -> tuple[bool, ...]:
-        """For each vmap, outermost first: whether ``of`` ('value', 'tangent', 'cotangent') has an axis for its
-        examples. Without such an axis, it is the same for all examples.
+        """For each vmap whose examples are all kept, outermost first: whether ``of`` ('value', 'tangent', 'cotangent')
+        has an axis for its examples. Without such an axis, it is the same for all examples.
         """
-        find = {"value": self.primal_of, "tangent": self.tangent_of, "cotangent": self.cotangent_of}[of]
         with self.root.at_work():
-            found = find(var)
-        return found.mapped if isinstance(found, Stacked) else (False,) * len(self.levels.axes)
+            found = self.base.find(PRIMAL if of == "value" else of, var)
+        flags = found.mapped if isinstance(found, Stacked) else (False,) * len(self.index)
+        return tuple(flag for flag, i in zip(flags, self.index, strict=True) if i is None)
 
     def count(self, eqn: JaxprEqn) -> Any:
         """The number of iterations of ``eqn``; 1 if ``eqn`` is no loop; an Unknown if the number is unknown.
 
         For a batched ``while`` this is the largest number among the examples.
         """
-        with self.root.at_work():
-            found = self.steps.counts(eqn)
-        return found if isinstance(found, (int, Unknown)) else int(np.max(np.asarray(found.array._value())))
+        found = self.counts(eqn)
+        return int(np.max(np.asarray(found._value()))) if isinstance(found, Array) else found
 
     def counts(self, eqn: JaxprEqn) -> Any:
         """``count`` for each example, including the examples of vmaps inside the recorded program.
 
         An integer if the number is the same for all examples, otherwise an Array; an Unknown if it is unknown.
         """
-        with self.root.at_work():
-            found = self.steps.counts(eqn)
-        return found.array if isinstance(found, Stacked) else found
+        return self._number(self.steps.counts, eqn)
 
     def branch(self, eqn: JaxprEqn) -> Any:
         """The branch that a ``cond`` takes: a number, an Unknown, or an Array if examples take different branches."""
-        with self.root.at_work():
-            found = self.steps.branch(eqn)
-        return found.array if isinstance(found, Stacked) else found
+        return self._number(self.steps.branch, eqn)
 
     def parts(self, eqn: JaxprEqn) -> tuple[str, ...]:
         """The names of the programs inside ``eqn``, for the argument ``part`` of ``inside``. The default is first."""
@@ -158,53 +156,80 @@ class Frame:
           index: for a scan, the index of the iteration in the scanned arrays; for a ``while``, the iteration; for a
             ``cond`` whose examples take different branches, the branch; for a ``shard_map``, the device, or None for
             all devices: these become examples of one more vmap for each mesh axis. Other operations ignore ``index``.
-          part: one of ``parts``: 'condition' of a ``while``, before iteration ``index``; 'rule' of a custom_jvp call;
-            'fwd' and 'bwd' of a custom_vjp call; 'solve' and 'matvec' of a linear solve.
+          part: one of ``parts``: 'condition' of a ``while``, before iteration ``index``; 'fwd' of a custom_vjp call;
+            'solve' and 'matvec' of a linear solve.
 
         Raises:
           IndexError: if there is no such iteration, branch or device.
         """
+        if self.base is not self:  # only the branch that this example takes, and the iterations that it runs
+            if eqn.primitive.name == "cond" and isinstance(taken := self.branch(eqn), int):
+                index = taken
+            if eqn.primitive.name == "while":
+                count = self.count(eqn)
+                if isinstance(count, int) and not 0 <= (index or 0) < count + (part == "condition"):
+                    raise IndexError(f"this example runs {count} iterations; there is no iteration {index}")
         with self.root.at_work():
-            return self.steps.inside(eqn, index, part)
+            found = self.steps.inside(eqn, index, part)
+        if self.base is self or not isinstance(found, Frame):
+            return found
+        return found.base.example(*self.index, *found.index[len(self.index) :])
 
-    def example(self, *index: int | None) -> Example:
-        """The evaluation of one example: ``index`` has the example's number in each vmap, or None for all examples."""
-        return Example(self, index)
+    def example(self, *index: int | None) -> Frame:
+        """This frame for one example: ``index`` has its number in each vmap, or None for all its examples.
 
-    def _shown(self, kind: str, find: Any, var: Any) -> Any:
-        kept = self._kept(kind, var)
+        For a frame of some examples, ``index`` chooses among these.
+        """
+        given = iter(index)
+        chosen = [next(given, -1) if i is None else i for i in self.index]
+        sizes = [axis.size for axis in self.levels.axes]
+        if [*given] or not all(i is None or 0 <= i < n for i, n in zip(chosen, sizes, strict=True)):
+            raise IndexError(f"an example of vmaps of sizes {sizes} has an index for each; got {list(index)}")
+        found = copy.copy(self.base)
+        found.index = tuple(chosen)
+        found.path = (*found.path, *found._title())
+        return found
+
+    def _title(self) -> Iterator[str]:
+        for i, axis in zip(self.index, self.levels.axes, strict=True):
+            if i is not None:
+                yield f"example {i} of {axis.size}" if axis.name is None else f"{axis.name} {i} of {axis.size}"
+
+    def _number(self, find: Any, eqn: JaxprEqn) -> Any:
+        with self.root.at_work():
+            found = find(eqn)
+            if not isinstance(found, Stacked):
+                return found
+            array = of_example(found, self.index).array
+        return array if array.ndim else int(np.asarray(array._value()))
+
+    def _shown(self, kind: str, var: Any) -> Any:
+        kept = self.base._kept(kind, var)
         if kept is not None:
             found = kept[0]
         else:
             with self.root.at_work():
-                found = find(var)
-        return found.array if isinstance(found, Stacked) else found
+                found = self.base.find(kind, var)
+        return of_example(found, self.index).array if isinstance(found, Stacked) else found
 
-    # ------------------------------------------------------------------------------------------ primals and tangents
+    # ------------------------------------------------------------------------------------------ evaluation
 
-    def primal_of(self, atom: Any) -> Any:
-        """The value as a ``Stacked`` or an ``Unknown``."""
-        if type(atom) is Literal:
+    def find(self, kind: str, atom: Any) -> Any:
+        """The value, tangent or cotangent as a ``Stacked`` or an ``Unknown``; None for a zero tangent or cotangent."""
+        literal = type(atom) is Literal
+        if kind != PRIMAL and (literal or kind not in self.feed.kinds or kind == TANGENT and atom in self.consts):
+            return None
+        if literal:
             return self.levels.same(Array(np.asarray(atom.val, atom.aval.dtype), atom.aval))
-        if is_reference(atom) and atom not in self.place_of:
+        if kind != COTANGENT and is_reference(atom) and atom not in self.place_of:
             return Unknown(REFERENCE)
+        if self.feed.missing.get(kind):
+            return Unknown(self.feed.missing[kind])
+        if kind == COTANGENT:
+            return self._pulled_to(atom)
         if atom in self.consts:
             return self._constant(atom)
-        if atom in self.place_of:
-            return self.feed.primal(self.place_of[atom])
-        return self._demanded("primal", atom)
-
-    def tangent_of(self, atom: Any) -> Any:
-        """The tangent as a ``Stacked`` or an ``Unknown``; None for zero."""
-        if type(atom) is Literal or atom in self.consts or not self.feed.has_tangents:
-            return None
-        if is_reference(atom) and atom not in self.place_of:
-            return Unknown(REFERENCE)
-        if self.feed.no_tangents:
-            return Unknown(self.feed.no_tangents)
-        if atom in self.place_of:
-            return self.feed.tangent(self.place_of[atom])
-        return self._demanded("tangent", atom)
+        return self.feed(kind, self.place_of[atom]) if atom in self.place_of else self._demanded(kind, atom)
 
     def _constant(self, var: Var) -> Any:
         const = self.consts[var]
@@ -223,11 +248,10 @@ class Frame:
         env: dict[Any, Any] = {}
         eqns = self._slice(kind, var, env)
         last_use = {v: at for at in eqns for v in self.eqns[at].invars if type(v) is not Literal}
-        evaluate = self.steps.forward if kind == "primal" else self.steps.pushed
         for at in eqns:
             eqn = self.eqns[at]
-            outs = evaluate(eqn, [self._operand(kind, v, env) for v in eqn.invars])
-            for v, x in zip(eqn.outvars, outs, strict=True):
+            ins = [env[v] if type(v) is not Literal and v in env else self.find(kind, v) for v in eqn.invars]
+            for v, x in zip(eqn.outvars, self.steps.results(kind, eqn, ins), strict=True):
                 env[v] = x
                 self.root.keeper.keep((self, kind, v), [x])
             for v in eqn.invars:
@@ -258,131 +282,30 @@ class Frame:
                     todo.append(self.made_by[v])
         return sorted(found)
 
-    def _operand(self, kind: str, v: Any, env: dict[Any, Any]) -> Any:
-        if type(v) is not Literal and v in env:
-            return env[v]
-        return self.primal_of(v) if kind == "primal" else self.tangent_of(v)
-
-    # ------------------------------------------------------------------------------------------ cotangents
-
-    def cotangent_of(self, atom: Any) -> Any:
-        """The cotangent as a ``Stacked`` or an ``Unknown``; None if none arrives."""
-        if type(atom) is Literal or not self.feed.has_cotangents:
-            return None
-        if self.feed.no_cotangents:
-            return Unknown(self.feed.no_cotangents)
+    def _pulled_to(self, atom: Any) -> Any:
+        """The cotangent of ``atom``, from a backward pass over the whole jaxpr."""
         if self.reached is not None and atom not in self.reached:
             return None
-        found = self._kept("cotangent", atom)
-        return self._backward().get(atom) if found is None else found[0]
-
-    def _backward(self) -> dict[Any, Any]:
-        """Run the backward pass over the whole jaxpr; return the cotangent of each variable."""
+        found = self._kept(COTANGENT, atom)
+        if found is not None:
+            return found[0]
         arrived: dict[Any, Any] = {}
+
+        def arrive(v: Any, ct: Any) -> None:
+            if type(v) is not Literal:
+                arrived[v] = self.steps.added(arrived.get(v), ct)
+
         for i, v in enumerate(self.jaxpr.outvars):
-            self._arrive(arrived, v, self.feed.cotangent(i))
+            arrive(v, self.feed(COTANGENT, i))
         for eqn in reversed(self.eqns):
             cts = [arrived.get(v) for v in eqn.outvars]
-            if all(ct is None for ct in cts):
-                continue
-            for v, ct in zip(eqn.invars, self.steps.pulled(eqn, cts), strict=True):
-                self._arrive(arrived, v, ct)
+            if any(ct is not None for ct in cts):
+                for v, ct in zip(eqn.invars, self.steps.pulled(eqn, cts), strict=True):
+                    arrive(v, ct)
         for v, ct in arrived.items():
-            self.root.keeper.keep((self, "cotangent", v), [ct])
+            self.root.keeper.keep((self, COTANGENT, v), [ct])
         self.reached = set(arrived)
-        return arrived
-
-    def _arrive(self, arrived: dict[Any, Any], v: Any, ct: Any) -> None:
-        if type(v) is not Literal:
-            arrived[v] = self.steps.added(arrived.get(v), ct)
-
-
-class Example:
-    """One example of a frame under vmaps: the same methods, for this example only.
-
-    Attributes:
-      index: the example's number in each vmap; None for a vmap whose examples are all kept, as an axis in front.
-    """
-
-    def __init__(self, frame: Frame, index: Sequence[int | None]) -> None:
-        sizes = [axis.size for axis in frame.levels.axes]
-        if len(index) != len(sizes) or not all(i is None or 0 <= i < n for i, n in zip(index, sizes, strict=True)):
-            raise IndexError(f"an example of vmaps of sizes {sizes} has an index for each; got {list(index)}")
-        self.frame = frame
-        self.index = tuple(index)
-        self.jaxpr = frame.jaxpr
-        self.path = (*frame.path, *self._title())
-
-    def value(self, var: Any) -> Value:
-        """``Frame.value`` for this example."""
-        return self._picked(self.frame.primal_of, var)
-
-    def tangent(self, var: Any) -> Value | None:
-        """``Frame.tangent`` for this example."""
-        return self._picked(self.frame.tangent_of, var)
-
-    def cotangent(self, var: Any) -> Value | None:
-        """``Frame.cotangent`` for this example."""
-        return self._picked(self.frame.cotangent_of, var)
-
-    def mapped(self, var: Any, of: str = "value") -> tuple[bool, ...]:
-        """``Frame.mapped``, only for the vmaps whose examples are all kept."""
-        return tuple(m for m, i in zip(self.frame.mapped(var, of), self.index, strict=True) if i is None)
-
-    def count(self, eqn: JaxprEqn) -> Any:
-        """The number of iterations of this example."""
-        found = self.counts(eqn)
-        return int(np.max(np.asarray(found._value()))) if isinstance(found, Array) else found
-
-    def counts(self, eqn: JaxprEqn) -> Any:
-        """``Frame.counts`` for this example."""
-        return self._number(self.frame.steps.counts, eqn)
-
-    def branch(self, eqn: JaxprEqn) -> Any:
-        """The branch of this example."""
-        return self._number(self.frame.steps.branch, eqn)
-
-    def parts(self, eqn: JaxprEqn) -> tuple[str, ...]:
-        """The same as ``Frame.parts``."""
-        return self.frame.parts(eqn)
-
-    def inside(self, eqn: JaxprEqn, index: int = 0, part: str = "") -> Any:
-        """``Frame.inside``, only for the branch that this example takes and the iterations that it runs."""
-        if eqn.primitive.name == "cond" and isinstance(taken := self.branch(eqn), int):
-            index = taken
-        if eqn.primitive.name == "while":
-            count = self.count(eqn)
-            if isinstance(count, int) and not 0 <= index < count + (part == "condition"):
-                raise IndexError(f"this example runs {count} iterations; there is no iteration {index}")
-        found = self.frame.inside(eqn, index, part)
-        if isinstance(found, Example):  # a device is itself an example
-            return Example(found.frame, (*self.index, *found.index[len(self.index) :]))
-        if not isinstance(found, Frame):
-            return found
-        return Example(found, (*self.index, *[None] * (len(found.levels.axes) - len(self.index))))
-
-    def example(self, *index: int | None) -> Example:
-        """One of the kept examples."""
-        given = iter(index)
-        return Example(self.frame, [next(given) if i is None else i for i in self.index])
-
-    def _title(self) -> Iterator[str]:
-        for i, axis in zip(self.index, self.frame.levels.axes, strict=True):
-            if i is not None:
-                yield f"example {i} of {axis.size}" if axis.name is None else f"{axis.name} {i} of {axis.size}"
-
-    def _number(self, find: Any, eqn: JaxprEqn) -> Any:
-        with self.frame.root.at_work():
-            found = find(eqn)
-            if not isinstance(found, Stacked):
-                return found
-            array = of_example(found, self.index).array
-        return array if array.ndim else int(np.asarray(array._value()))
-
-    def _picked(self, find: Any, var: Any) -> Any:
-        with self.frame.root.at_work():
-            found = find(var)
-            return of_example(found, self.index).array if isinstance(found, Stacked) else found
+        return arrived.get(atom)
 
 
 def replay(
@@ -395,7 +318,6 @@ def replay(
     mapped: Sequence[Sequence[bool]] | None = None,
     rules: bool = False,
     most_bytes: int = MOST_BYTES,
-    name: str = "",
 ) -> Frame:
     """A frame for ``closed`` on ``args``; nothing is evaluated yet.
 
@@ -410,7 +332,6 @@ def replay(
         each flag that is set, in the order of the vmaps. Cotangents have an axis for each vmap or for none.
       rules: allow staging of derivative rules that are not staged yet; the Python of each rule then runs once.
       most_bytes: memory bound for kept values.
-      name: the first item of ``path``; '' for no such item.
     """
     levels = Levels([AxisData(n, size) for n, size in axes])
     flags = [(False,) * len(axes)] * len(args) if mapped is None else [tuple(m) for m in mapped]
@@ -424,8 +345,8 @@ def replay(
             moving = [_moving(t, aval, m, levels) for t, aval, m in zip(tangents, types, flags, strict=True)]
         if cotangents is not None:
             arriving = _cotangents(closed, cotangents, levels)
-    feed = Given(primals, moving, arriving)
-    return Frame(root, levels, closed.jaxpr, closed.consts, feed, (name,) if name else ())
+    feed = given(primals, moving, arriving)
+    return Frame(root, levels, closed.jaxpr, closed.consts, feed, ())
 
 
 def _variables(jaxpr: Jaxpr) -> Iterator[Any]:

@@ -15,34 +15,16 @@ from minijax.interpreters.named_axes import bound_axes
 from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn
 from minijax.ops.custom_derivatives import zero_flags
 from minijax.tools.values.courses import ScanRun, WhileRun
-from minijax.tools.values.derivatives import (
-    applied,
-    cotangent_operation,
-    primal_operation,
-    spread,
-    sum_operation,
-    tangent_operation,
-)
+from minijax.tools.values.derivatives import applied, pulled, pushed, sum_operation
 from minijax.tools.values.devices import Devices, device_count, device_of
-from minijax.tools.values.examples import Levels, Stacked, Unknown, why, zeros_of
-from minijax.tools.values.feeds import Called, Given
+from minijax.tools.values.examples import Levels, Stacked, Unknown, first_unknown, why, with_zeros, zeros_of
+from minijax.tools.values.feeds import COTANGENT, PRIMAL, TANGENT, given, inside, of_operands
 from minijax.tools.values.loops import branch_of, branch_title, called, operands
 from minijax.tools.values.pure import SILENT, refused
 from minijax.tools.values.references import is_reference
 
 INSTEAD = "inside the function of a custom_{} call there are no {}: the {} takes its place"
-# name of an inner program that exists only for derivatives -> why an equation has no such program
-NEEDED = {
-    "rule": "a derivative rule needs tangents, and none were given",
-    "fwd": "a forward pass needs cotangents, and none were given",
-    "bwd": "a backward pass needs cotangents, and none were given",
-}
 NO_CONDITION = "it is not known which branch is taken"
-
-
-def first_unknown(values: Sequence[Any]) -> Unknown | None:
-    """The first unknown among ``values``."""
-    return next((x for x in values if isinstance(x, Unknown)), None)
 
 
 class Steps:
@@ -57,148 +39,102 @@ class Steps:
     def levels(self) -> Levels:
         return self.frame.levels
 
-    # ------------------------------------------------------------------------------------------ values
+    # ------------------------------------------------------------------------------------------ values and tangents
 
-    def forward(self, eqn: JaxprEqn, ins: Sequence[Any]) -> list[Any]:
-        """The results of ``eqn`` on ``ins``, each a Stacked or an Unknown."""
+    def results(self, kind: str, eqn: JaxprEqn, ins: Sequence[Any]) -> Sequence[Any]:
+        """The values or tangents of the results of ``eqn``, given those of its operands."""
+        if kind == TANGENT and all(t is None for t in ins):
+            return [None] * len(eqn.outvars)
+        return self._all_or_why(lambda: self._results(kind, eqn, ins), len(eqn.outvars))
+
+    def _all_or_why(self, find: Callable[[], Any], count: int) -> Sequence[Any]:
+        """The result of ``find()``. An exception of a rule, or an Unknown, becomes each of ``count`` results."""
         try:
-            return self._forward(eqn, ins)
-        except Exception as error:  # an exception of a rule becomes the reason why the results are unknown
-            return [why(error)] * len(eqn.outvars)
+            found = find()
+        except Exception as error:
+            found = why(error)
+        return [found] * count if isinstance(found, Unknown) else found
 
-    def _forward(self, eqn: JaxprEqn, ins: Sequence[Any]) -> list[Any]:
+    def _results(self, kind: str, eqn: JaxprEqn, ins: Sequence[Any]) -> Any:
+        moving, name = kind == TANGENT, eqn.primitive.name
         if eqn.primitive in SILENT:
-            return [Unknown("it is only printed")] * len(eqn.outvars)
-        refusal = refused(eqn)
-        if refusal:
-            return [Unknown(refusal)] * len(eqn.outvars)
-        inner = self._whole(eqn, ins)
-        if isinstance(inner, Unknown):
-            return [inner] * len(eqn.outvars)
+            return Unknown("it is only printed")
+        if refusal := refused(eqn):
+            return Unknown(refusal)
+        if moving and name == "custom_jvp_call":
+            return self._by_rule(eqn)
+        primals = self._values(eqn) if moving else ins
+        inner = None if moving and name == "custom_vjp_call" else self._whole(eqn, primals)
         if inner is not None:
-            return self._through(inner, "primal", ins, lambda: [inner.primal_of(v) for v in inner.jaxpr.outvars])
-        if eqn.primitive.name in ("scan", "while"):
-            return self.loop(eqn).whole(ins)
-        if eqn.primitive.name == "shard_map":
-            parts = self._parts(eqn)
-            outs = self._through(parts, "primal", ins, lambda: [parts.primal_of(v) for v in parts.jaxpr.outvars])
-            return parts.feed.results(outs)  # type: ignore[no-any-return]
-        params, known, out = self._pure(eqn, ins)
+            return self._through(inner, kind, ins, inner.jaxpr.outvars) if not isinstance(inner, Unknown) else inner
+        if name in ("scan", "while"):
+            return self.loop(eqn).whole(kind, ins)
+        if moving and (unknown := first_unknown([*ins, *[self.frame.find(PRIMAL, v) for v in eqn.outvars]])):
+            return unknown
+        params, known, out = self._pure(eqn, primals)
         if params is None:
             return out
-        outs, _ = self.levels.run(primal_operation(applied(eqn.primitive, params)), known)
-        return [o if isinstance(o, Unknown) else x for x, o in zip(outs, out, strict=True)]
+        tangents = ins if moving else [None] * len(ins)
+        found = pushed(self.levels.run, applied(eqn.primitive, params), known, tangents)[moving]
+        return [o if isinstance(o, Unknown) else x for x, o in zip(found, out, strict=True)]
 
     def _pure(self, eqn: JaxprEqn, ins: Sequence[Any]) -> tuple[Any, list[Any], list[Any]]:
         """The parameters without effects (None if all results are unknown), the operands, and the unknown results."""
         reasons = [x.reason if isinstance(x, Unknown) else "" for x in ins]
         params, out = self.frame.root.purifier.params(eqn, reasons)
-        known = [
-            zeros_of(v.aval, len(self.levels.axes)) if isinstance(x, Unknown) else x
-            for v, x in zip(eqn.invars, ins, strict=True)
-        ]
-        return params, known, [Unknown(r) if r else None for r in out]
+        return params, with_zeros(eqn, ins, len(self.levels.axes)), [Unknown(r) if r else None for r in out]
 
-    def _through(self, inner: Any, kind: str, now: Sequence[Any], find: Callable[[], list[Any]]) -> list[Any]:
-        """The result of ``find()``. In this call ``inner`` takes its inputs from ``now``, not from its outer frame."""
-        inner.feed.now[kind] = now[len(now) - len(inner.feed.ins) :] if kind != "cotangent" else now
+    def _through(self, inner: Any, kind: str, now: Sequence[Any], wanted: Sequence[Any]) -> Sequence[Any]:
+        """The values ``wanted`` of ``inner``, which takes its inputs from ``now``, not from its outer frame."""
+        feed, back = inner.feed, kind == COTANGENT
+        feed.now[kind] = now if back else now[len(now) - len(inner.jaxpr.invars) :]
         try:
-            return find()
+            found = [inner.find(kind, v) for v in wanted]
+            return feed.arrived(found) if back else feed.results(found)  # type: ignore[no-any-return]
         finally:
-            del inner.feed.now[kind]
+            del feed.now[kind]
 
     def _whole(self, eqn: JaxprEqn, ins: Sequence[Any]) -> Any:
         """The frame of the program that ``eqn`` runs once on its operands; None if there is no such program."""
         if called(eqn)[0]:
             return self._call(eqn)
+        if eqn.primitive.name == "shard_map":
+            return self._parts(eqn)
         if eqn.primitive.name == "cond":
             if isinstance(ins[0], Unknown):
                 return ins[0]
             return None if any(ins[0].mapped) else self._branch(eqn, ins[0])
         return None
 
-    # ------------------------------------------------------------------------------------------ tangents
-
-    def pushed(self, eqn: JaxprEqn, tangents: Sequence[Any]) -> list[Any]:
-        """The tangents of the results; None for zero."""
-        if all(t is None for t in tangents):
-            return [None] * len(eqn.outvars)
-        try:
-            return self._pushed(eqn, tangents)
-        except Exception as error:
-            return [why(error)] * len(eqn.outvars)
-
-    def _pushed(self, eqn: JaxprEqn, tangents: Sequence[Any]) -> list[Any]:
-        ins = self._values(eqn)
-        name = eqn.primitive.name
-        if name == "custom_jvp_call":
-            return self._by_rule(eqn)
-        if name != "custom_vjp_call":
-            inner = self._whole(eqn, ins)
-            if isinstance(inner, Unknown):
-                return [inner] * len(eqn.outvars)
-            if inner is not None:
-                return self._through(
-                    inner, "tangent", tangents, lambda: [inner.tangent_of(v) for v in inner.jaxpr.outvars]
-                )
-        if name in ("scan", "while"):
-            return self.loop(eqn).whole_tangents(ins, tangents)
-        if name == "shard_map":
-            parts = self._parts(eqn)
-            outs = self._through(parts, "tangent", tangents, lambda: [parts.tangent_of(v) for v in parts.jaxpr.outvars])
-            return parts.feed.results(outs)  # type: ignore[no-any-return]
-        unknown = first_unknown(tangents) or first_unknown([self.frame.primal_of(v) for v in eqn.outvars])
-        if unknown is not None:
-            return [unknown] * len(eqn.outvars)
-        params, known, _ = self._pure(eqn, ins)
-        nonzero = [t is not None for t in tangents]
-        operation = tangent_operation(applied(eqn.primitive, params), nonzero)
-        outs, flags = self.levels.run(operation, [*known, *[t for t in tangents if t is not None]])
-        return spread(outs, flags)
-
     def _values(self, eqn: JaxprEqn) -> list[Any]:
-        return [self.frame.primal_of(v) for v in eqn.invars]
+        return [self.frame.find(PRIMAL, v) for v in eqn.invars]
 
     # ------------------------------------------------------------------------------------------ cotangents
 
     def pulled(self, eqn: JaxprEqn, cts: Sequence[Any]) -> list[Any]:
         """The cotangents of the operands, given the cotangents of the results; None means zero."""
-        try:
-            found = self._pulled(eqn, cts)
-        except Exception as error:
-            found = [why(error)] * len(eqn.invars)
+        found = self._all_or_why(lambda: self._pulled(eqn, cts), len(eqn.invars))
         return [x if dtypes.is_inexact(v.aval.dtype) else None for v, x in zip(eqn.invars, found, strict=True)]
 
-    def _pulled(self, eqn: JaxprEqn, cts: Sequence[Any]) -> list[Any]:
+    def _pulled(self, eqn: JaxprEqn, cts: Sequence[Any]) -> Any:
         ins = self._values(eqn)
         name = eqn.primitive.name
         if name == "custom_vjp_call":
             return self._by_backward(eqn, cts)
-        if name != "custom_jvp_call":
-            inner = self._whole(eqn, ins)
-            if isinstance(inner, Unknown):
-                return [inner] * len(eqn.invars)
-            if inner is not None:
-                found = self._through(
-                    inner, "cotangent", cts, lambda: [inner.cotangent_of(v) for v in inner.jaxpr.invars]
-                )
-                return [*[None] * (len(eqn.invars) - len(found)), *found]
+        inner = None if name == "custom_jvp_call" else self._whole(eqn, ins)
+        if isinstance(inner, Unknown):
+            return inner
+        if inner is not None:
+            found = self._through(inner, COTANGENT, cts, inner.jaxpr.invars)
+            return [*[None] * (len(eqn.invars) - len(found)), *found]
         if name == "scan":
             return self.loop(eqn).whole_cotangents(ins, cts)
-        if name == "shard_map":
-            parts = self._parts(eqn)
-            found = self._through(parts, "cotangent", cts, lambda: [parts.cotangent_of(v) for v in parts.jaxpr.invars])
-            return parts.feed.arrived(found)  # type: ignore[no-any-return]
-        unknown = first_unknown(cts) or first_unknown(ins)
-        if unknown is not None:
-            return [unknown] * len(eqn.invars)
+        if unknown := first_unknown([*cts, *ins]):
+            return unknown
         params, known, out = self._pure(eqn, ins)
         if params is None:
-            return [next(filter(None, out))] * len(eqn.invars)
-        nonzero = [ct is not None for ct in cts]
-        operation = cotangent_operation(applied(eqn.primitive, params), len(ins), nonzero)
-        outs, flags = self.levels.run(operation, [*known, *[ct for ct in cts if ct is not None]])
-        return spread(outs, flags)
+            return next(filter(None, out))
+        return pulled(self.levels.run, applied(eqn.primitive, params), known, cts)
 
     def added(self, a: Any, b: Any) -> Any:
         """The sum of two cotangents."""
@@ -211,13 +147,11 @@ class Steps:
 
     def parts(self, eqn: JaxprEqn) -> tuple[str, ...]:
         """The names of the programs inside ``eqn``; '' is the main one."""
-        name, feed = eqn.primitive.name, self.frame.feed
+        name = eqn.primitive.name
         if name == "while":
             return "", "condition"
-        if name == "custom_jvp_call":
-            return ("", "rule") if feed.has_tangents else ("",)
         if name == "custom_vjp_call":
-            return ("", "fwd", "bwd") if feed.has_cotangents else ("",)
+            return ("", "fwd") if COTANGENT in self.frame.feed.kinds else ("",)
         if name == "custom_linear_solve":
             return "", "solve", "matvec"
         return ("",) if called(eqn)[0] or name in ("scan", "cond", "shard_map") else ()
@@ -226,24 +160,20 @@ class Steps:
         """The frame of a program inside ``eqn``: see ``Frame.inside``."""
         if any(map(is_reference, eqn.invars)):
             return Unknown("it uses references of the program around it, so it is evaluated as a whole")
-        if part not in self.parts(eqn):
-            return Unknown(NEEDED.get(part, f"{eqn.primitive.name} has no program {part!r} inside"))
         name = eqn.primitive.name
-        if name in ("scan", "while"):
-            return self.loop(eqn).inside(index, part)
+        if part not in self.parts(eqn):
+            return Unknown(f"{name} has no program {part!r} inside")
         try:
-            if part == "rule":
-                return self._rule_frame(eqn)[0]
+            if name in ("scan", "while"):
+                return self.loop(eqn).inside(index, part)
             if part == "fwd":
                 return self._forward_frame(eqn)[0]
-            if part == "bwd":
-                return self._passes(eqn)[1]
             if name == "custom_linear_solve":
                 return self._solving(eqn, part or "solve")
             if name == "shard_map":
                 return device_of(self.frame, eqn, index, self._parts)
             if name == "cond":
-                which = self.frame.primal_of(eqn.invars[0])
+                which = self.frame.find(PRIMAL, eqn.invars[0])
                 if isinstance(which, Unknown):
                     return Unknown(f"{NO_CONDITION}: {which.reason}")
                 return self._branch(eqn, which, index or 0)
@@ -266,13 +196,13 @@ class Steps:
     def _call(self, eqn: JaxprEqn) -> Any:
         def make() -> Any:
             key, title = called(eqn)
-            name, why_not = eqn.primitive.name, ("", "")
+            name, missing = eqn.primitive.name, {}
             if name.startswith("custom_"):
                 kind = name[len("custom_") : -len("_call")]
                 rule = "rule" if kind == "jvp" else "backward pass"
-                why_not = INSTEAD.format(kind, "tangents", rule), INSTEAD.format(kind, "cotangents", rule)
+                missing = {each: INSTEAD.format(kind, f"{each}s", rule) for each in (TANGENT, COTANGENT)}
             closed = eqn.params[key]
-            feed = Called(self.frame, eqn.invars, eqn.outvars, *why_not)
+            feed = inside(self.frame, of_operands(self.frame, eqn.invars, eqn.outvars), missing)
             return self.child(closed.jaxpr, closed.consts, feed, title)
 
         return self._once(id(eqn), make)
@@ -288,14 +218,15 @@ class Steps:
         def make() -> Any:
             closed = branches[index]
             no = "the examples take different branches; look at one example" if any(which.mapped) else ""
-            feed = Called(self.frame, eqn.invars[1:], eqn.outvars, "", no)
+            find = of_operands(self.frame, eqn.invars[1:], eqn.outvars)
+            feed = inside(self.frame, find, {COTANGENT: no} if no else None)
             return self.child(closed.jaxpr, closed.consts, feed, branch_title(index, len(branches)))
 
         return self._once((id(eqn), index), make)
 
     def branch(self, eqn: JaxprEqn) -> Any:
         """The number of the branch that ``eqn`` takes."""
-        which = self.frame.primal_of(eqn.invars[0])
+        which = self.frame.find(PRIMAL, eqn.invars[0])
         if isinstance(which, Unknown):
             return which
         count = len(eqn.params["branches"])
@@ -335,37 +266,23 @@ class Steps:
             return Unknown("a derivative rule closes over a value of a transformation that has ended")
         return self.levels.same(const)
 
-    def _rule_frame(self, eqn: JaxprEqn) -> tuple[Any, Any]:
-        """The frame of a custom_jvp rule; and for each tangent that the rule returns, whether the tangent is zero."""
+    def _by_rule(self, eqn: JaxprEqn) -> list[Any]:
+        """The tangents from a custom_jvp rule."""
         params, n = eqn.params, eqn.params["num_consts"]
         ins = self._values(eqn)
-        tangents = [self.frame.tangent_of(v) for v in eqn.invars[n:]]
+        tangents = [self.frame.find(TANGENT, v) for v in eqn.invars[n:]]
         avals = [v.aval for v in eqn.invars]
         filled = [zero_of(a) if t is None else t for a, t in zip(avals[n:], tangents, strict=True)]
         zeros = zero_flags(filled, params["symbolic_zeros"])
-        given = [self._instantiated(a, t) for a, t, z in zip(avals[n:], tangents, zeros, strict=True) if not z]
+        moving = [self._instantiated(a, t) for a, t, z in zip(avals[n:], tangents, zeros, strict=True) if not z]
         taken = [*avals, *[a.to_tangent_aval() for a, z in zip(avals[n:], zeros, strict=True) if not z]]
-        closed, values, zeros_out = self._closed_rule(params["jvp_jaxpr_fun"], zeros, taken, [*ins, *given])
-        return self.child(closed.jaxpr, closed.consts, Given(values, None, None), "custom_jvp rule"), zeros_out
+        closed, values, zeros_out = self._closed_rule(params["jvp_jaxpr_fun"], zeros, taken, [*ins, *moving])
+        frame = self.child(closed.jaxpr, closed.consts, given(values), "custom_jvp rule")
+        found = iter(frame.jaxpr.outvars[len(zeros_out) :])
+        return [None if zero else frame.find(PRIMAL, next(found)) for zero in zeros_out]
 
     def _instantiated(self, aval: Any, t: Any) -> Any:
         return zeros_of(aval.to_tangent_aval(), len(self.levels.axes)) if t is None else t
-
-    def _by_rule(self, eqn: JaxprEqn) -> list[Any]:
-        """The tangents from a custom_jvp rule."""
-        frame, zeros_out = self._rule_frame(eqn)
-        found = iter(frame.jaxpr.outvars[len(zeros_out) :])
-        return [None if zero else frame.primal_of(next(found)) for zero in zeros_out]
-
-    def _passes(self, eqn: JaxprEqn, cts: Sequence[Any] | None = None) -> tuple[Any, Any]:
-        """The frames of the forward and backward pass of a custom_vjp call.
-
-        In the backward frame, ``zeros_out`` flags the inputs of the call that get no cotangent.
-        """
-        fwd, side = self._forward_frame(eqn)
-        if cts is None:
-            cts = [self.frame.cotangent_of(v) for v in eqn.outvars]
-        return fwd, self._backward_frame(eqn, fwd, side, cts)
 
     def _forward_frame(self, eqn: JaxprEqn) -> tuple[Any, Any]:
         """The frame of a custom_vjp call's forward pass, and the side result of its fwd rule."""
@@ -375,28 +292,24 @@ class Steps:
         if params["symbolic_zeros"]:
             perturbed = tuple(dtypes.is_inexact(a.dtype) for a in avals[params["num_consts"] :])
         closed, values, side = self._closed_rule(params["fwd_jaxpr_thunk"], perturbed, avals, self._values(eqn))
-        return self.child(closed.jaxpr, closed.consts, Given(values, None, None), "custom_vjp fwd"), side
+        return self.child(closed.jaxpr, closed.consts, given(values), "custom_vjp fwd"), side
 
-    def _backward_frame(self, eqn: JaxprEqn, fwd: Any, side: Any, cts: Sequence[Any]) -> Any:
+    def _by_backward(self, eqn: JaxprEqn, cts: Sequence[Any]) -> list[Any]:
+        """The cotangents from the backward pass of a custom_vjp call."""
+        fwd, side = self._forward_frame(eqn)
         params = eqn.params
         out_avals = [v.aval for v in eqn.outvars]
         filled = [zero_of(a.to_tangent_aval()) if ct is None else ct for a, ct in zip(out_avals, cts, strict=True)]
         zeros = zero_flags(filled, params["symbolic_zeros"])
-        given = [self._instantiated(a, ct) for a, ct, z in zip(out_avals, cts, zeros, strict=True) if not z]
+        arriving = [self._instantiated(a, ct) for a, ct, z in zip(out_avals, cts, zeros, strict=True) if not z]
         residuals = fwd.jaxpr.outvars[: side.n_res]
         avals = [*[v.aval for v in residuals], *[a for a, z in zip(out_avals, zeros, strict=True) if not z]]
-        ins = [*[fwd.primal_of(v) for v in residuals], *given]
+        ins = [*[fwd.find(PRIMAL, v) for v in residuals], *arriving]
         closed, values, zeros_out = self._closed_rule(params["bwd"], (side, zeros), avals, ins)
-        frame = self.child(closed.jaxpr, closed.consts, Given(values, None, None), "custom_vjp bwd")
-        frame.zeros_out = zeros_out
-        return frame
-
-    def _by_backward(self, eqn: JaxprEqn, cts: Sequence[Any]) -> list[Any]:
-        """The cotangents from a custom_vjp call's backward pass."""
-        frame = self._passes(eqn, cts)[1]
-        found = iter(frame.jaxpr.outvars)
-        arrived = [None if zero else frame.primal_of(next(found)) for zero in frame.zeros_out]
-        return [*[None] * eqn.params["num_consts"], *arrived]
+        bwd = self.child(closed.jaxpr, closed.consts, given(values), "custom_vjp bwd")
+        found = iter(bwd.jaxpr.outvars)
+        arrived = [None if zero else bwd.find(PRIMAL, next(found)) for zero in zeros_out]
+        return [*[None] * params["num_consts"], *arrived]
 
     # ------------------------------------------------------------------------------------------ others
 
@@ -407,7 +320,8 @@ class Steps:
         own = consts[list(jaxprs._fields).index(part)]
         closed: ClosedJaxpr = getattr(jaxprs, part)
         rest = b if part == "solve" else eqn.outvars[: len(b)]
-        feed = Called(self.frame, [*own, *rest], (), INSIDE_SOLVE, INSIDE_SOLVE)
+        missing = {TANGENT: INSIDE_SOLVE, COTANGENT: INSIDE_SOLVE}
+        feed = inside(self.frame, of_operands(self.frame, [*own, *rest], ()), missing)
         return self.child(closed.jaxpr, closed.consts, feed, f"linear solve, {part}")
 
     def _parts(self, eqn: JaxprEqn) -> Any:

@@ -222,15 +222,10 @@ def test_a_replay_runs_no_user_code():
     assert calls == ["rule", "g"]
 
 
-def test_the_backward_pass_of_a_custom_vjp_can_be_inspected():
+def test_the_function_of_a_custom_vjp_has_no_cotangents_inside():
     closed = minijax.make_jaxpr(PROGRAMS["custom_vjp"].build(minijax))(0.5, 2.0)
     frame = replay(closed, [0.5, 2.0], None, [1.0], rules=True)
     call = next(e for e in frame.jaxpr.eqns if e.primitive.name == "custom_vjp_call")
-    assert frame.parts(call) == ("", "fwd", "bwd")
-    back = frame.inside(call, part="bwd")
-    assert back.path == ("custom_vjp bwd",)
-    cts = [back.value(v) for v in back.jaxpr.outvars]
-    assert [float(x) for x in cts] == pytest.approx([float(10 * np.cos(1.0) * 2 * 0.5), 1.5], rel=1e-5)
     inner = frame.inside(call)
     assert "backward pass takes its place" in inner.cotangent(inner.jaxpr.invars[0]).reason
     refused = replay(closed, [0.5, 2.0], None, [1.0])
