@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from minijax.tools.documents.document import Document
 from minijax.tools.documents.theme import resolved
-from minijax.tools.session.result import NOTHING, Browse, Result
+from minijax.tools.session.result import NOTHING, Result
 
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session
@@ -27,19 +27,15 @@ def stepped(session: Session, result: Result) -> Result:
     # imported here: only %step in a terminal needs the REPL's stepper
     from prompt_toolkit.output import ColorDepth
 
-    from minijax.repl.browser.app import browse
-    from minijax.repl.stepper.app import run
+    from minijax.repl.fullscreen import Console
+    from minijax.repl.stepper.app import opened
     from minijax.repl.style import style_for
 
     assert result.step is not None
     depth = ColorDepth.DEPTH_1_BIT if os.environ.get("NO_COLOR") else None
-    style = style_for(resolved(session.settings.theme, os.environ))
-    if isinstance(result.step, Browse):
-        browse(result.step, style, depth, rename=session.renamed_places)
+    console = Console(style_for(resolved(session.settings.theme, os.environ)), depth)
+    recording, error = opened(session, result.step, console, session.renamed_places)
+    if recording is None:
         return Result(Document())
-    recording, error = run(result.step, style, depth, rename=session.renamed_places)
-    if recording is not result.step.recording:
-        session.restore()
-        session.remember(recording)
     shown = Document() if result.value is NOTHING else session.value_document(result.value)
     return Result(shown, result.value, recording, None, error or result.error)

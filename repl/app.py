@@ -140,9 +140,6 @@ class App:
         self._next_input = ""
         self._apply_settings()
 
-    # --- settings that can change between two inputs
-    # -------------------------------------------------------------------------------------------------
-
     def _apply_settings(self) -> None:
         self.prompt.editing_mode = EditingMode.VI if self.settings.keys == "vi" else EditingMode.EMACS
         self.prompt.color_depth = self.depth()
@@ -159,9 +156,6 @@ class App:
 
     def _lexer(self) -> Lexer | None:
         return self._lexer_in_colour if self.colour() else None
-
-    # --- printing
-    # ------------------------------------------------------------------------------------------------
 
     def show(self, doc: Document) -> None:
         """Print a document."""
@@ -221,30 +215,21 @@ class App:
 
     def stepped(self, outcome: Outcome, step: Step | Browse) -> Document:
         """Open the stepper or the browser of stages; afterwards, return the call's value or exception to show."""
-        if isinstance(step, Browse):
-            # imported here: only %passes --open needs it, and it would delay the prompt
-            from minijax.repl.browser.app import browse
-
-            with restored():
-                browse(step, self.style, self.depth(), self.prompt.input, self.output)
-            return Document()
-        # imported here: only %step needs it, and it would delay the prompt
-        from minijax.repl.stepper.app import run as run_stepper
+        # imported here: only %step and %passes --open need it, and it would delay the prompt
+        from minijax.repl.fullscreen import Console
+        from minijax.repl.stepper.app import opened
 
         with restored():
-            recording, error = run_stepper(step, self.style, self.depth(), self.prompt.input, self.output)
-        if recording is not step.recording:
-            self.session.restore()
-            self.session.remember(recording)
+            console = Console(self.style, self.depth(), self.prompt.input, self.output)
+            recording, error = opened(self.session, step, console)
+        if recording is None:
+            return Document()
         error = error or outcome.error
         if error is not None:
             return self.session.error_document(error)
         if outcome.value is NOTHING or not outcome.shown:  # it has no value, or a semicolon hides it
             return Document()
         return self.session.value_document(outcome.value)
-
-    # --- keys
-    # ----------------------------------------------------------------------------------------------------
 
     def _message(self) -> StyleAndTextTuples:
         head, label, tail = batch.prompt_parts(self.session, len(self.session.inputs))
@@ -300,9 +285,6 @@ class App:
         """A panel of the last line, in full."""
         recording = self.session.recording
         return Document() if recording is None else summary(recording, (name,), True, self.settings.style)
-
-    # --- the loop
-    # ------------------------------------------------------------------------------------------------
 
     def run(self) -> int:
         """Read and run inputs until Ctrl-D or ``exit()``; returns the exit code."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+import itertools
+from collections.abc import Iterable
 
 from prompt_toolkit.utils import get_cwidth
 
 from minijax.tools.documents.document import Line, Segment, wrapped
 from minijax.tools.documents.theme import visible
-
-Shown = TypeVar("Shown")
 
 
 def place_role(name: str, row: str = "") -> str:
@@ -32,20 +30,17 @@ def target_at(lines: list[Line], column: int, row: int) -> tuple[str, str]:
     return found
 
 
-def framed(
-    shown: Shown,
-    columns: int,
-    rows: int,
-    head: Callable[[Shown, int], Line],
-    body: Callable[[Shown, int, int], list[Line]],
-    foot: Callable[[Shown, int, int], list[Line]],
-) -> list[Line]:
-    """A screen of ``rows`` lines: a head (from 8 lines on), ``body``, and a foot of at most a third of the lines."""
-    columns, rows = max(columns, 1), max(rows, 1)
-    below = foot(shown, columns, max(rows // 3, 1))[: max(rows - 1, 0)]
-    above = [head(shown, columns)] if rows >= 8 else []
-    between = body(shown, columns, rows - len(above) - len(below))
-    return [fitted(each, columns) for each in (*above, *between, *below)][:rows]
+def ends(left: Line, right: Line, columns: int) -> Line:
+    """A line with ``right`` at its end if both fit; otherwise ``left``."""
+    gap = columns - width_of(left) - width_of(right)
+    return (*left, ("", " " * gap), *right) if gap > 1 else left
+
+
+def pane(name: str, title: Line, lines: list[Line], places: Iterable[object] = ()) -> list[Line]:
+    """A pane below its title, with targets for the mouse: the title, and each line at its place."""
+    targets = (place_role(name, str(each)) for each in itertools.chain(places, itertools.repeat("")))
+    placed = [((target, ""), *each) for each, target in zip(lines, targets, strict=False)]
+    return [((place_role(name), ""), *title), *placed]
 
 
 def ruled(name: str, columns: int, focused: bool) -> Line:

@@ -5,8 +5,8 @@ The application uses the terminal's alternate screen, so earlier output is visib
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from prompt_toolkit import Application
 from prompt_toolkit.application.current import get_app
@@ -22,8 +22,9 @@ from prompt_toolkit.mouse_events import MouseEvent, MouseEventType
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import BaseStyle, Style, merge_styles
 
+from minijax.core.records import NamedTuple
 from minijax.repl.drawing import target_at
-from minijax.repl.keyed import Key, Question
+from minijax.repl.screen_model import Model
 from minijax.tools.documents.document import Line
 
 # The style of the current line's bar if there are no colours.
@@ -34,52 +35,24 @@ _ESCAPE_WAIT = 0.05
 _WHEEL = {MouseEventType.SCROLL_UP: -3, MouseEventType.SCROLL_DOWN: 3}
 
 
-class Keyed(Protocol):
-    """The model of a full screen; its keys call its methods.
+class Console(NamedTuple):
+    """A terminal: the style of the roles, the number of colours, prompt_toolkit's objects. None: as it finds them."""
 
-    Attributes:
-      question: the open question; None if there is none.
-      help: whether the help is shown.
-      result: the reason why the full screen ended; '' while it runs.
-    """
-
-    question: Question | None
-    help: bool
-    result: str
-
-    def say(self, text: str, role: str = "warning") -> None: ...
-
-    def before_key(self) -> None: ...
-
-    def take_key(self, action: Callable[[Any], None]) -> bool: ...
-
-    def answer(self, text: str) -> None: ...
-
-    def leave(self) -> None: ...
-
-    def toggle_help(self) -> None: ...
-
-    def click(self, pane: str, row: str) -> None: ...
-
-    def wheel(self, pane: str, lines: int) -> None: ...
+    style: BaseStyle
+    depth: ColorDepth | None = None
+    input: Input | None = None
+    output: Output | None = None
 
 
 class _Screen(UIControl):
     """The whole screen, except the line where a question is asked."""
 
-    def __init__(
-        self,
-        model: Keyed,
-        compose: Callable[[int, int], list[Line]],
-        press: Callable[[Callable[[Any], None]], None],
-    ) -> None:
-        self.model = model
-        self.compose = compose
-        self.press = press
+    def __init__(self, full: FullScreen) -> None:
+        self.full = full
         self.shown: list[Line] = []
 
     def create_content(self, width: int, height: int) -> UIContent:
-        self.shown = self.compose(width, height)
+        self.shown = self.full.compose(self.full.model, width, height)
         lines = [styled(each) for each in self.shown] or [[]]
         return UIContent(lines.__getitem__, len(lines), show_cursor=False)
 
@@ -87,16 +60,14 @@ class _Screen(UIControl):
         return True
 
     def mouse_handler(self, mouse_event: MouseEvent) -> object:
-        """A click focuses a pane or selects the row under it; the wheel scrolls the pane under it."""
-        if self.model.question is not None:
+        """A click focuses a pane or selects the row under it; the wheel scrolls the pane under it, or the help."""
+        model = self.full.model
+        if model.question is not None:
             return NotImplemented
-        place = mouse_event.position
-        pane, row = target_at(self.shown, place.x, place.y)
-        lines = _WHEEL.get(mouse_event.event_type)
-        if lines is not None:
-            self.press(lambda model: model.wheel(pane, lines))
-        elif mouse_event.event_type == MouseEventType.MOUSE_UP:
-            self.press(lambda model: model.click(pane, row))
+        pane, row = target_at(self.shown, mouse_event.position.x, mouse_event.position.y)
+        lines = _WHEEL.get(mouse_event.event_type, 0)
+        if lines or mouse_event.event_type == MouseEventType.MOUSE_UP:
+            self.full.do(lambda: model.mouse(pane, row, lines))
         return None
 
 
@@ -106,79 +77,51 @@ def styled(each: Line) -> StyleAndTextTuples:
 
 
 class FullScreen:
-    """A model on a terminal.
+    """A model on a terminal. ``compose`` draws the model for a number of columns and rows."""
 
-    Args:
-      model: the state to show.
-      compose: draws the model for a number of columns and rows.
-      keys: the keys, under headings.
-      style: the style of the roles.
-      depth: the number of colours; None to ask the terminal.
-      input, output: prompt_toolkit's objects; None for the terminal.
-    """
-
-    def __init__(
-        self,
-        model: Keyed,
-        compose: Callable[[int, int], list[Line]],
-        keys: Sequence[tuple[str, tuple[Key, ...]]],
-        style: BaseStyle,
-        depth: ColorDepth | None = None,
-        input: Input | None = None,
-        output: Output | None = None,
-    ) -> None:
+    def __init__(self, model: Model, compose: Callable[[Any, int, int], list[Line]], console: Console) -> None:
         self.model = model
-        self.keys = keys
+        self.compose = compose
         self.buffer = Buffer(multiline=False, accept_handler=self._answered, on_text_changed=self._typed)
-        self.screen = Window(_Screen(model, compose, self._press), always_hide_cursor=True)
+        self.screen = Window(_Screen(self), always_hide_cursor=True)
         label = BeforeInput(lambda: [("class:mj-heading", f" {self._label()}: ")])
         self.line = Window(BufferControl(self.buffer, [label]), height=1)
-        layout = Layout(HSplit([self.screen, ConditionalContainer(self.line, self._asking())]), self.screen)
+        self.asking = Condition(lambda: model.question is not None)
         self.application: Application[None] = Application(
-            layout,
-            style=merge_styles([style, STYLE]),
+            Layout(HSplit([self.screen, ConditionalContainer(self.line, self.asking)]), self.screen),
+            style=merge_styles([console.style, STYLE]),
             key_bindings=self._bindings(),
             full_screen=True,
             mouse_support=True,
-            color_depth=depth,
+            color_depth=console.depth,
             include_default_pygments_style=False,
-            input=input,
-            output=output,
+            input=console.input,
+            output=console.output,
         )
-        self.application.ttimeoutlen = _ESCAPE_WAIT
-        self.application.timeoutlen = _ESCAPE_WAIT
+        self.application.ttimeoutlen = self.application.timeoutlen = _ESCAPE_WAIT
 
     def run(self) -> str:
         """Run until the user leaves or the model ends the run; return the reason, ``model.result``."""
         self.application.run()
         return self.model.result or "leave"
 
-    # --- keys
-    # ----------------------------------------------------------------------------------------------------
-
-    def _asking(self) -> Condition:
-        return Condition(lambda: self.model.question is not None)
-
     def _bindings(self) -> KeyBindings:
-        asking = self._asking()
         keys = KeyBindings()
 
-        def add(name: str, action: Callable[[Any], None]) -> None:
-            @keys.add(name, filter=~asking, eager=True)
+        def add(name: str) -> None:
+            @keys.add(name, filter=~self.asking, eager=True)
             def pressed(event: KeyPressEvent) -> None:
-                self._press(action)
+                self.do(lambda: self.model.press(name))
 
-        for _, group in self.keys:
-            for key in group:
-                for name in key.keys:
-                    add(name, key.action)
+        for name in self.model.actions():
+            add(name)
 
-        @keys.add("escape", filter=asking, eager=True)
-        @keys.add("c-c", filter=asking, eager=True)
+        @keys.add("escape", filter=self.asking, eager=True)
+        @keys.add("c-c", filter=self.asking, eager=True)
         def cancel(event: KeyPressEvent) -> None:
-            self._press(type(self.model).leave)
+            self.do(lambda: self.model.answer(""))
 
-        @keys.add(Keys.Any, filter=~asking)
+        @keys.add(Keys.Any, filter=~self.asking)
         def unknown(event: KeyPressEvent) -> None:
             pressed = event.key_sequence[0].key
             self.model.say(f"{getattr(pressed, 'value', pressed)} does nothing here; ? lists the keys", "muted")
@@ -198,16 +141,10 @@ class FullScreen:
 
         return keys
 
-    def _press(self, action: Callable[[Any], None]) -> None:
-        """Do a key's action, then show the question that it asked, or exit."""
-        model = self.model
-        model.before_key()
-        was_asked = model.question
-        own = (type(model).leave, type(model).toggle_help)
-        if model.help and action not in own and not self._scrolls(action):
-            model.help = False
-        elif model.help or not model.take_key(action):
-            action(model)
+    def do(self, action: Callable[[], object]) -> None:
+        """Do an action, then show the question that it asked, or exit."""
+        model, was_asked = self.model, self.model.question
+        action()
         if model.question is not None and model.question is not was_asked:
             self.buffer.text = model.question.text
             self.buffer.cursor_position = len(self.buffer.text)
@@ -217,18 +154,13 @@ class FullScreen:
         if model.result:
             self.application.exit()
 
-    def _scrolls(self, action: Callable[[Any], None]) -> bool:
-        """Whether a key scrolls; such keys also work in the help."""
-        scrolling = ("j", "k", "pagedown", "pageup")
-        return any(key.action is action and {*key.keys} & {*scrolling} for _, group in self.keys for key in group)
-
     def _label(self) -> str:
         question = self.model.question
         return "" if question is None else question.fitting(self.application.output.get_size().columns)
 
     def _answered(self, buffer: Buffer) -> bool:
         text = buffer.text
-        self._press(lambda model: model.answer(text))
+        self.do(lambda: self.model.answer(text))
         return False
 
     def _typed(self, buffer: Buffer) -> None:
@@ -237,4 +169,4 @@ class FullScreen:
         if question is not None and question.single and buffer.text:
             text = buffer.text[-1]
             buffer.reset()
-            self._press(lambda model: model.answer(text))
+            self.do(lambda: self.model.answer(text))

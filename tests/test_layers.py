@@ -119,7 +119,7 @@ LAZY_ALLOWED = {
     ("minijax.repl.*", "minijax.tools.documents.lexer"): "Pygments is loaded only where output is coloured",
     ("minijax.repl.*", "minijax.tools.commands.completion"): "imports the commands; the first prompt does not wait",
     ("minijax.repl.app", "minijax.repl.stepper"): "a prompt starts without the stepper",
-    ("minijax.repl.app", "minijax.repl.browser"): "a prompt starts without the browser of stages",
+    ("minijax.repl.app", "minijax.repl.fullscreen"): "a prompt starts without full screens",
     ("minijax.tools", "minijax.tools.explain.caches"): "only a question about a cache miss needs it",
     ("minijax.tools.commands", "minijax.tools.commands.table"): "imports a dozen modules, which only commands need",
     ("minijax.tools.recording.recorder", "minijax.tools.recording.full"): "few sessions record a tree",
@@ -363,7 +363,7 @@ def test_front_ends_never_import_each_other():
 
 
 def shares_stepper(found):
-    shared = ("minijax.repl.stepper.app", "minijax.repl.browser.app", "minijax.repl.style")
+    shared = ("minijax.repl.stepper.app", "minijax.repl.fullscreen", "minijax.repl.style")
     return found.lazy and found.importer == "minijax.ipython_ext.terminal" and found.target.startswith(shared)
 
 

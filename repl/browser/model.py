@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from minijax.core.records import Frozen
-from minijax.repl.keyed import Question
+from minijax.repl.screen_model import AGAIN, ALONE, ENDS, PANE_KEYS, Keys, Model, both
 from minijax.tools.documents.words import plural
 from minijax.tools.programs.user_lines import Spot
 from minijax.tools.xla.stages import Stage, StageLine, Stages
 
-PANES = ("python", "stage", "stages")
 # In the diff of a pass, show this many unchanged lines around a changed one.
 _AROUND = 2
 _MARKS = {"delete": "-", "insert": "+"}
@@ -30,24 +28,24 @@ class ShownLine(Frozen):
     index: int = -1
 
 
-class StageBrowser:
-    """The state of a browser of stages: its position and what it displays.
+class StageBrowser(Model):
+    """A browser of stages: its position and what it displays.
 
     Attributes:
       stages: the stages.
-      rename: a function that replaces places in a text by the front end's names for them.
       programs: the stages without the Python files, which have their own pane.
       at: the index of the program shown.
-      focus: the pane that receives the keys: one of ``PANES``.
       chosen: the source lines highlighted in all panes.
       rows: pane -> the row of the pane's cursor.
       diff: whether a pass is shown as a diff.
-      zoomed: whether the focused pane fills the screen.
-      help: whether the help is shown, from line ``help_top`` on.
-      message: (role, text), the response to the last key.
-      question: the open question, or None.
-      result: 'leave' once the browser has ended; '' before.
     """
+
+    panes = ("python", "stage", "stages")
+    notes = (
+        "▶ the cursor · • from the same lines of yours · L4 line 4 · XLA added by XLA · XLA L4 added for line 4",
+        "A kernel's code belongs to its whole instruction: parts of it have no lines of yours.",
+        "mouse: a click goes to a line or a stage, the wheel scrolls; with Shift it selects text",
+    )
 
     def __init__(
         self,
@@ -56,25 +54,14 @@ class StageBrowser:
         chosen: tuple[Spot, ...] = (),
         rename: Callable[[str], str] | None = None,
     ) -> None:
+        super().__init__("stage", rename)
         self.stages = stages
-        self.rename: Callable[[str], str] = rename or str
         self.title = title
         self.programs: tuple[Stage, ...] = tuple(each for each in stages.all if each.kind != "python")
         self.at = 0
-        self.focus = "stage"
         self.chosen = chosen
-        self.rows = dict.fromkeys(PANES, 0)
+        self.rows = dict.fromkeys(self.panes, 0)
         self.diff = False
-        self.zoomed = False
-        self.help = False
-        self.help_top: int  # set when the help opens
-        self.message: tuple[str, str] = ("", "")
-        self.question: Question | None = None
-        self.result = ""
-        # pane -> (lines, columns) scrolled away from the position that shows the cursor
-        self.scrolled: dict[str, tuple[int, int]] = {}
-        # the number of lines of a pane in the last drawing: PgDn moves by that many
-        self.page = 10
         # for each link that was followed, the state before it
         self._followed: list[tuple[int, str, dict[str, int], tuple[Spot, ...]]] = []
         self._words = ""
@@ -83,9 +70,6 @@ class StageBrowser:
         self.show(self._first())
         if not chosen:
             self._begin()
-
-    # --- contents
-    # ----------------------------------------------------------------------------------------------------
 
     @property
     def stage(self) -> Stage:
@@ -173,64 +157,22 @@ class StageBrowser:
         """Whether a pass changed instructions of the chosen lines."""
         return not set(self.chosen).isdisjoint(self.stages.touched(stage))
 
-    # --- interface of a full screen
-    # -------------------------------------------------------------------------------------
-
-    def say(self, text: str, role: str = "warning") -> None:
-        """Show ``text`` until the next key."""
-        self.message = (role, text)
-
-    def before_key(self) -> None:
-        """Clear the response to the last key."""
-        self.message = ("", "")
-
-    def take_key(self, action: Callable[[Any], None]) -> bool:
-        """Return False: no mode of the browser gives a key another meaning."""
-        return False
-
-    def answer(self, text: str) -> None:
-        """Answer the question; an empty text cancels it."""
-        question, self.question = self.question, None
-        if question is not None and text.strip():
-            question.answer(text.strip())
-
-    def leave(self) -> None:
-        """Close the innermost of question, help and browser."""
-        if self.question is not None:
-            self.question = None
-        elif self.help:
-            self.help = False
-        else:
-            self.result = "leave"
-
-    def toggle_help(self) -> None:
-        self.help = not self.help
-        self.help_top = 0
-
     def click(self, pane: str, row: str) -> None:
         """Focus a pane and move its cursor to a row."""
-        if pane in PANES and not self.help:
+        if pane in self.panes:
             self.focus = pane
             if row:
                 self._to_row(int(row))
 
     def wheel(self, pane: str, lines: int) -> None:
         """Scroll the pane under the mouse; its cursor stays."""
-        if self.help:
-            self.scroll(lines)
-        elif pane in PANES:
+        if pane in self.panes:
             down, right = self.scrolled.get(pane, (0, 0))
             self.scrolled[pane] = (down + lines, right)
 
-    # --- moves
-    # ------------------------------------------------------------------------------------------------------
-
     def scroll(self, lines: int) -> None:
-        """Move the cursor; scroll the help if it is open."""
-        if self.help:
-            self.help_top = max(self.help_top + lines, 0)
-        else:
-            self._to_row((self.at if self.focus == "stages" else self.rows[self.focus]) + lines)
+        """Move the cursor."""
+        self._to_row((self.at if self.focus == "stages" else self.rows[self.focus]) + lines)
 
     def sideways(self, columns: int) -> None:
         """Scroll the focused pane to the right."""
@@ -287,16 +229,13 @@ class StageBrowser:
         notes = {getattr(self.stages.linked.equation(number), field) for number in numbers} if field else set()
         return f": {notes.pop()}" if len(notes) == 1 else ""
 
-    def next_stage(self, step: int = 1) -> None:
+    def next_stage(self, step: int) -> None:
         if 0 <= self.at + step < len(self.programs):
             self.go(self.at + step)
         else:
             self.say(f"this is the {'last' if step > 0 else 'first'} stage", "muted")
 
-    def previous_stage(self) -> None:
-        self.next_stage(-1)
-
-    def next_change(self, step: int = 1) -> None:
+    def next_change(self, step: int) -> None:
         """Go to the next pass that changed instructions of the chosen lines."""
         at = self.at + step
         while 0 <= at < len(self.programs):
@@ -309,10 +248,7 @@ class StageBrowser:
         said = f"no pass {there} this stage changed {chosen}" if chosen else "no line is highlighted: choose one first"
         self.say(said, "muted")
 
-    def previous_change(self) -> None:
-        self.next_change(-1)
-
-    def next_linked(self, step: int = 1) -> None:
+    def next_linked(self, step: int) -> None:
         """Go to the next highlighted row of the focused pane; the highlighting stays."""
         if self.focus == "stages":
             self.next_change(step)
@@ -324,29 +260,6 @@ class StageBrowser:
             return
         self.rows[self.focus] = found[0] if step > 0 else found[-1]
         self.scrolled.pop(self.focus, None)
-
-    def previous_linked(self) -> None:
-        self.next_linked(-1)
-
-    def first(self) -> None:
-        self._to_row(0)
-
-    def last(self) -> None:
-        self._to_row(10**9)
-
-    def focus_on(self, index: int) -> None:
-        """Focus the pane with this number, from 0."""
-        self.focus = PANES[index]
-
-    def next_pane(self, step: int = 1) -> None:
-        """Focus the next pane. Its cursor is already at a row linked to the current line."""
-        self.focus = PANES[(PANES.index(self.focus) + step) % len(PANES)]
-
-    def previous_pane(self) -> None:
-        self.next_pane(-1)
-
-    # --- links
-    # ------------------------------------------------------------------------------------------------------
 
     def follow(self) -> None:
         """Go to the same line in the next stage that has it; after the last stage, to its Python line."""
@@ -392,9 +305,6 @@ class StageBrowser:
         self.at, self.focus, self.rows, self.chosen = self._followed.pop()
         self.scrolled.clear()
 
-    # --- the rest
-    # ---------------------------------------------------------------------------------------------------
-
     def toggle_diff(self) -> None:
         row = self.shown("stage")[self.rows["stage"]] if self.shown("stage") else None
         self.diff = not self.diff
@@ -407,15 +317,12 @@ class StageBrowser:
         self.rows["stage"] = at
         self.scrolled.pop("stage", None)
 
-    def zoom(self) -> None:
-        self.zoomed = not self.zoomed
-
     def search(self) -> None:
         def find(words: str) -> None:
             self._words = words
             self.again()
 
-        self.question = Question("search (in this stage, then in the others)", find)
+        self.ask("search (in this stage, then in the others)", find)
 
     def again(self, backwards: bool = False) -> None:
         """Repeat the last search: from the cursor on, then in the other stages."""
@@ -450,5 +357,26 @@ class StageBrowser:
             self.diff, row = False, index
         self._to_row(row)
 
-    def again_backwards(self) -> None:
-        self.again(backwards=True)
+    keys: Keys = {
+        "Lines": (
+            ("↓ ↑ j k", "the next line, the one before", both("down j", "up k", scroll)),
+            ("PgDn PgUp", "one page down, up", both("pagedown space", "pageup", lambda b, n: b.scroll(n * b.a_page()))),
+            ("End G Home g", "the last line, the first", both("end G", "home g", scroll, 10**9)),
+            ("] [", "the next highlighted line, the one before", both("]", "[", next_linked)),
+            ("→ ← l h", "scroll right, left", both("right l", "left h", sideways, 8)),
+        ),
+        "Stages": (
+            ("n p", "the next stage, the one before", both("n", "p", next_stage)),
+            ("N P", "the next, previous pass that changed highlighted lines", both("N", "P", next_change)),
+            ("Enter", "the same line in the next stage; a fusion's kernel", {"enter": follow}),
+            ("Backspace", "back to the line before Enter", {"backspace": return_}),
+            ("d", "a pass as a diff, or whole", {"d": toggle_diff}),
+        ),
+        "Other": (
+            ("/", "search this stage, then the others", {"/": search}),
+            (". ,", "the last search again, backwards", AGAIN),
+            ("Tab 1 2 3", "the next pane, or the one with this number", PANE_KEYS),
+            ALONE,
+            *ENDS,
+        ),
+    }

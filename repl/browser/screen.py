@@ -7,96 +7,62 @@ they are above it. A small screen shows one pane.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 
+from minijax.repl import drawing
 from minijax.repl.batch import highlighted
-from minijax.repl.browser.keys import help_lines
-from minijax.repl.browser.model import PANES, ShownLine, StageBrowser
-from minijax.repl.drawing import (
-    bar,
-    beside,
-    cut,
-    fitted,
-    framed,
-    message_lines,
-    padded,
-    place_role,
-    ruled,
-    shown_text,
-    width_of,
-)
+from minijax.repl.browser.model import ShownLine, StageBrowser
+from minijax.repl.drawing import bar, beside, cut, fitted, message_lines, padded, ruled, shown_text, width_of
+from minijax.repl.fullscreen import Console, FullScreen
+from minijax.repl.screen_model import framed
 from minijax.tools.documents.document import LINK, MARK, Line, Segment, split_lines
 from minijax.tools.documents.theme import line_role
 from minijax.tools.documents.words import plural
+from minijax.tools.session.result import Browse
 from minijax.tools.xla.stages import Stage
 from minijax.tools.xla.views import line_mark
 
 # The least (columns, lines) for panes beside each other, and for panes above one another.
 _WIDE, _STACKED = (110, 12), (60, 14)
-# The current line is at 1/3 of a pane's height.
-_ABOVE = 3
 # Languages in which a token can span several lines.
 _SPANNING = ("python", "jaxpr")
-_KEYS = "? keys  q leaves"
 _BAR = "▌"
 _SHORT = {"given": "HLO, given", "final": "optimised HLO", "llvm": "LLVM", "machine": "code"}
 
 
+def browse(step: Browse, console: Console, rename: Callable[[str], str] | None = None) -> None:
+    """Browse the stages of a call until the user leaves; ``rename`` applies the front end's names for places."""
+    browser = StageBrowser(step.stages, step.title, step.chosen, rename)
+    if step.note:
+        browser.say(step.note, "muted")
+    FullScreen(browser, compose, console).run()
+
+
 def compose(browser: StageBrowser, columns: int, rows: int) -> list[Line]:
     """The screen: ``rows`` lines of ``columns`` columns."""
-    return framed(browser, columns, rows, _head, _help if browser.help else _body, _foot)
-
-
-# --- the frame
-# ---------------------------------------------------------------------------------------------------------
-
-
-def _head(browser: StageBrowser, columns: int) -> Line:
-    left: Line = (("heading", " passes "), ("", " ".join(browser.title.split())))
     descent = browser.stages.descent
     passes = len(descent.passes)
     said = f"{passes} {'pass' if passes == 1 else 'passes'} · {plural(len(descent.kernels), 'kernel')} "
-    right: Line = (("muted", said),)
-    gap = columns - width_of(left) - width_of(right)
-    return (*left, ("", " " * gap), *right) if gap > 1 else left
+    title: Line = (("heading", " passes "), ("", " ".join(browser.title.split())))
+    return framed(browser, columns, rows, drawing.ends(title, (("muted", said),), columns), _body, _foot)
 
 
 def _foot(browser: StageBrowser, columns: int, most: int) -> list[Line]:
     """The part of the program that the cursor's line belongs to; below, the message or the highlighted Python lines."""
     line = browser.current()
-    said = "" if line is None else browser.stages.told(line)
-    mark = "" if line is None else browser.stages.mark(line)
-    first: Line = (("muted", " nothing of your program"),)
-    if said or mark:
-        first = (("current", f" {MARK} "), ("", browser.rename(said or mark)))
+    said = "" if line is None else browser.stages.told(line) or browser.stages.mark(line)
+    first: Line = (("muted", "nothing of your program"),)
+    if said:
+        first = (("current", f"{MARK} "), ("", browser.rename(said)))
     role, words = browser.message
-    below = message_lines(role, words, columns - 1, most) if words else [_source(browser)]
-    lines = [(("", " "), *each) for each in below]
-    gap = columns - width_of(lines[-1]) - len(_KEYS) - 1
-    if gap > 1:
-        lines[-1] = (*lines[-1], ("", " " * gap), ("muted", _KEYS))
-    return [first, *lines]
+    return [first, *(message_lines(role, words, columns - 1, most) if words else [_source(browser)])]
 
 
 def _source(browser: StageBrowser) -> Line:
     """The highlighted lines of Python: their numbers, and the text of the first."""
-    out: list[Segment] = list(line_mark(browser.stages, browser.chosen))
-    for row in browser.python:
-        if browser.linked(row):
-            out.append(("muted", f"  {row.text.strip()}"))
-            break
-    return tuple(out)
-
-
-def _help(browser: StageBrowser, columns: int, rows: int) -> list[Line]:
-    lines = list(help_lines(columns))
-    browser.help_top = min(browser.help_top, max(len(lines) - rows + 1, 0))
-    browser.page = rows
-    return padded([ruled("keys · ? closes · j k scroll", columns, True), *lines[browser.help_top :]], rows)
-
-
-# --- layout
-# ---------------------------------------------------------------------------------------------------
+    text = next((f"  {row.text.strip()}" for row in browser.python if browser.linked(row)), "")
+    return (*line_mark(browser.stages, browser.chosen), ("muted", text))
 
 
 def _body(browser: StageBrowser, columns: int, rows: int) -> list[Line]:
@@ -115,14 +81,12 @@ def _body(browser: StageBrowser, columns: int, rows: int) -> list[Line]:
 
 def _pane(browser: StageBrowser, name: str, columns: int, rows: int) -> list[Line]:
     focused = browser.focus == name
-    number = PANES.index(name) + 1
-    title = f"{number} {_title(browser)}" if name == "stage" else f"{number} {name}"
+    title = ruled(f"{browser.panes.index(name) + 1} {_title(browser) if name == 'stage' else name}", columns, focused)
     draw = _stage_rows if name == "stages" else _text_rows
     top, shown = draw(browser, name, columns, rows - 1)
     if focused:
         browser.page = rows - 1
-    placed = [((place_role(name, str(top + i)), ""), *each) for i, each in enumerate(shown)]
-    return padded([((place_role(name), ""), *ruled(title, columns, focused)), *placed], rows)
+    return padded(drawing.pane(name, title, shown, itertools.count(top)), rows)
 
 
 def _title(browser: StageBrowser) -> str:
@@ -138,25 +102,10 @@ def _name(stage: Stage) -> str:
     return stage.title
 
 
-def _window(browser: StageBrowser, name: str, row: int, count: int, rows: int) -> int:
-    """The first row of a pane to show, such that the pane's cursor is visible."""
-    down, right = browser.scrolled.get(name, (0, 0))
-    most = max(count - rows, 0)
-    natural = min(max(row - rows // _ABOVE, 0), most)
-    top = min(max(natural + down, 0), most)
-    # cut an offset that is past the end, so that the next key scrolls back immediately
-    browser.scrolled[name] = (top - natural, right)
-    return top
-
-
-# --- contents of panes
-# ---------------------------------------------------------------------------------------------------
-
-
 def _text_rows(browser: StageBrowser, name: str, columns: int, rows: int) -> tuple[int, list[Line]]:
     """The visible rows of Python or of a stage: a bar in the source line's colour, the text, and the source line."""
     shown = browser.shown(name)
-    top = _window(browser, name, browser.rows[name], len(shown), rows)
+    top = browser.top(name, browser.rows[name], len(shown), rows)
     right = browser.scrolled[name][1]
     language = "python" if name == "python" else browser.stage.language
     # highlight all of Python and of jaxprs, where tokens span lines; elsewhere only the visible rows
@@ -194,7 +143,7 @@ def _end(browser: StageBrowser, row: ShownLine, columns: int) -> Line:
 
 def _stage_rows(browser: StageBrowser, name: str, columns: int, rows: int) -> tuple[int, list[Line]]:
     """The list of stages; for a pass, with the number of instructions before and after."""
-    top = _window(browser, name, browser.at, len(browser.programs), rows)
+    top = browser.top(name, browser.at, len(browser.programs), rows)
     shorts = [_short(each) for each in browser.programs]
     digits = len(str(len(shorts)))
     room = min(max(map(len, shorts)), max((columns - digits - 3) * 3 // 5, 8))

@@ -1,7 +1,4 @@
-"""The stepper in a terminal: a full-screen prompt_toolkit application around ``screen.compose``.
-
-The prompt calls ``run``.
-"""
+"""The stepper in a terminal: searches that Ctrl-C stops, and what runs on the plain terminal between two screens."""
 
 from __future__ import annotations
 
@@ -9,22 +6,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.output import ColorDepth, Output
-from prompt_toolkit.styles import BaseStyle
 
-from minijax.repl.browser.app import browse
-from minijax.repl.fullscreen import FullScreen
-from minijax.repl.stepper.keys import KEYS
+from minijax.repl.browser.screen import browse
+from minijax.repl.fullscreen import Console, FullScreen
 from minijax.repl.stepper.model import Stepper
 from minijax.repl.stepper.screen import compose
 from minijax.repl.terminal import interruptible_screen
-from minijax.tools.documents.document import Line
 from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.records import Recording
 from minijax.tools.session.result import Browse, Step
+from minijax.tools.session.session import Session
 from minijax.tools.stepper import panes
 from minijax.tools.xla import moments
 
@@ -34,39 +27,15 @@ _TOLD_AFTER = 0.5
 
 
 class StepperApp(FullScreen):
-    """A stepper on a terminal.
+    """A stepper on a terminal. ``run`` returns 'leave', or an action for the plain terminal."""
 
-    Args:
-      stepper: the model to show.
-      style: the style of the roles.
-      depth: the number of colours; None to ask the terminal.
-      input, output: prompt_toolkit's objects; None for the terminal.
-    """
-
-    def __init__(
-        self,
-        stepper: Stepper,
-        style: BaseStyle,
-        depth: ColorDepth | None = None,
-        input: Input | None = None,
-        output: Output | None = None,
-    ) -> None:
-        def drawn(columns: int, rows: int) -> list[Line]:
-            return compose(stepper, columns, rows)
-
-        super().__init__(stepper, drawn, KEYS, style, depth, input, output)
+    def __init__(self, stepper: Stepper, console: Console) -> None:
+        super().__init__(stepper, compose, console)
         self.stepper = stepper
         stepper.searching, stepper.waiting = self._searching, self._waiting
         # the start of the search, the last read of the keyboard, and the keys typed meanwhile
         self._began = self._asked = 0.0
         self._ahead: list[KeyPress] = []
-
-    def run(self) -> str:
-        """Run until the user leaves; return ``Stepper.result``: 'leave', or an action for the plain terminal."""
-        return super().run()
-
-    # --- long searches
-    # ---------------------------------------------------------------------------------------
 
     @contextmanager
     def _searching(self) -> Iterator[None]:
@@ -95,22 +64,31 @@ class StepperApp(FullScreen):
             self.application.renderer.render(self.application, self.application.layout)
 
 
-def run(
-    step: Step,
-    style: BaseStyle,
-    depth: ColorDepth | None = None,
-    input: Input | None = None,
-    output: Output | None = None,
-    rename: Callable[[str], str] | None = None,
-) -> tuple[Recording, BaseException | None]:
-    """Step through ``step`` until the user leaves; ``rename`` applies the front end's names for places to a text.
+def opened(
+    session: Session, step: Step | Browse, console: Console, rename: Callable[[str], str] | None = None
+) -> tuple[Recording | None, BaseException | None]:
+    """Open a full screen on ``step`` until the user leaves. Return the stepper's last recording, and its call's error.
 
-    Returns the last recording, and the exception that ended this recording if the stepper made it.
+    ``rename`` applies the front end's names for places to a text.
     """
+    if isinstance(step, Browse):
+        browse(step, console, rename)
+        return None, None
+    recording, error = run(step, console, rename)
+    if recording is not step.recording:
+        session.restore()
+        session.remember(recording)
+    return recording, error
+
+
+def run(
+    step: Step, console: Console, rename: Callable[[str], str] | None = None
+) -> tuple[Recording, BaseException | None]:
+    """Step through ``step``. Return the last recording, and the exception that ended it if the stepper made it."""
     error = None
     stepper = Stepper(step, rename)
     while True:
-        wanted = StepperApp(stepper, style, depth, input, output).run()
+        wanted = StepperApp(stepper, console).run()
         stepper.result = ""
         # User code runs on the plain terminal, where it can print and be interrupted.
         try:
@@ -127,7 +105,7 @@ def run(
                 stepper.linked = step.programs()
                 stepper.show_programs(True)
             elif wanted == "stages":
-                _browse(stepper, style, depth, input, output)
+                browse(_stages(stepper), console, rename)
             else:
                 return stepper.recording, error
         except KeyboardInterrupt:
@@ -136,10 +114,8 @@ def run(
             stepper.say(f"no {wanted}: {type(problem).__name__}: {str(problem).strip().partition(chr(10))[0]}")
 
 
-def _browse(
-    stepper: Stepper, style: BaseStyle, depth: ColorDepth | None, input: Input | None, output: Output | None
-) -> None:
-    """Browse the stages of the compiled call at the moment, or of the whole call; start at the moment's line."""
+def _stages(stepper: Stepper) -> Browse:
+    """The stages of the compiled call at the moment, or of the whole call, with the moment's line chosen."""
     run_there = moments.compiled_call(stepper.cursor)
     if run_there is not None:
         found = moments.call_stages(run_there, naming_of(stepper.recording))
@@ -148,5 +124,4 @@ def _browse(
         assert stepper.step.stages is not None
         found, title = stepper.step.stages(), stepper.recording.source
         note = "no compiled program is called at this moment: this is the whole call, as jit would compile it"
-    opened = Browse(found, title, note, moments.spot_at(stepper.cursor, found))
-    browse(opened, style, depth, input, output, stepper.rename)
+    return Browse(found, title, note, moments.spot_at(stepper.cursor, found))

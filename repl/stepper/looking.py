@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Iterator
 
 import numpy as np
 
 from minijax.core.records import NamedTuple
+from minijax.repl.stepper.searching import Searching
 from minijax.tools.documents.document import Document, Line, Segment, Text, document
 from minijax.tools.documents.words import shortened
-from minijax.tools.recording.cursor import Cursor
-from minijax.tools.recording.records import Recording
 from minijax.tools.stepper.backward import at_cursor
 from minijax.tools.stepper.origins import moment_of
 from minijax.tools.values import grid
@@ -27,22 +25,6 @@ _BACK = 200
 _LABEL = 24
 # At most this many characters of an expression's value are shown.
 _ANSWER = 200
-
-
-class LookedFrom(Protocol):
-    """The part of a stepper that ``Looking`` needs."""
-
-    cursor: Cursor
-    focus: str
-
-    @property
-    def recording(self) -> Recording: ...
-
-    def say(self, text: str, role: str = "warning") -> None: ...
-
-    def offer(self, said: str, position: int) -> None: ...
-
-    def ask(self, label: str, answer: Callable[[str], None], single: bool = False, text: str = "") -> None: ...
 
 
 class Viewer(NamedTuple):
@@ -62,7 +44,7 @@ class Looking:
       watches: the expressions shown at every moment.
     """
 
-    def __init__(self, stepper: LookedFrom) -> None:
+    def __init__(self, stepper: Searching) -> None:
         self.stepper = stepper
         self.selected = -1
         self.viewer: Viewer | None = None
@@ -81,13 +63,6 @@ class Looking:
     def at(self) -> int:
         """The event of the cursor's moment."""
         return self.stepper.cursor.moment.at
-
-    def moved(self) -> None:
-        """After a move: select the row of the latest change."""
-        self.selected = -1
-
-    # --- the pane
-    # ------------------------------------------------------------------------------------------------------
 
     def pane(self, columns: int) -> Document:
         """The lines of the watches, then the table of values."""
@@ -116,9 +91,6 @@ class Looking:
         if bool(before.error) != bool(now.error):
             return not now.error
         return not now.error and not _same(before.value, now.value)
-
-    # --- the selected value
-    # ----------------------------------------------------------------------------------------------
 
     def named(self) -> Named | None:
         """The selected value; None if nothing has a name yet."""
@@ -202,9 +174,6 @@ class Looking:
         body = grid.grid_lines(value, place, columns, rows - 3)
         return [title, (("", " "), *summary), *body[: rows - 3], *[()] * (rows - 3 - len(body)), hint]
 
-    # --- iterations and examples
-    # ------------------------------------------------------------------------------------------
-
     def typed_digit(self, number: int) -> None:
         """Keep a digit in case ``]`` follows: it then belongs to the number of an iteration."""
         if not self._digits:
@@ -279,9 +248,6 @@ class Looking:
         finally:
             self.known.examples = chosen
         return None
-
-    # --- expressions
-    # -----------------------------------------------------------------------------------------------------
 
     def ask_expression(self) -> None:
         def say(expression: str) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
+from minijax.repl import drawing
 from minijax.repl.batch import highlighted
-from minijax.repl.drawing import bar, beside, cut, framed, message_lines, padded, place_role, ruled, width_of
-from minijax.repl.stepper.keys import help_lines
+from minijax.repl.drawing import bar, beside, cut, message_lines, padded, place_role, ruled, width_of
+from minijax.repl.screen_model import framed
 from minijax.repl.stepper.model import Stepper
 from minijax.tools.documents.document import Document, Line, Segment, lay_out
 from minijax.tools.stepper import panes as stepping
@@ -24,29 +25,19 @@ from minijax.tools.stepper.tree import tree_rows
 THREE, TWO, STACKED = (150, 16), (110, 12), (60, 14)
 # The panes that share a place with the stack if there are three columns.
 BESIDE_STACK = ("stack", "values", "devices")
-# The current line stands at 1/3 of a pane's height.
-_ABOVE = 3
-_KEYS = "? keys  q leaves"
 
 
 def compose(stepper: Stepper, columns: int, rows: int) -> list[Line]:
     """The screen: ``rows`` lines of ``columns`` columns."""
-    return framed(stepper, columns, rows, _head, _help if stepper.help else _body, _foot)
-
-
-# --- the frame
-# ---------------------------------------------------------------------------------------------------------
+    return framed(stepper, columns, rows, _head(stepper, columns), _body, _foot)
 
 
 def _head(stepper: Stepper, columns: int) -> Line:
     source = " ".join(stepper.recording.source.split()) or "a recording"
     left: Line = (("heading", " step "), ("", source))
     stack = stepping.stack_text(stepper.cursor)
-    for right in ((*stack, ("", " ")), (("muted", "… "), stack[-1], ("", " "))):
-        gap = columns - width_of(left) - width_of(right)
-        if gap > 1:
-            return (*left, ("", " " * gap), *right)
-    return left
+    whole = drawing.ends(left, (*stack, ("", " ")), columns)
+    return drawing.ends(left, (("muted", "… "), stack[-1], ("", " ")), columns) if whole is left else whole
 
 
 def _foot(stepper: Stepper, columns: int, most: int) -> list[Line]:
@@ -60,19 +51,7 @@ def _foot(stepper: Stepper, columns: int, most: int) -> list[Line]:
     if not said and question is not None and question.single and not question.fits(columns):
         role, said = "heading", question.label
     below = message_lines(role, said, columns - 1, most) if said else lines[1 : most + 1]
-    first, *more = [(("", " "), *each) for each in (lines[0], *(below or [()]))]
-    gap = columns - width_of(more[-1]) - len(_KEYS) - 1
-    if gap > 1:
-        more[-1] = (*more[-1], ("", " " * gap), ("muted", _KEYS))
-    return [first, *more]
-
-
-def _help(stepper: Stepper, columns: int, rows: int) -> list[Line]:
-    lines = list(help_lines(columns))
-    stepper.help_top = min(stepper.help_top, max(len(lines) - rows + 1, 0))
-    stepper.page = rows
-    heading = ruled("keys · ? closes · j k scroll", columns, True)
-    return padded([heading, *lines[stepper.help_top :]], rows)
+    return [lines[0], *(below or [()])]
 
 
 def _tabs(stepper: Stepper, names: tuple[str, ...], shown: str, columns: int) -> Line:
@@ -92,10 +71,6 @@ def _tabs(stepper: Stepper, names: tuple[str, ...], shown: str, columns: int) ->
             out.append(("muted", f"{numbered[name]} "))
     gap = columns - width_of(out)
     return (*out, ("heading" if focused else "muted", rule * max(gap, 0)))
-
-
-# --- layout
-# ---------------------------------------------------------------------------------------------------
 
 
 def _body(stepper: Stepper, columns: int, rows: int) -> list[Line]:
@@ -161,15 +136,7 @@ def _pane(stepper: Stepper, name: str, columns: int, rows: int, title: Line | No
     if focused:
         stepper.page = rows - 1
     content = _content(stepper, name, columns, rows - 1)
-    # mouse targets are the title and every row; the target of a row in the tree names the row's moment
-    places = [str(each) for each in stepper.tree_shown] if name == "tree" else [""] * len(content)
-    placed = zip(content, [*places, *[""] * rows], strict=False)
-    rows_ = [((place_role(name, place), ""), *each) for each, place in placed]
-    return [((place_role(name), ""), *title), *rows_]
-
-
-# --- contents of panes
-# ---------------------------------------------------------------------------------------------------
+    return drawing.pane(name, title, content, stepper.tree_shown if name == "tree" else ())
 
 
 def _content(stepper: Stepper, name: str, columns: int, rows: int) -> list[Line]:
@@ -191,12 +158,8 @@ def _content(stepper: Stepper, name: str, columns: int, rows: int) -> list[Line]
         kept = 1 if headed and len(lines) > rows > 4 else 0
         if name == "values" and len(lines) > rows > 4:
             # keep the watches and the column titles
-            kept = min(len(stepper.values.watches) + 1, rows // _ABOVE)
-    most = max(len(lines) - rows, 0)
-    natural = min(max(anchor - rows // _ABOVE, 0), most)
-    top = min(max(natural + down, 0), most)
-    # limit an offset that is past the end, so that the next key scrolls back immediately
-    stepper.scrolled[name] = (top - natural, right)
+            kept = min(len(stepper.values.watches) + 1, rows // 3)
+    top = stepper.top(name, anchor, len(lines), rows)
     if name == "tree":
         stepper.tree_shown = positions[top : top + rows]
     shown = [*lines[:kept], *lines[top + kept : top + rows]]
@@ -217,8 +180,6 @@ def _document(stepper: Stepper, name: str, columns: int) -> Document:
 def _renamed(stepper: Stepper, lines: Iterable[Line]) -> list[Line]:
     """``lines``, in which each place has the name that the front end gives it."""
     rename = stepper.rename
-    if rename is None:
-        return list(lines)
     return [tuple((role, rename(piece) if "<" in piece else piece) for role, piece in each) for each in lines]
 
 

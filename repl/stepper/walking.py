@@ -5,11 +5,9 @@ The key c goes to the next moment that satisfies a condition.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
+from minijax.repl.stepper.searching import Searching
 from minijax.tools.documents.words import plural, shortened
-from minijax.tools.recording.cursor import Cursor
-from minijax.tools.recording.records import Recording
 from minijax.tools.stepper import origins
 from minijax.tools.stepper.origins import MOST_CHOICES, OriginChoice
 from minijax.tools.values.conditions import ConditionError, ConditionSearch, Hit, condition, unknown_text
@@ -20,26 +18,6 @@ from minijax.tools.values.table import Named
 _LONGEST = 24
 
 
-class WalkedFrom(Protocol):
-    """The part of a stepper that ``Walking`` needs."""
-
-    cursor: Cursor
-    focus: str
-
-    def say(self, text: str, role: str = "warning") -> None: ...
-
-    def ask(self, label: str, answer: Callable[[str], None], single: bool = False, text: str = "") -> None: ...
-
-    def move(self, moved: bool, otherwise: str) -> None: ...
-
-    def heed(self, done: int, total: int) -> None: ...
-
-    def find(self, said: str, finder: Callable[[bool], bool | str]) -> None: ...
-
-    @property
-    def recording(self) -> Recording: ...
-
-
 class Walking:
     """Moves along the data flow.
 
@@ -47,7 +25,7 @@ class Walking:
       back: the moments where Enter and t were pressed, latest last.
     """
 
-    def __init__(self, stepper: WalkedFrom, selected: Callable[[], Named | None]) -> None:
+    def __init__(self, stepper: Searching, selected: Callable[[], Named | None]) -> None:
         self.stepper = stepper
         self.selected = selected
         self.back: list[int] = []
@@ -79,9 +57,6 @@ class Walking:
             self.stepper.move(self.stepper.cursor.go(position), "this is already the moment where that move started")
         else:
             self.stepper.say("Backspace returns from a move with Enter; ← goes to the previous moment", "muted")
-
-    # --- conditions
-    # ------------------------------------------------------------------------------------------------------
 
     def ask_condition(self) -> None:
         def go(text: str) -> None:

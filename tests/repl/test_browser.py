@@ -11,11 +11,10 @@ from prompt_toolkit.output import ColorDepth, DummyOutput
 
 import minijax
 import minijax.numpy as jnp
-from minijax.repl.browser.app import BrowserApp
-from minijax.repl.browser.keys import KEYS
-from minijax.repl.browser.model import PANES, StageBrowser
+from minijax.repl.browser.model import StageBrowser
 from minijax.repl.browser.screen import compose
 from minijax.repl.drawing import target_at, width_of
+from minijax.repl.fullscreen import Console, FullScreen
 from minijax.repl.style import STYLE
 from minijax.tools.commands import find
 from minijax.tools.documents.theme import line_role
@@ -29,7 +28,6 @@ def loss(w, x):
     return (y ** 2).sum()
 """
 ENTER, CTRL_C, TAB, DOWN = "\r", "\x03", "\t", "\x1b[B"
-ACTIONS = {name: key.action for _, group in KEYS for key in group for name in key.keys}
 SIZES = [(80, 24), (120, 40), (200, 60), (60, 14), (40, 20), (20, 5), (3, 1)]
 
 
@@ -52,12 +50,9 @@ def browser() -> StageBrowser:
 def press(browser: StageBrowser, *keys: str) -> StageBrowser:
     """Press keys, each by its name. '/words' searches for the words."""
     for key in keys:
-        browser.before_key()
+        browser.press(key[:1] if key.startswith("/") else key)
         if key.startswith("/"):
-            browser.search()
             browser.answer(key[1:])
-        else:
-            ACTIONS[key](browser)
     return browser
 
 
@@ -262,7 +257,7 @@ def pressed(*keys: str) -> StageBrowser:
     browser = StageBrowser(known(), "loss")
     with create_pipe_input() as pipe:
         pipe.send_text("".join(keys))
-        BrowserApp(browser, STYLE, ColorDepth.DEPTH_1_BIT, pipe, DummyOutput()).run()
+        FullScreen(browser, compose, Console(STYLE, ColorDepth.DEPTH_1_BIT, pipe, DummyOutput())).run()
     return browser
 
 
@@ -270,7 +265,7 @@ def test_keys_from_a_pipe_reach_the_browser():
     assert pressed("p", "d", "1", DOWN, "q").focus == "python"
     searched = pressed("/tanh", ENTER, "/never", CTRL_C, "?", "j", "q", TAB, "?n", "q")
     assert searched.question is None and searched.result == "leave" and not searched.help
-    assert PANES[(PANES.index("stage") + 1) % 3] == searched.focus
+    assert searched.focus == "stages"
 
 
 def hidden(screen: str) -> str:

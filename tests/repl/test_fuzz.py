@@ -26,11 +26,9 @@ from minijax import errors
 from minijax.config import config
 from minijax.core.trace import state
 from minijax.repl import batch
-from minijax.repl.browser import keys as browser_keys
 from minijax.repl.browser import screen as browser_screen
 from minijax.repl.browser.model import StageBrowser
 from minijax.repl.drawing import width_of
-from minijax.repl.stepper import keys as stepper_keys
 from minijax.repl.stepper import screen as stepper_screen
 from minijax.repl.stepper.model import Stepper
 from minijax.tools.session import source
@@ -160,10 +158,10 @@ class Fuzzed:
         """Press keys in the stepper or the browser of stages. Yield a fault for each screen that does not fit."""
         if isinstance(step, Browse):
             model: Any = StageBrowser(step.stages, step.title, step.chosen)
-            groups, compose = browser_keys.KEYS, browser_screen.compose
+            compose: Any = browser_screen.compose
         else:
-            model, groups, compose = Stepper(step), stepper_keys.KEYS, stepper_screen.compose
-        keys = [key for _, group in groups for key in group if "c-z" not in key.keys]
+            model, compose = Stepper(step), stepper_screen.compose
+        keys = [*model.actions()]
         for _ in range(self.random.choice((0, 5, 15, 40))):
             columns, rows = self.random.choice(SIZES)
             lines = compose(model, columns, rows)
@@ -172,13 +170,12 @@ class Fuzzed:
                 yield f"the screen does not fit {columns}x{rows}"
             if re.search("[\x00-\x1f\x7f-\x9f]", "".join(piece for each in lines for _, piece in each)):
                 yield "a control character on the screen"
-            model.before_key()
-            action = self.random.choice(keys).action
+            key = self.random.choice(keys)
             if model.question is not None and self.random.random() < 0.9:
                 words = self.random.choice(ANSWERS)
                 model.answer(words[:1] if model.question.single else words)
-            elif not model.take_key(action):
-                action(model)
+            else:
+                model.press(key)
 
 
 def fuzz(count: int, seed: int) -> Fuzzed:

@@ -13,10 +13,10 @@ from prompt_toolkit.output import ColorDepth, DummyOutput
 
 import minijax
 import minijax.numpy as jnp
-from minijax.repl.browser import keys as browser_keys
+from minijax.repl.browser.model import StageBrowser
 from minijax.repl.drawing import cut, fitted, target_at, width_of
+from minijax.repl.fullscreen import Console
 from minijax.repl.stepper.app import StepperApp, run
-from minijax.repl.stepper.keys import KEYS, help_lines
 from minijax.repl.stepper.model import Stepper
 from minijax.repl.stepper.screen import compose
 from minijax.repl.style import STYLE
@@ -74,7 +74,7 @@ def pressed(step: Step, *keys: str) -> Stepper:
     stepper = Stepper(step)
     with create_pipe_input() as keyboard:
         keyboard.send_text("".join(keys))
-        StepperApp(stepper, STYLE, None, keyboard, DummyOutput()).run()
+        StepperApp(stepper, Console(STYLE, None, keyboard, DummyOutput())).run()
     return stepper
 
 
@@ -99,7 +99,7 @@ def printed(
 
         typist = threading.Thread(target=type_them)
         typist.start()
-        _, error = run(step, STYLE, ColorDepth.DEPTH_1_BIT, keyboard, output)
+        _, error = run(step, Console(STYLE, ColorDepth.DEPTH_1_BIT, keyboard, output))
         typist.join()
     return output.printed(), error
 
@@ -111,7 +111,7 @@ def test_the_screen_fits_every_terminal(stepper):
     widths = (1, 2, 5, 20, 39, 40, 80, 109, 110, 149, 150, 200)
     sizes = [(columns, rows) for columns in widths for rows in (1, 2, 3, 7, 8, 24)]
     for _ in range(6):
-        stepper.into()
+        stepper.go("into")
     stepper.linked = linked_programs(slope, 3.0)
     for programs in (False, True):
         stepper.show_programs(programs)
@@ -129,9 +129,9 @@ def test_the_screen_fits_every_terminal(stepper):
 
 
 def test_a_pane_keeps_its_scroll_offset_when_another_is_focused(stepper):
-    stepper.focus_on(3)
+    stepper.press("4")
     compose(stepper, 80, 24)
-    stepper.focus_on(0)
+    stepper.press("1")
     assert "2 source 3 stack [4 jaxpr] 5 rule" in text(stepper)
 
 
@@ -144,8 +144,8 @@ def test_cut_lines_are_marked_and_can_be_scrolled():
 
 
 def test_scrolling_stops_at_the_end_of_a_pane(stepper):
-    stepper.into()
-    stepper.focus_on(1)
+    stepper.go("into")
+    stepper.press("2")
     first = text(stepper)
     stepper.scroll(10_000)
     last = text(stepper)
@@ -158,25 +158,25 @@ def test_scrolling_stops_at_the_end_of_a_pane(stepper):
     top = text(stepper)
     stepper.scroll(1)
     assert text(stepper) != top  # scrolling has stopped at the top, so one row down already changes the screen
-    stepper.into()
+    stepper.go("into")
     assert "▶" in text(stepper).split("source]")[1]
 
 
 def test_the_backward_pass_keeps_its_heading():
     gradient = minijax.grad(lambda x: slope(slope(slope(slope(slope(x))))))
     stepper = Stepper(Step(recorded(lambda: gradient(1.0)), 0))
-    stepper.focus_on(3)
-    stepper.last()
+    stepper.press("4")
+    stepper.go("last")
     assert stepper.cursor.to_bind("mul", level="linearize", backwards=True)
     assert "has recorded" not in text(stepper, rows=10) and "has recorded" in text(stepper, rows=40)
-    stepper.last()
+    stepper.go("last")
     assert stepper.cursor.to_bind("mul", backwards=True)
     assert "backward pass of" in text(stepper, rows=10)
 
 
 def test_without_colour_the_current_line_is_marked(stepper):
-    stepper.into()
-    stepper.into()
+    stepper.go("into")
+    stepper.go("into")
     current = [each for each in compose(stepper, 80, 24) if any(role == "stepper-bar" for role, _ in each)]
     assert current and all("".join(p for _, p in each).startswith("▶") for each in current)
     assert all(width_of(each) == 80 for each in current)
@@ -190,7 +190,7 @@ def test_hostile_names_cannot_send_escape_codes():
     recording = recorded(lambda: minijax.grad(hostile)(1.0), "x\x1b[2J")
     stepper = Stepper(Step(recording))
     for _ in range(5):
-        stepper.into()
+        stepper.go("into")
         for size in ((200, 40), (80, 24), (40, 20)):
             for each in compose(stepper, *size):
                 assert "".join(piece for _, piece in each).isprintable()
@@ -199,16 +199,17 @@ def test_hostile_names_cannot_send_escape_codes():
 # --- keys -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("keys", "help_lines"), [(KEYS, help_lines), (browser_keys.KEYS, browser_keys.help_lines)])
-def test_every_key_has_one_meaning_and_is_in_the_help(keys, help_lines):
-    named = [name for _, group in keys for key in group for name in key.keys]
+@pytest.mark.parametrize("model", [Stepper, StageBrowser])
+def test_every_key_has_one_meaning_and_the_help_has_all_of_it(model):
+    rows = [row for group in model.keys.values() for row in group]
+    named = [name for _, _, bound in rows for names in bound for name in names.split()]
     assert len(named) == len(set(named))
-    for columns in (80, 160):
-        shown = ["".join(piece for _, piece in line) for line in help_lines(columns)]
-        words = " ".join(" ".join(shown).split())
-        assert max(map(len, shown)) <= columns
-        for _, group in keys:
-            assert all(not key.shown or key.help in words and key.shown in words for key in group)
+    for columns in (40, 59, 80, 110, 120, 160, 200):
+        lines = ["".join(piece for _, piece in line) for line in model.__new__(model).help_lines(columns)]
+        assert max(map(len, lines)) <= columns
+        half = columns // 2 if columns >= 110 else columns
+        words = " ".join(" ".join([each[:half] for each in lines] + [each[half:] for each in lines]).split())
+        assert all(shown in words and said in words for shown, said, _ in rows) and "…" not in words.replace("1…6", "")
 
 
 def test_keys_step_into_over_out_and_back(step):
@@ -261,13 +262,11 @@ def walked() -> Recording:
 def test_enter_walks_to_origins_and_backspace_returns(walked, keys, there, expected):
     stepper = Stepper(Step(walked))
     assert stepper.cursor.to_bind(primitive="reduce_sum")
-    actions = {name: key.action for _, group in KEYS for key in group for name in key.keys}
     for key in keys.split():
-        stepper.before_key()
         if stepper.question is not None:
             stepper.answer(key)
         else:
-            actions[key](stepper)
+            stepper.press(key)
     assert stepper.question is None
     node = stepper.cursor.moment.node
     operation = f"{node.primitive} {node.expression}" if isinstance(node, BindRecord) else ""
@@ -349,10 +348,10 @@ def test_a_search_without_a_match_says_so_and_stays(step):
     stepper = pressed(step, "sss", "/nowhere\r", "q")
     assert stepper.cursor.position == 3
     stepper = Stepper(step)
-    stepper.search()
+    stepper.press("/")
     stepper.answer("nowhere")
     assert stepper.message[1] == "no 'nowhere' after this moment; the key , looks before it"
-    stepper.again_backwards()
+    stepper.press(",")
     assert "before this moment" in stepper.message[1]
     assert pressed(step, "!", "e", ".", "q").cursor.position == 0
     fresh = Stepper(step)
@@ -376,7 +375,7 @@ def test_an_interrupted_search_reports_its_progress(step, key):
 
         stepper.cursor.to_nonfinite = endless  # type: ignore[method-assign]
         keyboard.send_text("ss!")
-        StepperApp(stepper, STYLE, None, keyboard, DummyOutput()).run()
+        StepperApp(stepper, Console(STYLE, None, keyboard, DummyOutput())).run()
     assert "stopped: nothing in the first 3 of 7,000 moments; the key . starts the search again" in messages
     assert stepper.cursor.position == 3
 
@@ -443,19 +442,19 @@ def values(stepper: Stepper) -> str:
 def test_the_values_pane_follows_the_moment(step):
     stepper = Stepper(step)
     assert "no variable has a value yet" in values(stepper)
-    stepper.last()
+    stepper.go("last")
     rows = values(stepper).split("\n")
     assert next(each for each in rows if each.strip(" ▶").startswith("x ")).split() == ["▶", "x", "3.0", "-2.979985"]
     assert next(each for each in rows if each.strip(" ▶").startswith("y ")).split()[-2:] == ["0.28224", "1.0"]
-    stepper.to_primitive()
-    stepper.first()
+    stepper.press("P")
+    stepper.go("first")
     stepper.find("sub", lambda back: stepper.cursor.to_bind(primitive="sub", backwards=back))
     assert "cotangent" not in values(stepper) and "0.28224" in values(stepper)
 
 
 def test_keys_choose_the_iteration_and_the_example(loop):
     stepper = Stepper(loop)
-    stepper.last()
+    stepper.go("last")
     assert "iteration 0 of 3" in values(stepper) and "2× [2.0, 20.0]" in values(stepper)
     assert "iteration 1 of 3" in text(pressed_on(stepper, "]"), 100, 40)
     assert "2× [6.0, 60.0]" in values(stepper)
@@ -477,17 +476,14 @@ def test_keys_choose_the_iteration_and_the_example(loop):
 
 def pressed_on(stepper: Stepper, *keys: str) -> Stepper:
     """Press these keys; return the stepper."""
-    actions = {name: key.action for _, group in KEYS for key in group for name in key.keys}
     for each in keys:
-        stepper.before_key()
-        if not stepper.take_key(actions[each]):
-            actions[each](stepper)
+        stepper.press(each)
     return stepper
 
 
 def test_expressions_use_the_names_of_a_moment(step, loop):
     stepper = Stepper(step)
-    stepper.last()
+    stepper.go("last")
     for expression, expected, role in (
         ("x * 2.0", "x * 2.0 = 6.0", "good"),
         ("float(jnp.sin(x)) > 0 and np.pi > y", "= True", "good"),
@@ -499,13 +495,13 @@ def test_expressions_use_the_names_of_a_moment(step, loop):
         stepper.values.ask_expression()
         stepper.answer(expression)
         assert expected in stepper.message[1] and stepper.message[0] == role, (expression, stepper.message)
-    stepper.first()
+    stepper.go("first")
     stepper.values.ask_expression()
     stepper.answer("y + 1.0")
     first = int(re.search(r"y has no value yet .* its first value is at step (\d+): the key \.", stepper.message[1])[1])
     stepper.again()
     assert stepper.cursor.position == first and "y" in values(stepper)
-    stepper.back()
+    stepper.go("back")
     assert all(named.name != "y" for named in named_until(stepper.values.known, stepper.values.at))
     yet = f"no value yet at this moment; its first value is at step {first}"
     for expression, expected in (("y + 1.0", yet), ("zz", "no variable zz")):
@@ -513,7 +509,7 @@ def test_expressions_use_the_names_of_a_moment(step, loop):
         stepper.answer(expression)
         assert expected in stepper.message[1]
     mapped = Stepper(loop)
-    mapped.last()
+    mapped.go("last")
     mapped.values.ask_expression()
     mapped.answer("last.max()")
     assert mapped.message[1] == "last.max() = 240.0  over the 2 examples of vmap:1"
@@ -543,7 +539,7 @@ def test_the_elements_of_a_value_scroll_by_rows_columns_and_slices(loop):
     stepper = Stepper(loop)
     pressed_on(stepper, "v")
     assert stepper.message[1] == "no variable has a value yet"
-    stepper.last()
+    stepper.go("last")
     stepper.focus = "values"
     for _ in range(20):
         if stepper.values.named().name == "every":  # type: ignore[union-attr]
@@ -573,13 +569,13 @@ def test_the_elements_of_a_value_scroll_by_rows_columns_and_slices(loop):
 def test_the_programs_follow_the_cursor_and_the_chosen_line(stepper):
     stepper.linked = linked_programs(slope, 3.0)
     stepper.toggle_programs()
-    stepper.to_primitive()
+    stepper.press("P")
     stepper.answer("sub")
     shown = marked(stepper)
     assert any("stablehlo.subtract" in each for each in shown) and any("sub c a" in each for each in shown)
     assert any(each.startswith("▶") and "return y - x" in each for each in shown)
     assert not any("stablehlo.sine" in each for each in shown)
-    stepper.focus_on(1)
+    stepper.press("2")
     stepper.scroll(-1)
     stepper.scroll(-1)
     shown = marked(stepper)
@@ -595,7 +591,7 @@ def test_programs_are_compiled_after_the_screen_closes(step):
     with create_pipe_input() as keyboard:
         keyboard.send_text("p")
         stepper = Stepper(step)
-        assert StepperApp(stepper, STYLE, None, keyboard, DummyOutput()).run() == "programs"
+        assert StepperApp(stepper, Console(STYLE, None, keyboard, DummyOutput())).run() == "programs"
     shown, error = printed(step, "p", "sss", "q")
     assert error is None and "stablehlo.sine" in shown and "4 optimized" in shown
 
@@ -702,10 +698,10 @@ def test_the_devices_pane_appears_in_a_shard_map_and_a_key_changes_the_device():
     def pane() -> str:
         return text(stepper, 112, 32).partition(tab)[2]
 
-    stepper.first()
+    stepper.go("first")
     assert not pane()
     assert stepper.cursor.to_bind(primitive="psum_invariant")
-    stepper.over()
+    stepper.go("over")
     assert "2 devices · i=2 × j=1 · [ ] device 0 (i=0" in pane()
     stepper.values.iterate(1)
     assert stepper.message[1].startswith("device 1 of 2 (i=1, j=0)")

@@ -131,7 +131,7 @@ def test_the_row_whose_cotangent_changed_last_is_selected():
 
 @pytest.mark.parametrize(("call", "expected"), [("shared", "with y"), ("alone", "")])
 def test_a_cotangent_shared_by_two_values_is_marked(call, expected):
-    stepper = stopped(Stop(LAYERS, f"%step grad({call})(w)", lambda stepper: stepper.last()))
+    stepper = stopped(Stop(LAYERS, f"%step grad({call})(w)", lambda stepper: stepper.go("last")))
     backward = passes_of(stepper.recording)[0]
     assert "y and err" in backward.names.values()
     rows = rows_of_values(stepper)

@@ -104,7 +104,7 @@ def test_a_stepper_computes_values_of_a_traced_program(session):
     session.run_line("def f(x): return jnp.sin(x) * 2.0")
     step = session.run_line("%step minijax.make_jaxpr(f)(3.0)").step
     stepper = Stepper(step)
-    stepper.last()
+    stepper.go("last")
     stepper.values.ask_expression()
     stepper.answer("x * 2.0")
     assert stepper.message == ("good", "x * 2.0 = 6.0")
