@@ -67,7 +67,7 @@ class Walking:
                 self.stepper.say(str(error), "error")
                 return
             search = ConditionSearch(known, wanted, self.stepper.heed)
-            if said := next(filter(None, (unknown_name(known, name) for name in search.wanted.names)), ""):
+            if said := next(filter(None, (unknown_name(known, name) for name in search.names)), ""):
                 self.stepper.say(said, "error")
                 return
             if wanted.kind == "line":

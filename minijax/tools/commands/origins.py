@@ -5,7 +5,7 @@ The searching modules are imported when a command runs, to keep the start of a s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -181,12 +181,11 @@ def run_find(session: Session, args: Arguments) -> Result:
         expression = recording.source
     known = ledger_of(recording)
     search = conditions.ConditionSearch(known, wanted)
-    wanted = search.wanted
     if wanted.kind == "line":
         found = _of_line(recording, wanted)
         shown, position = found if found is not None else (_no_line(recording, wanted), -1)
     else:
-        _known_names(known, wanted, expression)
+        _known_names(known, search.names, expression)
         hit, error = _first(search, error)
         shown, position = _found(known, wanted, search, hit)
     shown = shown + _nameless(recording)
@@ -232,13 +231,13 @@ def _asked(text: str) -> tuple[Condition, str]:
     raise UsageError(f"%find: {first}; then `in` and a call, as in %find nan(h) in f(x)")
 
 
-def _known_names(known: Ledger, wanted: Condition, expression: str) -> None:
+def _known_names(known: Ledger, wanted: Sequence[str], expression: str) -> None:
     """Raise UsageError if the condition names a variable that does not exist."""
     __tracebackhide__ = True
     from minijax.tools.values.table import named_values
 
     names = list(dict.fromkeys(named.name for named in named_values(known) if named.variable))
-    for name in wanted.names:
+    for name in wanted:
         if name not in names:
             of = f" of {shortened(expression)}" if expression else ""
             held = _held(name, names, known.recording)
@@ -333,10 +332,10 @@ COMMANDS: tuple[Command, ...] = (
             Param("step", "flag", "open the stepper at this moment"),
         ),
         "The first moment at which a condition holds: h.max() > 10, nan(h), h became NaN, x.dtype changed, line 12.\n\n"
-        "The call is run once and recorded; without `in` the last full recording is searched. A condition consists of "
-        "the program's names, numbers, comparisons, and, or, not, and these properties of arrays: max, min, mean, std, "
-        "sum, norm, any, all, abs, nan, inf, finite, dtype, shape, size. A comparison of an array must hold for all "
-        "its elements. Loops are searched iteration by iteration; values that were not kept are computed again.",
+        "The call is run once and recorded; without `in` the last full recording is searched. A condition is a Python "
+        "expression in the program's names, which hold NumPy arrays; nan, inf, finite and norm are functions. A "
+        "comparison of an array must hold for all its elements. Loops are searched iteration by iteration; values that "
+        "were not kept are computed again.",
         "%find x > 1.0 in f(3.0)",
         run_find,
         group="watch",

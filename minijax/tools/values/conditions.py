@@ -1,27 +1,25 @@
 """Conditions on the values of a recording, such as ``h.max() > 10``, and the moments when they first hold.
 
-A condition is parsed, never executed. It may contain variable names, elements ``h[0, 1]``, figures such as
-``h.max()`` or ``nan(h)``, arithmetic, comparisons, ``and``, ``or`` and ``not``. It is checked on known values (kept or
-replayed), in each iteration of a loop. Unknown values are skipped and reported.
+A condition is a Python expression in the program's names, which hold NumPy arrays. It is checked on known values (kept
+or replayed), in each iteration of a loop. Unknown values are skipped and reported.
 """
 
 from __future__ import annotations
 
 import ast
 import itertools
-import operator
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
 from minijax.core.records import NamedTuple
 from minijax.tools.documents.words import plural, shortened
 from minijax.tools.recording.cursor import SearchProgress
-from minijax.tools.values.brief import numpy_of
-from minijax.tools.values.moment import Ledger, LoopShown, Unknown, Worth
+from minijax.tools.values.expressions import NotKnown, Variables, array_of
+from minijax.tools.values.moment import Ledger, LoopShown
 from minijax.tools.values.table import Named, loop_text, named_values
 
 # Limits of a search: seconds, and iterations of a value's loops.
@@ -31,12 +29,12 @@ MOST_ITERATIONS = 10_000
 MOST_CONDITION = 400
 _LONGEST = 40
 
-# The figures of an array that a condition may use, as functions or methods.
-FIGURES: dict[str, Callable[[Any], Any]] = {
-    "max": lambda x: np.max(x) if np.size(x) else np.nan,
-    "min": lambda x: np.min(x) if np.size(x) else np.nan,
-    "mean": lambda x: np.mean(x) if np.size(x) else np.nan,
-    "std": lambda x: np.std(x) if np.size(x) else np.nan,
+# The functions that a condition may use; also as methods: h.norm().
+FIGURES: dict[str, Callable[..., Any]] = {
+    "max": np.max,
+    "min": np.min,
+    "mean": np.mean,
+    "std": np.std,
     "sum": np.sum,
     "prod": np.prod,
     "any": np.any,
@@ -46,31 +44,12 @@ FIGURES: dict[str, Callable[[Any], Any]] = {
     "nan": lambda x: bool(np.any(np.isnan(x))),
     "inf": lambda x: bool(np.any(np.isinf(x))),
     "finite": lambda x: bool(np.all(np.isfinite(x))),
-    "dtype": lambda x: np.asarray(x).dtype.name,
-    "shape": lambda x: tuple(np.shape(x)),
+    "shape": np.shape,
     "ndim": np.ndim,
     "size": np.size,
+    "dtype": lambda x: np.asarray(x).dtype,
 }
-# Figures that are written without parentheses: h.dtype.
-PLAIN = ("dtype", "shape", "ndim", "size")
-_OPERATORS: dict[type, Callable[..., Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
-    ast.Not: operator.not_,
-}
+_COMMON = {**FIGURES, "np": np, "jnp": np, "_all": all, "_any": any}
 
 
 class ConditionError(ValueError):
@@ -78,15 +57,14 @@ class ConditionError(ValueError):
 
 
 class Condition(NamedTuple):
-    """A condition: its text, the names in it, and its expression.
+    """A condition: its text, and its expression.
 
     ``kind`` is 'holds', 'changed' (different from before), 'became' (true now, false before), or 'line': the user's
     line number ``line`` runs.
     """
 
     text: str
-    names: tuple[str, ...]
-    node: ast.expr | None
+    body: str
     kind: str = "holds"
     line: int = 0
 
@@ -114,168 +92,104 @@ def condition(text: str) -> Condition:
     if not said or len(said) > MOST_CONDITION:
         raise ConditionError("a condition is needed, such as h.max() > 10 or nan(h)" if not said else "it is too long")
     if found := re.fullmatch(r"line (\d+)", said):
-        return Condition(said, (), None, "line", int(found[1]))
-    kind, body = "holds", said
+        return Condition(said, "", "line", int(found[1]))
+    wanted = Condition(said, said)
     if said.endswith(" changed"):
-        kind, body = "changed", said.removesuffix(" changed")
+        wanted = Condition(said, said.removesuffix(" changed"), "changed")
     elif became := re.fullmatch(r"(.+) became (nan|inf|infinite)", said, re.IGNORECASE):
-        kind, body = "became", f"{'nan' if became[2].lower() == 'nan' else 'inf'}({became[1]})"
+        wanted = Condition(said, f"{'nan' if became[2].lower() == 'nan' else 'inf'}({became[1]})", "became")
     try:
-        node = ast.parse(body, mode="eval").body
+        names = Question(wanted, ()).names
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ConditionError(f"{shortened(said)} is no condition: write one such as h.max() > 10 or nan(h)") from None
-    names = tuple(dict.fromkeys(_names(node)))
     if not names:
         raise ConditionError(f"{shortened(said)} names no variable of the program, as h.max() > 10 does")
-    return Condition(said, names, node, kind)
+    return wanted
 
 
-def in_names(wanted: Condition, held: Collection[str]) -> Condition:
-    """``wanted`` with its names corrected: ``h[0]`` is an element of ``h`` only if ``held`` has a value named ``h``."""
-    names = [] if wanted.node is None else _names(wanted.node, held)
-    return wanted._replace(names=tuple(dict.fromkeys(names)))
+class Question:
+    """The expression of a condition on values that are called ``held``.
 
-
-def _names(node: ast.expr, held: Collection[str] | None = None) -> Iterator[str]:
-    """The variables in a condition, with their paths: ``params['w']``. ConditionError for unsupported expressions.
-
-    ``held`` are the names of values, if known: an element then has the name of the value that it is part of.
+    Attributes:
+      names: the variables in the expression, with their paths: ``params['w']``.
+      whole: whether an array was compared elementwise.
     """
-    if isinstance(node, ast.Name) or _is_path(node):
-        yield _holder(node, held) if held is not None else ast.unparse(node)
-    elif isinstance(node, ast.Subscript) and _place(node.slice) is not None:
-        yield from _names(node.value, held)
-    elif isinstance(node, ast.Attribute) and node.attr in PLAIN:
-        yield from _names(node.value, held)
-    elif isinstance(node, ast.Call):
-        yield from _names(_asked(node)[1], held)
-    elif isinstance(node, (ast.BoolOp, ast.Compare, ast.BinOp, ast.UnaryOp, ast.Tuple)):
-        operators = getattr(node, "ops", None) or [getattr(node, "op", None)]
-        for each in operators:
-            if each is not None and type(each) not in _OPERATORS and not isinstance(each, (ast.And, ast.Or)):
-                raise ConditionError(f"{ast.unparse(node)}: a condition has no such operator; use and, or, not")
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.expr) and not isinstance(child, ast.expr_context):
-                yield from _names(child, held)
-    elif not (isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float, complex, str))):
-        said = shortened(ast.unparse(node))
-        raise ConditionError(f"{said} is not allowed in a condition: use names, numbers, or figures such as h.max()")
+
+    def __init__(self, wanted: Condition, held: Collection[str]) -> None:
+        tree = ast.parse(wanted.body, mode="eval")
+        if any(isinstance(node, (ast.In, ast.NotIn)) for node in ast.walk(tree)):
+            raise SyntaxError("``in`` separates a condition from a call")
+        if wanted.kind == "holds":
+            tree.body = _held(tree.body)
+        variables = Variables(held, [*_COMMON, "_holds"], tree)
+        tree = ast.fix_missing_locations(_Truths().visit(variables.visit(tree)))
+        self.slots = variables.slots
+        self.names = (*variables.slots, *variables.missing)
+        self.code = compile(tree, "<condition>", "eval")
+        self.whole = False
+
+    def answer(self, values: Mapping[str, Any]) -> Any:
+        """The value of the expression. For a condition that holds or not, this is a bool."""
+        names = {slot: values[name] for name, slot in self.slots.items()}
+        with np.errstate(all="ignore"):
+            return eval(self.code, {**_COMMON, "_holds": self.holds, **names})
+
+    def holds(self, found: Any, said: str) -> bool:
+        """Whether a comparison holds for all elements. ConditionError if ``found`` is no comparison."""
+        if np.asarray(found).dtype == np.bool_:
+            self.whole = self.whole or np.size(found) > 1
+            return truth(found)
+        asked = shortened(said)
+        if isinstance(found, (str, tuple, np.dtype)):
+            shown = repr(found.name if isinstance(found, np.dtype) else found)
+            raise ConditionError(f"{asked} is {shown}, not a condition: compare it, as in {asked} == {shown}")
+        if np.size(found) == 1:
+            raise ConditionError(f"{asked} is a number, not a condition: compare it, as in {asked} > 0")
+        simple = isinstance(ast.parse(said, mode="eval").body, (ast.Name, ast.Attribute, ast.Subscript, ast.Call))
+        whole = asked if simple else f"({asked})"
+        asks = f"{whole}.any(), {whole}.all() or {whole}.max() > 0"
+        raise ConditionError(f"{asked} is an array of shape {np.shape(found)}, not a condition: use {asks}")
 
 
-def _is_path(node: ast.expr) -> bool:
-    """Whether ``node`` is a variable with a path: attributes that are not figures, or keys."""
-    if isinstance(node, ast.Attribute):
-        return node.attr not in FIGURES and (isinstance(node.value, ast.Name) or _is_path(node.value))
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        return isinstance(node.value, ast.Name) or _is_path(node.value)
-    return False
-
-
-def _place(node: ast.expr) -> tuple[int, ...] | None:
-    """The index of an element, ``0``, ``-1`` or ``0, 1``; None if ``node`` is no index."""
-    try:
-        said = ast.literal_eval(node)
-    except ValueError:
-        return None
-    place = said if isinstance(said, tuple) else (said,)
-    return place if place and all(type(each) is int for each in place) else None
-
-
-def _holder(node: ast.expr, held: Collection[str]) -> str:
-    """The name in front of an element's indices; the whole text if ``held`` has no such name."""
-    inner = node
-    while ast.unparse(inner) not in held and isinstance(inner, ast.Subscript) and _place(inner.slice) is not None:
-        inner = inner.value
-    said = ast.unparse(inner)
-    return said if said in held else ast.unparse(node)
-
-
-def _is_of_module(node: ast.expr) -> TypeGuard[ast.Attribute]:
-    """Whether ``node`` is a function of a module, such as ``jnp.all`` or ``np.max``."""
-    if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)):
-        return False
-    return node.value.id in ("jnp", "np") and callable(getattr(np, node.attr, None))
-
-
-def _asked(node: ast.Call) -> tuple[str, ast.expr]:
-    """The figure and the argument of a call."""
-    if isinstance(node.func, ast.Name) and len(node.args) == 1 and not node.keywords:
-        name, of = node.func.id, node.args[0]
-    elif isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
-        name, of = node.func.attr, node.func.value
-    elif _is_of_module(node.func) and len(node.args) == 1 and not node.keywords:
-        name, of = node.func.attr, node.args[0]
-    else:
-        name, of = "", node
-    if name not in FIGURES:
-        raise ConditionError(f"{shortened(ast.unparse(node))} is not allowed in a condition: use {', '.join(FIGURES)}")
-    return name, of
-
-
-def worth(node: ast.expr, values: Mapping[str, Any]) -> Any:
-    """The value of a condition's expression."""
-    if isinstance(node, ast.Subscript) and ast.unparse(node) not in values and (place := _place(node.slice)):
-        return worth(node.value, values)[place]
-    if isinstance(node, ast.Name) or _is_path(node):
-        return values[ast.unparse(node)]
-    if isinstance(node, ast.Constant):
-        # a Python integer may be too large for NumPy
-        return float(node.value) if type(node.value) is int and abs(node.value) > 1 << 53 else node.value
-    if isinstance(node, ast.Attribute):
-        return FIGURES[node.attr](worth(node.value, values))
-    if isinstance(node, ast.Call):
-        name, of = _asked(node)
-        return FIGURES[name](worth(of, values))
-    if isinstance(node, ast.Tuple):
-        return tuple([worth(each, values) for each in node.elts])
+def _held(node: ast.expr) -> ast.expr:
+    """A call that says whether ``node`` holds, unless ``node`` combines conditions."""
+    if isinstance(node, ast.BoolOp):  # each condition is checked, even if the first decides
+        joined = ast.Name("_all" if isinstance(node.op, ast.And) else "_any", ast.Load())
+        return ast.Call(joined, [ast.List(list(map(_held, node.values)), ast.Load())], [])
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return not yes(node.operand, values)
-    if isinstance(node, ast.UnaryOp):
-        return _OPERATORS[type(node.op)](worth(node.operand, values))
-    if isinstance(node, ast.BinOp):
-        left, right = worth(node.left, values), worth(node.right, values)
-        if not all(isinstance(each, (np.ndarray, np.generic, int, float, complex)) for each in (left, right)):
-            raise TypeError("arithmetic needs numbers")
-        return _OPERATORS[type(node.op)](*[np.float64(x) if type(x) is int else x for x in (left, right)])
-    if isinstance(node, ast.BoolOp):
-        each = [yes(value, values) for value in node.values]
-        return all(each) if isinstance(node.op, ast.And) else any(each)
-    assert isinstance(node, ast.Compare)
-    operands = [worth(each, values) for each in (node.left, *node.comparators)]
-    pairs = zip(node.ops, operands, operands[1:], strict=False)
-    return all(truth(_OPERATORS[type(op)](a, b)) for op, a, b in pairs)
+        node.operand = _held(node.operand)
+        return node
+    if isinstance(node, ast.Compare) and len(node.ops) > 1:
+        sides = [node.left, *node.comparators]
+        pairs = zip(sides, node.ops, sides[1:], strict=False)
+        return _held(ast.BoolOp(ast.And(), [ast.Compare(a, [op], [b]) for a, op, b in pairs]))
+    return ast.Call(ast.Name("_holds", ast.Load()), [node, ast.Constant(ast.unparse(node))], [])
 
 
-def yes(node: ast.expr, values: Mapping[str, Any]) -> bool:
-    """Whether a condition holds. ConditionError if its value is no bool, for example an array or a number."""
-    found = worth(node, values)
-    if np.size(found) == 1 and np.asarray(found).dtype == np.bool_:
-        return bool(found)
-    said = shortened(ast.unparse(node))
-    if isinstance(found, (str, tuple)):
-        raise ConditionError(f"{said} is {found!r}, not a condition: compare it, as in {said} == {found!r}")
-    if np.size(found) == 1:
-        raise ConditionError(f"{said} is a number, not a condition: compare it, as in {said} > 0")
-    whole = said if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else f"({said})"
-    asks = f"{whole}.any(), {whole}.all() or {whole}.max() > 0"
-    raise ConditionError(f"{said} is an array of shape {np.shape(found)}, not a condition: use {asks}")
+class _Truths(ast.NodeTransformer):
+    """Turns ``h.norm()`` into ``norm(h)``, and integers in arithmetic into floats, which do not overflow."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        of = node.func
+        if isinstance(of, ast.Attribute) and of.attr in FIGURES and not hasattr(np.ndarray, of.attr):
+            return ast.Call(ast.Name(of.attr, ast.Load()), [of.value, *node.args], node.keywords)
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        node.value = self.visit(node.value)  # an index stays an integer
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        for side in (node.left, node.right):
+            if isinstance(side, ast.Constant) and type(side.value) is int:
+                side.value = float(side.value)
+        return self.generic_visit(node)
 
 
 def truth(value: Any) -> bool:
     """Whether a comparison holds for all elements."""
     return bool(np.all(value))
-
-
-def _is_of_elements(node: ast.expr, values: Mapping[str, Any]) -> bool:
-    """Whether the expression has several elements, unlike a figure of an array."""
-    if isinstance(node, (ast.BoolOp, ast.Compare, ast.BinOp, ast.UnaryOp)):
-        return any(_is_of_elements(each, values) for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr))
-    if isinstance(node, ast.Call):
-        name, of = _asked(node)
-        return name == "abs" and _is_of_elements(of, values)
-    if isinstance(node, ast.Subscript) and ast.unparse(node) not in values:
-        return bool(np.size(worth(node, values)) > 1)
-    return ast.unparse(node) in values and bool(np.size(values[ast.unparse(node)]) > 1)
 
 
 # --- searching
@@ -287,15 +201,25 @@ class ConditionSearch:
 
     def __init__(self, known: Ledger, wanted: Condition, heed: Callable[[int, int], None] | None = None) -> None:
         self.known = known
-        self.wanted = in_names(wanted, {named.name for named in named_values(known) if named.variable})
+        self.wanted = wanted
+        held = {named.name for named in named_values(known) if named.variable}
+        self.question = Question(wanted, held) if wanted.body else None
         self.progress = SearchProgress()
         # progress callback; its exception ends the search
         self.heed = heed or self.progress.report
         self.values = 0
         self.unknown: dict[str, str] = {}
         self.ended = ""
-        # whether an array was compared elementwise
-        self.whole = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables that the condition is about."""
+        return () if self.question is None else self.question.names
+
+    @property
+    def whole(self) -> bool:
+        """Whether an array was compared elementwise."""
+        return self.question is not None and self.question.whole
 
     @property
     def looked(self) -> Looked:
@@ -308,7 +232,7 @@ class ConditionSearch:
         newest: dict[str, Named] = {}
         before: Any = None
         every = named_values(self.known)
-        asked = [(done, named) for done, named in enumerate(every) if named.name in self.wanted.names]
+        asked = [(done, named) for done, named in enumerate(every) if named.name in self.names]
         # values in the same loops are visited iteration by iteration: all values of an iteration before the next one
         for _, group in itertools.groupby(asked, lambda each: [loop.key for loop in self.known.loops(each[1].number)]):
             together, outside = list(group), newest
@@ -320,7 +244,7 @@ class ConditionSearch:
                         return
                     self.heed(done, len(every))
                     newest[named.name] = named
-                    if len(newest) < len(self.wanted.names):
+                    if len(newest) < len(self.names):
                         continue
                     found = self._worth(newest, iterations)
                     if found is None:
@@ -352,20 +276,14 @@ class ConditionSearch:
         looked_at = dict(self.known.iterations)
         self.known.iterations.update(iterations)
         try:
-            values = {}
-            for name, named in newest.items():
-                found = self.known.primal(named.number)
-                if not isinstance(found, Worth):
-                    reason = found.reason if isinstance(found, Unknown) else "it has no value"
-                    self.unknown.setdefault(name, reason)
-                    return None
-                values[name] = numpy_of(found.array)
+            assert self.question is not None
+            values = {name: array_of(self.known, named) for name, named in newest.items()}
             self.values += 1
-            assert self.wanted.node is not None
-            with np.errstate(all="ignore"):
-                answer = (yes if self.wanted.kind == "holds" else worth)(self.wanted.node, values)
-            self.whole = self.whole or _is_of_elements(self.wanted.node, values)
-            return answer
+            return self.question.answer(values)
+        except NotKnown as error:
+            name, _, reason = str(error).partition(" is not known: ")
+            self.unknown.setdefault(name, reason)
+            return None
         except ConditionError:
             raise
         except Exception as error:  # such as mismatched shapes, or text compared with numbers

@@ -1,4 +1,4 @@
-"""Expressions with the names known at a moment: ``h.max()``, ``params['w'] @ x``. The names hold NumPy arrays.
+"""Expressions in the program's names, such as ``h.max()`` or ``params['w'] @ x``. The names hold NumPy arrays.
 
 Only the expression itself runs, no other code of the user's program; recordings do not see it.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from minijax.tools.documents.document import Line
 from minijax.tools.documents.words import shortened
 from minijax.tools.values.brief import brief, numpy_of
 from minijax.tools.values.examples import apart
-from minijax.tools.values.moment import Ledger, Unknown, Worth
+from minijax.tools.values.moment import Ledger, Worth
 from minijax.tools.values.table import Named, named_until, named_values, picked
 
 # The most names that the error for an unknown name lists.
@@ -49,53 +49,63 @@ class Evaluated(NamedTuple):
 
 
 class NotKnown(Exception):
-    """A name has no value; the message says why. ``said``: the name; '' if its value could not be computed."""
-
-    def __init__(self, text: str, said: str = "") -> None:
-        super().__init__(text)
-        self.said = said
+    """The value of a name could not be computed; the message says why."""
 
 
-class Branch:
-    """The object behind the name ``params`` if only parts of it, such as ``params['w']``, have values."""
+class Variables(ast.NodeTransformer):
+    """Replaces the program's variables in an expression, also ``params['w']``, by names that Python can look up.
 
-    def __init__(self, said: str) -> None:
-        self._said = said
-        self._parts: dict[Any, Any] = {}
+    Attributes:
+      held: the names of the program's variables.
+      slots: the text of each variable in the expression -> the name that replaces it.
+      missing: the texts of the other names in the expression; ``common`` names are none of them.
+    """
 
-    def __getitem__(self, key: Any) -> Any:
-        return self._part(("item", key), f"{self._said}[{key!r}]")
+    def __init__(self, held: Collection[str], common: Collection[str], tree: ast.AST) -> None:
+        self.held = held
+        self.slots: dict[str, str] = {}
+        self.missing: dict[str, None] = {}
+        bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and type(node.ctx) is ast.Store}
+        self.other = bound | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)} | {*common}
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self._part(("attribute", name), f"{self._said}.{name}")
-
-    def _part(self, step: Any, said: str) -> Any:
-        found = self._parts.get(step)
-        if found is None:
-            raise NotKnown(f"no value of {said} is known here", said)
-        return found() if callable(found) and not isinstance(found, Branch) else found
-
-    def __repr__(self) -> str:
-        return f"<parts of {self._said}>"
+    def visit(self, node: ast.AST) -> Any:
+        if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            return self.generic_visit(node)
+        text = ast.unparse(node)
+        if text in self.held:
+            return ast.Name(self.slots.setdefault(text, f"_variable_{len(self.slots)}"), ast.Load())
+        inner: ast.AST = node
+        said = text
+        while isinstance(inner, (ast.Attribute, ast.Subscript)):
+            if isinstance(inner, ast.Attribute) and hasattr(np.ndarray, inner.attr):
+                said = ast.unparse(inner.value)
+            inner = inner.value
+            if ast.unparse(inner) in self.held:
+                return self.generic_visit(node)
+        if isinstance(inner, ast.Name) and inner.id not in self.other:
+            self.missing[said] = None
+            return node
+        return self.generic_visit(node)
 
 
 def evaluate(known: Ledger, at: int, expression: str) -> Evaluated:
     """Evaluate ``expression`` with the names known at event ``at``."""
     try:
-        code = compile(expression.strip(), "<expression>", "eval", dont_inherit=True)
+        tree = ast.parse(expression.strip(), "<expression>", "eval")
     except (SyntaxError, ValueError) as error:
         return Evaluated(None, f"{type(error).__name__}: {getattr(error, 'msg', error)}")
+    held = {named.name: named for named in named_until(known, at) if named.variable}  # the latest value of each name
+    variables = Variables(held, [*dir(builtins), "np", "jnp"], tree)
+    tree = ast.fix_missing_locations(variables.visit(tree))
+    for name in variables.missing:
+        return _missing(known, at, name)
     used: list[Worth] = []
     try:
         with apart():
-            names = _namespace(known, at, expression, used)
-            value = eval(code, {"__builtins__": builtins, **names})
+            names = {slot: array_of(known, held[name], used) for name, slot in variables.slots.items()}
+            value = eval(compile(tree, "<expression>", "eval"), {"np": np, "jnp": jnp, **names})
     except NotKnown as error:
-        return _missing(known, at, error.said, str(error))
-    except NameError as error:
-        return _missing(known, at, error.name or "", f"NameError: {error}")
+        return Evaluated(None, str(error))
     except Exception as error:
         text = str(error).strip().partition("\n")[0]
         return Evaluated(None, f"{type(error).__name__}: {text}" if text else type(error).__name__)
@@ -103,20 +113,32 @@ def evaluate(known: Ledger, at: int, expression: str) -> Evaluated:
     return Evaluated(value, "", " and ".join(f"the {size} examples of {label}" for label, size in sizes.items()))
 
 
-def _missing(known: Ledger, at: int, said: str, otherwise: str) -> Evaluated:
+def array_of(known: Ledger, named: Named, used: list[Worth] | None = None) -> np.ndarray:
+    """The value of a name, for the chosen examples; it cannot be changed. It is added to ``used``."""
+    found = picked(known, known.primal(named.number))
+    if not isinstance(found, Worth):
+        raise NotKnown(f"{named.name} is not known: {found.reason if found else 'it has no value'}")
+    if used is not None:
+        used.append(found)
+    value = numpy_of(found.array).view()
+    value.flags.writeable = False
+    return value
+
+
+def _missing(known: Ledger, at: int, said: str) -> Evaluated:
     """The error for a name without a value at event ``at``; it says whether the name gets a value later."""
-    for named in named_values(known) if said else ():
+    for named in named_values(known):
         is_part = named.name.startswith((f"{said}[", f"{said}."))
         if named.variable and named.life.born > at and (named.name == said or is_part):
             return Evaluated(None, f"{said} has no value yet at this moment", later=named)
     never = unknown_name(known, said)
-    return Evaluated(None, never or otherwise, unknown=said if never else "")
+    return Evaluated(None, never or f"no value of {said} is known here", unknown=said if never else "")
 
 
 def unknown_name(known: Ledger, name: str) -> str:
     """The error for a name that never has a value in the recording; '' if the name or a part of it has a value."""
     names = list(dict.fromkeys(named.name for named in named_values(known) if named.variable))
-    if not name or any(each == name or each.startswith((f"{name}[", f"{name}.")) for each in names):
+    if any(each == name or each.startswith((f"{name}[", f"{name}.")) for each in names):
         return ""
     some = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
     hint = did_you_mean(name, names)
@@ -132,66 +154,3 @@ def value_line(value: Any, room: int) -> Line:
         except Exception:  # an array of objects or strings
             pass
     return (("value", shortened(repr(value), room)),)
-
-
-def _namespace(known: Ledger, at: int, expression: str, used: list[Worth]) -> dict[str, Any]:
-    wanted = {node.id for node in ast.walk(ast.parse(expression.strip(), mode="eval")) if isinstance(node, ast.Name)}
-    out: dict[str, Any] = {"np": np, "jnp": jnp}
-    found: dict[str, Named] = {}
-    # the latest value of each name
-    for named in named_until(known, at):
-        if named.variable:
-            found[named.name] = named
-    for name, named in found.items():
-        steps = path_of(name)
-        if steps is None or steps[0] not in wanted:
-            continue
-        if len(steps) == 1:
-            out[name] = _value(known, named, used)
-            continue
-        _put(out, steps, lambda named=named: _value(known, named, used))
-    return out
-
-
-def _put(out: dict[str, Any], steps: Sequence[Any], value: Any) -> None:
-    root, *rest = steps
-    branch = out.get(root)
-    if branch is None:
-        branch = out[root] = Branch(root)
-    if not isinstance(branch, Branch):
-        return  # the name itself has a value, so its parts are not needed
-    for step in rest[:-1]:
-        inner = branch._parts.get(step)
-        if not isinstance(inner, Branch):
-            key = step[1]
-            inner = Branch(f"{branch._said}[{key!r}]" if step[0] == "item" else f"{branch._said}.{key}")
-            branch._parts[step] = inner
-        branch = inner
-    branch._parts[rest[-1]] = value
-
-
-def _value(known: Ledger, named: Named, used: list[Worth]) -> Any:
-    found = picked(known, known.primal(named.number))
-    if not isinstance(found, Worth):
-        why = found.reason if isinstance(found, Unknown) else "it has no value"
-        raise NotKnown(f"{named.name} is not known: {why}")
-    used.append(found)
-    return numpy_of(found.array)
-
-
-def path_of(name: str) -> tuple[Any, ...] | None:
-    """``('params', ('item', 'w'))`` for ``params['w']``; None for other expressions."""
-    try:
-        node: ast.expr = ast.parse(name, mode="eval").body
-    except (SyntaxError, ValueError):
-        return None
-    steps: list[Any] = []
-    while not isinstance(node, ast.Name):
-        if isinstance(node, ast.Attribute):
-            steps.append(("attribute", node.attr))
-        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            steps.append(("item", node.slice.value))
-        else:
-            return None
-        node = node.value
-    return (node.id, *reversed(steps))
