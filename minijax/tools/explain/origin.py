@@ -21,7 +21,7 @@ from minijax.tools.recording.records import BindRecord, place_parts
 from minijax.tools.recording.values import RunRecord
 from minijax.tools.values.brief import brief
 from minijax.tools.values.moment import ledger
-from minijax.tools.values.origins import Origins, OriginSlice, Ran, StepUse
+from minijax.tools.values.origins import Origins, OriginSlice, StepUse
 from minijax.tools.values.slices import UNKNOWN, EquationUse, SlicedProgram, WhatRan
 
 # Maximum number of results with their own line. Further results are only counted.
@@ -203,7 +203,7 @@ class OriginLane:
         program = ProgramLane(self, part, operands, known, letters)
         rows = tuple(program.rows())
         frames = program.frames
-        times = f" ×{len(frames)}, values of the last iteration" if frames and len(frames) > 1 and part.carries else ""
+        times = f" ×{len(frames)}, values of the last iteration" if len(frames) > 1 and part.carries else ""
         carried = [program.name(part.jaxpr.invars[i]) for i in sorted(part.carries) if i in part.inputs]
         said = f"{part.title}{times}" + (f" · carries {', '.join(carried)}" if carried else "")
         heading = line(("muted", said)) if said else ()
@@ -226,7 +226,7 @@ class ProgramLane:
         self.lane = lane
         self.part = part
         self.known = known
-        self.frames = known.frames(part.jaxpr) if isinstance(known, Ran) else None
+        self.frames = known.frames(part.jaxpr)
         self.given = {
             var: operands[at] for var, at in zip(part.jaxpr.invars, part.operands, strict=True) if at < len(operands)
         }

@@ -486,13 +486,13 @@ class Ledger:
 
     def _around(self, run: RunRecord, path: Sequence[tuple[JaxprEqn, Jaxpr]]) -> Any:
         """The frame of the program that the path leads to, in the chosen iterations; None if it is unknown."""
-        known = self._root(run)
-        frame = None if isinstance(known, Unknown) else known[0]
-        for step, (eqn, jaxpr) in enumerate(path):
-            frame = self._inside(frame, eqn, jaxpr, self.iterations.get((run.at, step), 0))
-            if isinstance(frame, Unknown):
-                return None
-        return frame
+        found = self._reached(run, path)
+        return None if isinstance(found, Unknown) else found[0]
+
+    def frame(self, run: RunRecord) -> Any:
+        """The frame around a run's single equation (see ``equation``); an Unknown says why there is none."""
+        found = self._root(run)
+        return found if isinstance(found, Unknown) else found[0]
 
     def call_of(self, bind: BindRecord) -> DividedCall | None:
         """``bind`` as a call that runs a program on devices; None for other operations."""
@@ -537,6 +537,10 @@ class Ledger:
         run, path = self._home(var, born)
         if run is None:
             return self._unrun(var)
+        return self._reached(run, path)
+
+    def _reached(self, run: RunRecord, path: Sequence[tuple[JaxprEqn, Jaxpr]]) -> Any:
+        """The frame that the path leads to, in the chosen iterations, and the labels of the vmaps; or an Unknown."""
         known = self._root(run)
         if isinstance(known, Unknown):
             return known

@@ -7,21 +7,17 @@ is replaced by the array inside it. A tracer without an array is replaced by its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from minijax.core.records import Frozen
-from minijax.ir.jaxpr import Jaxpr, JaxprEqn, Var, subjaxprs
+from minijax.ir.jaxpr import JaxprEqn, Var
 from minijax.tools.recording.records import BindRecord, LifeRecord, Node, Recording, ScopeRecord
 from minijax.tools.recording.values import RunRecord
 from minijax.tools.values import slices
-from minijax.tools.values.devices import is_mapped
+from minijax.tools.values.examples import Unknown
 from minijax.tools.values.moment import ledger
-from minijax.tools.values.replay import Frame, replay
 from minijax.tools.values.slices import UNKNOWN, Focus, SlicedProgram, WhatRan
-
-# If the programs of one equation ran more often than this, their frames count as unknown.
-MOST_FRAMES = 200
 
 
 class EvaluatedStep:
@@ -61,49 +57,6 @@ class StepUse(Frozen):
             yield self.step.bind
 
 
-class Ran(WhatRan):
-    """The run of a program, known from the frame of the program."""
-
-    def __init__(self, frame: Frame) -> None:
-        self.frame = frame
-
-    def frames(self, jaxpr: Jaxpr) -> Sequence[Frame] | None:
-        """The frames of ``jaxpr``, one for each run, in order; None if they are unknown."""
-        return [self.frame] if self.frame.jaxpr is jaxpr else None
-
-    def inside(self, jaxpr: Jaxpr, eqn: JaxprEqn) -> WhatRan:
-        frames = self.frames(jaxpr) if any(True for _ in subjaxprs(eqn.params)) else None
-        return UNKNOWN if frames is None else RanEquation(eqn, frames)
-
-
-class RanEquation(Ran):
-    """The runs of an equation, known from the frames ``around`` that contain the equation."""
-
-    def __init__(self, eqn: JaxprEqn, around: Sequence[Frame]) -> None:
-        self.eqn = eqn
-        self.around = around
-
-    def branches(self) -> Sequence[int] | None:
-        found = [frame.branch(self.eqn) for frame in self.around]
-        known = found and all(isinstance(each, int) for each in found)
-        return found if known else None
-
-    def frames(self, jaxpr: Jaxpr) -> Sequence[Frame] | None:
-        out: list[Frame] = []
-        if is_mapped(self.eqn):  # all devices at once
-            every = [frame.inside(self.eqn, None) for frame in self.around]
-            return [each for each in every if isinstance(each, Frame) and each.jaxpr is jaxpr] or None
-        for frame in self.around:
-            count = frame.count(self.eqn)
-            if not isinstance(count, int) or len(out) + count > MOST_FRAMES:
-                return None
-            for name in frame.parts(self.eqn):
-                order = range(count)[::-1] if self.eqn.params.get("reverse") else range(count)
-                made = [frame.inside(self.eqn, index, name) for index in order]
-                out += [each for each in made if isinstance(each, Frame) and each.jaxpr is jaxpr]
-        return out or None
-
-
 class OriginSlice(Frozen):
     """The dependencies of some values.
 
@@ -138,7 +91,6 @@ class Origins:
         self.lives: dict[int, LifeRecord] = {life.tracer.id: life for life in recording.lives}
         self.steps: list[EvaluatedStep] = []
         self.makers: dict[int, int] = {}
-        self._ran: dict[int, RanEquation] = {}
         for bind, owner, chooses in _evaluated(recording):
             step = EvaluatedStep(bind, owner, recording.kept.runs.get(bind.at), chooses)
             for number in () if chooses else bind.results:
@@ -242,11 +194,8 @@ class Origins:
         values = [self.recording.kept.array(n) if n else run.literals.get(i) for i, n in enumerate(run.operands)]
         if run.operation is None or any(each is None for each in values):
             return UNKNOWN
-        found = self._ran.get(run.at)
-        if found is None:
-            closed, eqn = ledger(self.recording).equation(run)
-            found = self._ran[run.at] = RanEquation(eqn, [replay(closed, values)])
-        return found
+        frame = ledger(self.recording).frame(run)
+        return UNKNOWN if isinstance(frame, Unknown) else WhatRan(ledger(self.recording).equation(run)[1], [frame])
 
     def _constants(self) -> dict[int, int]:
         """id of an array's memory -> the array's number. Programs hold arrays that they close over, without numbers."""

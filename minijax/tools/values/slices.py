@@ -23,20 +23,42 @@ CALLS = {
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
 }
+# If the programs of one equation ran more often than this, their frames count as unknown.
+MOST_FRAMES = 200
 # Operations whose inner program only combines two elements.
 ELEMENTWISE = ("reduce", "reduce_window", "scatter", "sort")
 
 
 class WhatRan:
-    """Knowledge about the run of an operation. This class knows nothing; subclasses know more."""
+    """The runs of an equation, known from the frames ``around`` that contain the equation; unknown without frames."""
+
+    def __init__(self, eqn: JaxprEqn | None = None, around: Sequence[Any] = ()) -> None:
+        self.eqn = eqn
+        self.around = around
 
     def branches(self) -> Sequence[int] | None:
         """The branches that a cond took; None if unknown."""
-        return None
+        found = [frame.branch(self.eqn) for frame in self.around]
+        return found if found and all(isinstance(each, int) for each in found) else None
+
+    def frames(self, jaxpr: Jaxpr) -> list[Any]:
+        """The frames of the inner program ``jaxpr``, one for each run, in order; none if they are unknown."""
+        out: list[Any] = []
+        for frame in self.around:
+            assert self.eqn is not None
+            count = frame.count(self.eqn)
+            if not isinstance(count, int) or len(out) + count > MOST_FRAMES:
+                return []
+            order: Sequence[int | None] = range(count)[::-1] if self.eqn.params.get("reverse") else range(count)
+            if self.eqn.primitive.name == "shard_map":
+                order = [None]  # all devices at once
+            made = [frame.inside(self.eqn, i, part) for part in frame.parts(self.eqn) for i in order]
+            out += [each for each in made if getattr(each, "jaxpr", None) is jaxpr]
+        return out
 
     def inside(self, jaxpr: Jaxpr, eqn: JaxprEqn) -> WhatRan:
-        """The knowledge about the equation ``eqn`` in the inner program ``jaxpr``."""
-        return self
+        """The runs of the equation ``eqn`` in the inner program ``jaxpr``."""
+        return WhatRan(eqn, self.frames(jaxpr)) if any(True for _ in subjaxprs(eqn.params)) else UNKNOWN
 
 
 class SlicedProgram(Frozen):
@@ -99,31 +121,56 @@ def look_into(
 
     ``focus`` adds the dependencies of its variable.
     """
-    if primitive.partition("-")[0] not in ELEMENTWISE and any(True for _ in subjaxprs(dict(params))):
-        sliced = _of_program(primitive, params, operands, outs, known, focus)
-        if sliced is not None:
-            return sliced
-    return frozenset(range(operands)), ()
-
-
-def _of_program(
-    primitive: str, params: Mapping[str, Any], operands: int, outs: frozenset[int], known: WhatRan, focus: Focus | None
-) -> Needed | None:
-    """The result of ``look_into``; None if the operation is unsupported or an inner program takes refs."""
-    if any(isinstance(v.aval, AbstractRef) for jaxpr in subjaxprs(dict(params)) for v in jaxpr.invars):
-        return None
+    everything = frozenset(range(operands)), ()
+    # for each program: its role, and for each of its inputs the operand that initializes it
+    programs: list[tuple[str, ClosedJaxpr | Jaxpr, Sequence[int]]] = []
+    # the index of the operand with the first carry, and how many carries there are
+    first, carries = 0, 0
+    # operands that any result depends on
+    always: frozenset[int] = frozenset()
     if primitive in CALLS:
-        part = _part("", params[CALLS[primitive]], outs, range(operands), known, focus)
-        return None if part is None else (part.inputs, (part,))
-    if primitive == "scan":
-        return _scan(params, operands, outs, known, focus)
-    if primitive == "while":
-        return _while(params, operands, outs, known, focus)
-    if primitive == "cond":
-        return _cond(params, operands, outs, known, focus)
-    if primitive == "custom_linear_solve":
-        return _linear_solve(params, operands, outs, known, focus)
-    return None
+        programs = [("", params[CALLS[primitive]], range(operands))]
+    elif primitive == "scan":
+        first, carries = params["num_consts"], params["num_carry"]
+        if params["length"] == 0:
+            return frozenset(first + i for i in outs if i < carries), ()
+        programs = [("body", params["jaxpr"], range(operands))]
+    elif primitive == "while":
+        of_cond, first = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+        carries = operands - first
+        programs = [
+            ("condition", params["cond_jaxpr"], [*range(of_cond), *range(first, operands)]),
+            ("body", params["body_jaxpr"], range(of_cond, operands)),
+        ]
+    elif primitive == "cond":
+        chosen, branches, always = known.branches(), params["branches"], frozenset({0})
+        taken = range(len(branches)) if chosen is None else sorted(set(chosen))
+        programs = [(f"branch {i}", branches[i], range(1, operands)) for i in taken]
+    elif primitive == "custom_linear_solve":  # only the solver runs; the other functions are for derivatives
+        lengths = params["const_lengths"]
+        before = lengths.matvec + lengths.vecmat
+        rest = range(before + lengths.solve + lengths.transpose_solve, operands)
+        programs = [("solve", params["jaxprs"].solve, [*range(before, before + lengths.solve), *rest])]
+    shapes = [(len(each.in_avals if isinstance(each, ClosedJaxpr) else each.invars), at) for _, each, at in programs]
+    if not programs or any(n != len(at) for n, at in shapes) or _takes_refs(params):
+        return everything
+    while True:
+        parts = []
+        for title, program, at in programs:
+            wanted = frozenset({0}) if title == "condition" else outs
+            back = {i: k - first for i, k in enumerate(at) if first <= k < first + carries and title == "body"}
+            parts.append(_part(title, program, wanted, at, known, focus, back))
+        needed = {part.operands[i] for part in parts for i in part.inputs}
+        more = outs | {k - first for k in needed if first <= k < first + carries}
+        if more == outs:
+            break
+        outs = more
+    # the body of a while may run zero times: then a result is the initial carry
+    return always | needed | {first + i for i in outs if primitive == "while"}, tuple(parts)
+
+
+def _takes_refs(params: Mapping[str, Any]) -> bool:
+    return any(isinstance(v.aval, AbstractRef) for jaxpr in subjaxprs(dict(params)) for v in jaxpr.invars)
 
 
 def _part(
@@ -133,16 +180,13 @@ def _part(
     operands: Sequence[int],
     known: WhatRan,
     focus: Focus | None,
-    carries: Mapping[int, int] | None = None,
-) -> SlicedProgram | None:
-    jaxpr = closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed
-    if len(jaxpr.invars) != len(operands):
-        return None
+    carries: Mapping[int, int],
+) -> SlicedProgram:
+    jaxpr, consts = (closed.jaxpr, closed.consts) if isinstance(closed, ClosedJaxpr) else (closed, ())
     uses, wanted = slice_program(jaxpr, outs, known, focus)
     inputs = frozenset(i for i, var in enumerate(jaxpr.invars) if var in wanted)
-    consts = closed.consts if isinstance(closed, ClosedJaxpr) else ()
     held = tuple([x for var, x in zip(jaxpr.constvars, consts, strict=False) if var in wanted])
-    return SlicedProgram(title, jaxpr, uses, inputs, tuple(operands), carries or {}, held)
+    return SlicedProgram(title, jaxpr, uses, inputs, tuple(operands), carries, held)
 
 
 def slice_program(
@@ -171,79 +215,6 @@ def writes(eqn: JaxprEqn, wanted: set[Any]) -> bool:
     if eqn.primitive.name == "get":
         return False
     return any(type(v) is not Literal and v in wanted and isinstance(v.aval, AbstractRef) for v in eqn.invars)
-
-
-# --- programs by operation
-# ---------------------------------------------------------------------------------------------------------
-
-
-def _scan(
-    params: Mapping[str, Any], operands: int, outs: frozenset[int], known: WhatRan, focus: Focus | None
-) -> Needed | None:
-    consts, count = params["num_consts"], params["num_carry"]
-    if params["length"] == 0:
-        return frozenset(consts + i for i in outs if i < count), ()
-    carries = {consts + i: i for i in range(count)}
-    while True:
-        part = _part("body", params["jaxpr"], outs, range(operands), known, focus, carries)
-        if part is None:
-            return None
-        more = outs | {carries[i] for i in part.inputs if i in carries}
-        if more == outs:
-            return part.inputs, (part,)
-        outs = more
-
-
-def _while(
-    params: Mapping[str, Any], operands: int, outs: frozenset[int], known: WhatRan, focus: Focus | None
-) -> Needed | None:
-    of_cond, of_body = params["cond_nconsts"], params["body_nconsts"]
-    first = of_cond + of_body  # index of the first carry
-    count = operands - first
-    of_carries = range(first, operands)
-    cond = _part("condition", params["cond_jaxpr"], frozenset({0}), [*range(of_cond), *of_carries], known, focus)
-    if cond is None:
-        return None
-    outs |= {i - of_cond for i in cond.inputs if i >= of_cond}
-    carries = {of_body + i: i for i in range(count)}
-    while True:
-        body = _part("body", params["body_jaxpr"], outs, [*range(of_cond, first), *of_carries], known, focus, carries)
-        if body is None:
-            return None
-        more = outs | {carries[i] for i in body.inputs if i in carries}
-        if more == outs:
-            break
-        outs = more
-    # the body may run zero times: then the result is the initial carry
-    needed = {first + i for i in outs} | {part.operands[i] for part in (cond, body) for i in part.inputs}
-    return frozenset(needed), (cond, body)
-
-
-def _cond(
-    params: Mapping[str, Any], operands: int, outs: frozenset[int], known: WhatRan, focus: Focus | None
-) -> Needed | None:
-    branches = params["branches"]
-    chosen = known.branches()
-    needed, parts = {0}, []
-    for i in range(len(branches)) if chosen is None else sorted(set(chosen)):
-        part = _part(f"branch {i}", branches[i], outs, range(1, operands), known, focus)
-        if part is None:
-            return None
-        parts.append(part)
-        needed |= {part.operands[k] for k in part.inputs}
-    return frozenset(needed), tuple(parts)
-
-
-def _linear_solve(
-    params: Mapping[str, Any], operands: int, outs: frozenset[int], known: WhatRan, focus: Focus | None
-) -> Needed | None:
-    """The slice of the solver. Only the solver runs; the other functions are for derivatives."""
-    lengths = params["const_lengths"]
-    first = lengths.matvec + lengths.vecmat
-    own = range(first, first + lengths.solve)
-    rest = range(first + lengths.solve + lengths.transpose_solve, operands)
-    part = _part("solve", params["jaxprs"].solve, outs, [*own, *rest], known, focus)
-    return None if part is None else (frozenset(part.operands[i] for i in part.inputs), (part,))
 
 
 def operand_of(primitive: str, params: Mapping[str, Any], operands: int, jaxpr: Jaxpr, index: int) -> int:
