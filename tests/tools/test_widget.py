@@ -17,6 +17,7 @@ from minijax.tools.pages.page import Texts, element, embedded, script, style
 from minijax.tools.pages.widget import MOST_NESTED, payload, widget_html
 from minijax.tools.recording import storage
 from minijax.tools.recording.records import ScopeRecord
+from minijax.tools.stepper import panes
 
 
 def chain(x, length=60):
@@ -64,7 +65,8 @@ def test_a_saved_recording_shows_the_same(monkeypatch):
     loaded = storage.from_json(json.loads(json.dumps(storage.to_json(recording))))
     here = strings(payload(recording, highlight))
     # now compare with a page without values, because a file has none
-    monkeypatch.setattr(page_part, "at_hand", lambda recording: None)
+    for module in (page_part, panes):
+        monkeypatch.setattr(module, "at_hand", lambda recording: None)
     without_values = payload(recording, highlight)
     assert payload(loaded, highlight) == without_values
     lacking = strings(without_values)

@@ -124,7 +124,6 @@ class Live:
             )
 
     # --- the value of %pop without an argument
-    # ------------------------------------------------------------------------
 
     def note(self, code: str, value: Any, nothing: Any) -> str:
         """Remember the value that ``code`` showed or assigned. Return the variable's name if it assigned a tracer.
@@ -141,7 +140,6 @@ class Live:
         return ""
 
     # --- names
-    # ---------------------------------------------------------------------------------------------------
 
     def _give_back(self, level: Level) -> Returned:
         """In the user's variables, replace the tracers of ``level`` by their values outside of it."""

@@ -40,7 +40,6 @@ _CALLED = {"JaxprTracer": "JitTracer", "BatchTracer": "VmapTracer", "LinearizeTr
 
 
 # --- one value
-# -----------------------------------------------------------------------------------------------------
 
 
 def tracer_text(x: Any, names: dict[Any, str] | None = None, depth: int = 0) -> str:
@@ -116,7 +115,6 @@ def _described(x: Tracer, names: dict[Any, str]) -> Line:
 
 
 # --- programs as they grow
-# ------------------------------------------------------------------------------------------
 
 
 class _Growing(Printer):
@@ -205,7 +203,6 @@ def growth(live: Live) -> Document:
 
 
 # --- the levels
-# ----------------------------------------------------------------------------------------------------
 
 
 def live_tracers() -> list[Tracer]:

@@ -11,16 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from minijax.tools.documents.document import Line
+from minijax.core.records import NamedTuple
 from minijax.tools.documents.words import shortened
-from minijax.tools.pages.page import Texts
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.stepper.backward import at_cursor
 from minijax.tools.values.moment import Ledger
 from minijax.tools.values.table import Named, loop_text
-
-# A function that draws lines for the current choice.
-Drawing = Callable[[], Iterable[Line]]
 
 # Maximum number of a loop's iterations, or of a vmap's examples, on a page; and of combinations of nested choices.
 MOST_CHOICES = 24
@@ -128,7 +124,6 @@ class Choices:
         return room // self.listed[found].states
 
     # --- drawing
-    # ---------------------------------------------------------------------------------------------------
 
     def _states(self, choices: Sequence[int]) -> Iterator[tuple[int, ...]]:
         return itertools.product(*[range(self.listed[each].states) for each in choices])
@@ -149,8 +144,8 @@ class Choices:
         finally:
             self.known.iterations, self.known.examples = before
 
-    def draw(self, texts: Texts, wanted: Sequence[Varied]) -> None:
-        """Draw the lines ``wanted`` for all choices. Lines that depend on the same choices are drawn together."""
+    def draw(self, wanted: Sequence[Varied]) -> None:
+        """Draw the blocks ``wanted`` for all choices. Blocks that depend on the same choices are drawn together."""
         groups: dict[tuple[int, ...], list[Varied]] = {}
         for each in wanted:
             groups.setdefault(each.choices, []).append(each)
@@ -158,12 +153,9 @@ class Choices:
             for state in self._states(choices):
                 with self._chosen(choices, state):
                     for each in group:
-                        made = list(each.make())[: len(each.picks)]
-                        for picks, line in itertools.zip_longest(each.picks, made, fillvalue=()):
-                            picks.append(texts.line(line))  # type: ignore[union-attr, arg-type]
+                        each.draw()
 
     # --- at a moment
-    # -----------------------------------------------------------------------------------------------
 
     def here(self, cursor: Cursor, every: Sequence[Named], row: int) -> list[tuple[int, int]]:
         """The choices at the cursor's moment, outermost first, each with the number of a value that depends on it.
@@ -219,10 +211,8 @@ class Choices:
         return out
 
 
-class Varied:
-    """Lines that depend on choices. ``make`` draws them. ``picks``: for each line, the numbers of its variants."""
+class Varied(NamedTuple):
+    """A block that depends on choices. ``draw`` draws it for the current ones."""
 
-    def __init__(self, choices: tuple[int, ...], picks: Sequence[list[int]], make: Drawing) -> None:
-        self.choices = choices
-        self.picks = picks
-        self.make = make
+    choices: tuple[int, ...]
+    draw: Callable[[], None]

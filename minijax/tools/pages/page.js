@@ -11,14 +11,10 @@ const plural = (count, noun) => count + " " + noun + (count === 1 ? "" : "s");
 
 const span = ([role, text]) => make("span", role ? "mj-" + role : "", text);
 
-// Draws the lines of a table of texts. `chosen` picks a variant of a line that depends on choices.
-function drawing({ strings, roles, lines, varying }, chosen) {
+// Draws the lines of a table of texts.
+function drawing({ strings, roles, lines }) {
   const segments = (line) => {
     const flat = lines[line];
-    if (flat[0] < 0) {
-      const [choices, picks] = varying[-1 - flat[0]];
-      return segments(picks[chosen(choices)]);
-    }
     const out = [];
     for (let i = 0; i < flat.length; i += 2) out.push([roles[flat[i]], strings[flat[i + 1]]]);
     return out;

@@ -32,7 +32,6 @@ class Texts:
         self.strings: dict[str, int] = {}
         self.roles: dict[str, int] = {}
         self.lines: dict[tuple[int, ...], int] = {}
-        self.varying: list[tuple[tuple[int, ...], list[int]]] = []
         self._known: dict[Line, int] = {}
 
     def string(self, text: str) -> int:
@@ -60,14 +59,6 @@ class Texts:
         ]
         return self.lines.setdefault(tuple(flat), len(self.lines))
 
-    def varied(self, choices: tuple[int, ...]) -> tuple[int, list[int]]:
-        """The number of a new line that depends on ``choices``, and an empty list. The caller appends the number of one
-        line for each combination of choices. The last choice changes fastest.
-        """
-        picks: list[int] = []
-        self.varying.append((choices, picks))
-        return self.lines.setdefault((-len(self.varying),), len(self.lines)), picks
-
     def block(self, lines: Iterable[Line], most: int = MOST_LINES) -> list[int]:
         """The numbers of the first ``most`` lines. If there are more, a line says how many are left out."""
         listed = list(lines)
@@ -77,11 +68,8 @@ class Texts:
         return out
 
     def tables(self) -> dict[str, Any]:
-        """The tables of lines, roles and strings. A line is ``[role, string, role, string ...]``, or ``[-n]`` for the
-        n-th line that depends on choices.
-        """
-        tables = {"lines": list(self.lines), "roles": list(self.roles), "strings": list(self.strings)}
-        return {**tables, "varying": self.varying} if self.varying else tables
+        """The tables of lines, roles and strings. A line is ``[role, string, role, string ...]``."""
+        return {"lines": list(self.lines), "roles": list(self.roles), "strings": list(self.strings)}
 
 
 def packed(data: Any, rename: Callable[[str], str] | None = None) -> str:

@@ -6,29 +6,22 @@ function track(changes) {
   let done = 0; // number of changes made
   let at = 0; // the moment of the last change made
   const undone = [];
-  function changed(rows, change) {
-    if (!Array.isArray(change[0])) return [change, rows];
-    const out = [];
-    const back = [];
-    let i = 0;
-    for (const [kept, taken, ...put] of change) {
-      out.push(...rows.slice(i, i + kept), ...put);
-      back.push([kept, put.length, ...rows.slice(i + kept, i + kept + taken)]);
-      i += kept + taken;
-    }
-    return [out.concat(rows.slice(i)), back];
+  function change([kept, taken, ...put]) {
+    const removed = items.slice(kept, kept + taken);
+    items = [...items.slice(0, kept), ...put, ...items.slice(kept + taken)];
+    return [kept, put.length, ...removed];
   }
   return (position) => {
     while (done < changes.length && at + changes[done][0] <= position) {
-      const [step, ...change] = changes[done];
-      [items, undone[done]] = changed(items, change);
+      const [step, ...wanted] = changes[done];
+      undone[done] = change(wanted);
       at += step;
       done += 1;
     }
     while (done > 0 && at > position) {
       done -= 1;
       at -= changes[done][0];
-      [items] = changed(items, undone[done]);
+      change(undone[done]);
     }
     return items;
   };
@@ -86,7 +79,8 @@ function stepper(data, stage, programs, drawnOutside, port) {
       const made = JSON.parse(inflated(packed));
       const tracks = {};
       for (const [name, changes] of Object.entries(made.tracks)) tracks[name] = track(changes);
-      found = { ...made, begin, tracks, ...drawing(made, choosing.chosen) };
+      found = { ...made, begin, tracks, ...drawing(made) };
+      found.linesOf = linesOf(found);
     }
     // drop the part that was used least recently
     read.delete(begin);
@@ -103,7 +97,18 @@ function stepper(data, stage, programs, drawnOutside, port) {
   const selections = data.programs.map(({ selected }) => track(selected));
 
   // --- drawing
-  const textOf = (line) => part.segments(line).map((piece) => piece[1]).join("");
+  // The lines of an item: a line, a block of lines, or the block of the current choices.
+  function linesOf({ blocks }) {
+    const lines = (item) => {
+      if (item >= 0) return { first: 0, lines: [item] };
+      const [first, ...rest] = blocks[-1 - item];
+      return Array.isArray(first) ? lines(rest[0][choosing.chosen(first)]) : { first, lines: rest };
+    };
+    return lines;
+  }
+  const textIn = (own, item) =>
+    own.linesOf(item).lines.map((line) => own.segments(line).map((piece) => piece[1]).join("")).join("\n");
+  const textOf = (item) => textIn(part, item);
   // Scrolls only the pane; scrollIntoView would scroll the page too.
   const reveal = (pane, line) => {
     if (!line) return;
@@ -112,14 +117,12 @@ function stepper(data, stage, programs, drawnOutside, port) {
       pane.scrollTop = Math.max(0, top - pane.clientHeight / 2);
     }
   };
-  // The rows of an item: a line, or a part of a list, with numbers if the list has a first number.
+  // The rows of an item, with numbers if it has a first number.
   function rows(item) {
-    if (item >= 0) return [part.drawn(item)];
-    const [list, start, end] = part.parts[-1 - item];
-    const [first, ...lines] = part.lists[list];
-    return lines.slice(start, end).map((line, i) => {
+    const { first, lines } = part.linesOf(item);
+    return lines.map((line, i) => {
       const made = part.drawn(line);
-      if (first) made.prepend(make("span", "mjw-number", first + start + i + " "));
+      if (first) made.prepend(make("span", "mjw-number", first + i + " "));
       return made;
     });
   }
@@ -150,51 +153,25 @@ function stepper(data, stage, programs, drawnOutside, port) {
     for (const each of chosen) each.classList.add(kind);
     return chosen[0];
   }
-  function drawSource() {
-    const heading = shown("heading").map(textOf).join("");
-    titles.source.textContent = "source" + (heading && " · " + heading);
-    filled("source", shown("source"));
-    reveal(panes.source, marked("source", "mjw-now", shown("here")));
+  // Draws a pane with its marks. Some panes end with the newest line: they show their end if no line is marked.
+  function drawPane(name) {
+    const changed = filled(name, shown(name));
+    const first = marked(name, "mjw-now", shown("now " + name));
+    marked(name, "mjw-used", shown("used " + name));
+    if (name === "rule" && changed) panes.rule.scrollTop = 0;
+    reveal(panes[name], first || (name === "program" || name === "values" ? panes[name].lastChild : null));
   }
-  function drawStack() {
-    filled("stack", shown("stack"));
-    const [working, ...used] = shown("marks");
-    marked("stack", "mjw-used", used);
-    reveal(panes.stack, marked("stack", "mjw-now", [working]));
-  }
-  function drawValues() {
-    filled("values", shown("values"));
-    reveal(panes.values, marked("values", "mjw-now", shown("value")) || panes.values.lastChild);
+  function drawOffers() {
     const items = shown("offers");
     const offers = [];
     for (let i = 0; i < items.length; i += 3) offers.push([items[i], textOf(items[i + 1]), Number(textOf(items[i + 2]))]);
     choosing.draw(offers);
   }
-  // The values on all devices, for a program that all devices run.
-  function drawDevices() {
-    const items = shown("devices");
-    panes.devices.parentElement.hidden = items.length === 0;
-    filled("devices", items);
-  }
-  function drawProgram() {
-    const items = shown("program");
-    filled("program", items);
-    const newest = marked("program", "mjw-now", shown("newest"));
-    // show a finished program from its beginning
-    if (items[0] < 0) panes.program.scrollTop = 0;
-    else reveal(panes.program, newest || panes.program.lastChild);
-  }
-  // The operation with its operands and result, or the event, in one pane; the source of the rule in another.
-  function drawOperation() {
-    filled("operation", shown("operation"));
-    const [view] = shown("rule");
-    if (filled("rule", part.views[view])) panes.rule.scrollTop = 0;
-  }
 
   // --- the tree: the rows around the moment, as in the terminal
   function drawTree() {
     const items = shown("tree");
-    const [current] = shown("row");
+    const [current] = shown("now tree");
     filled("tree", items, (item) => [treeRow(item)]);
     marked("tree", "mjw-leaving", moments[position].kind === "leave" ? [current] : []);
     for (const each of panes.tree.querySelectorAll("[aria-current]")) each.removeAttribute("aria-current");
@@ -234,7 +211,7 @@ function stepper(data, stage, programs, drawnOutside, port) {
     backOut: () => Math.max(moments[wish].parent, 0),
     into: () => wish + 1,
     // skip everything in the current row of the tree
-    over: () => (wish === position ? shown("row")[1] : undefined) ?? ahead(),
+    over: () => (wish === position ? shown("past")[0] : undefined) ?? ahead(),
     out: () => (moments[wish].parent >= 0 ? moments[moments[wish].parent].other : last),
     last: () => last,
   };
@@ -307,12 +284,11 @@ function stepper(data, stage, programs, drawnOutside, port) {
       button.setAttribute("aria-disabled", String(position === (backwards ? 0 : last)));
     }
     drawTree();
-    drawSource();
-    drawOperation();
-    drawStack();
-    drawProgram();
-    drawValues();
-    if (data.devices) drawDevices();
+    const heading = shown("where").map(textOf).join("");
+    titles.source.textContent = "source" + (heading && " · " + heading);
+    for (const name of Object.keys(panes)) if (name !== "tree") drawPane(name);
+    drawOffers();
+    if (data.devices) panes.devices.parentElement.hidden = shown("devices").length === 0;
     programs.forEach(({ select }, i) => select(selections[i](position)));
   }
   function search(backwards, from = position + (backwards ? -1 : 1)) {
@@ -325,9 +301,7 @@ function stepper(data, stage, programs, drawnOutside, port) {
         status.textContent = "looking for “" + field.value + "” from step " + numberOf(i) + " on";
         return;
       }
-      const { begin, found, lists, segments } = own;
-      const told = found[i - begin].flatMap((each) => (each >= 0 ? [each] : lists[-1 - each].slice(1)));
-      if (told.some((each) => segments(each).map((piece) => piece[1]).join("").toLowerCase().includes(words))) {
+      if (own.found[i - own.begin].some((item) => textIn(own, item).toLowerCase().includes(words))) {
         go(i);
         return;
       }

@@ -140,7 +140,6 @@ class BackwardPass:
         return any(step.at < 0 for step in self.recorded.steps)
 
     # --- names
-    # ------------------------------------------------------------------------------------------------
 
     @cached_property
     def names(self) -> dict[int, str]:
@@ -267,7 +266,6 @@ class BackwardPass:
         return _type_bytes(self.record.variables[variable].type)
 
     # --- the state at a moment
-    # ------------------------------------------------------------------------------------------------
 
     def at(self, event: int) -> Standing:
         """The state after ``event``."""
@@ -291,7 +289,6 @@ class BackwardPass:
         return not self.failed and standing.counts.get(variable, 0) == self.expected[variable]
 
     # --- values
-    # ------------------------------------------------------------------------------------------------
 
     def value(self, ct: CotangentRecord) -> Line:
         """A short form of the cotangent: its elements if it is small, else its type and norm."""
@@ -395,7 +392,6 @@ def brief_line(text: str) -> Line:
 
 
 # --- the view
-# ---------------------------------------------------------------------------------------------------
 
 
 def backward_lines(cursor: Cursor) -> list[Line]:

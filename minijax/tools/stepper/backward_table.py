@@ -79,7 +79,6 @@ def _step(backward: BackwardPass, step: TransposedRecord, width: int) -> Line:
 
 
 # --- residuals
-# ---------------------------------------------------------------------------------------------------
 
 
 def kept_blocks(recording: Recording) -> Iterator[Block]:

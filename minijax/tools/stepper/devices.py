@@ -107,7 +107,6 @@ def with_devices(recording: Recording) -> Recording:
 
 
 # --- as a document
-# ---------------------------------------------------------------------------------------------------------
 
 
 def devices_pane(cursor: Cursor) -> Document:

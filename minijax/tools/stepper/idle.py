@@ -60,11 +60,6 @@ def near_operation(cursor: Cursor) -> tuple[str, Moment | None, bool]:
     return which, moment, moment is not None and moment.kind == LEAVE and which == "last"
 
 
-def operation_said(said: str) -> Line:
-    """The heading of an operation that is not in progress."""
-    return line(("muted", f"the {said} operation"))
-
-
 def near_program(cursor: Cursor) -> Finished | None:
     """The program that was finished last before the moment. At the end, that is the final program of the call."""
     recording = cursor.recording
@@ -74,9 +69,7 @@ def near_program(cursor: Cursor) -> Finished | None:
 
 
 def program_said(cursor: Cursor) -> list[Line]:
-    """The heading of the program that was finished last; if there is none, all lines of the pane."""
-    if near_program(cursor) is not None:
-        return [line(("muted", "finished last"))]
+    """What the pane shows if no program has been finished yet."""
     values = list(derivative_lines(cursor))
     if values:
         return values
@@ -89,7 +82,6 @@ def program_said(cursor: Cursor) -> list[Line]:
 
 
 # --- forward derivatives
-# ---------------------------------------------------------------------------------------------------
 
 
 def derivative_lines(cursor: Cursor) -> Iterator[Line]:

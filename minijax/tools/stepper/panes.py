@@ -1,7 +1,6 @@
-"""The panes of a stepper: each is a function from a cursor to a document.
+"""The panes of a stepper. A pane is a sequence of pieces; a terminal shows them as a document, a page by their keys.
 
-The full-screen stepper, the notebook's widget and the tests use the same functions. A pane shows the state at the
-cursor's moment, without later results. The line with the role 'current' must stay visible.
+A pane shows the state at the cursor's moment, without later results. Marked lines must stay visible.
 """
 
 from __future__ import annotations
@@ -9,13 +8,15 @@ from __future__ import annotations
 import itertools
 import os
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from minijax import errors
 from minijax.core.records import NamedTuple
-from minijax.ir.jaxpr import Var
 from minijax.ir.pretty import jaxpr_document
 from minijax.tools.documents.document import (
+    LINK,
     MARK,
     Block,
     Code,
@@ -27,11 +28,10 @@ from minijax.tools.documents.document import (
     document,
     joined,
     line,
-    text,
 )
 from minijax.tools.documents.words import plural
 from minijax.tools.recording import panels
-from minijax.tools.recording.cursor import END, ENTER, LEAVE, Cursor, JaxprSoFar, Moment, State
+from minijax.tools.recording.cursor import END, ENTER, LEAVE, Cursor, Moment, State
 from minijax.tools.recording.log import linearizes, outcome, record_line
 from minijax.tools.recording.naming import Naming, naming_of
 from minijax.tools.recording.records import (
@@ -44,6 +44,7 @@ from minijax.tools.recording.records import (
     JaxprRecord,
     LifeRecord,
     ModuleRecord,
+    Node,
     Recording,
     RuleRecord,
     ScopeRecord,
@@ -51,7 +52,7 @@ from minijax.tools.recording.records import (
 )
 from minijax.tools.recording.variables import letter_names, names_within, variable_names, with_names
 from minijax.tools.stepper import idle
-from minijax.tools.stepper.backward import backward_lines
+from minijax.tools.stepper.backward import at_cursor, backward_lines
 from minijax.tools.stepper.devices import devices_pane
 from minijax.tools.stepper.tree import FOLD, tree_rows
 from minijax.tools.values.brief import brief
@@ -64,12 +65,61 @@ _ENGINE = os.path.dirname(os.path.abspath(errors.__file__)) + "/"
 MOST_TRACERS = 40
 # Maximum number of equations shown for a jaxpr in progress: the newest. The others are counted.
 MOST_EQUATIONS = 400
+# The number of equations of a jaxpr in progress in one piece.
+_TOGETHER = 20
 # Maximum number of characters of a value beside its type.
 MOST_GLANCE = 40
-# The texts of empty panes.
-NO_LINE = line(("muted", "the engine ran no line of yours"))
-NO_SOURCE = line(("muted", "its source was not kept"))
-NO_OPERATION = line(("muted", "the call applied no operation"))
+
+
+class Piece(NamedTuple):
+    """Adjacent lines of a pane.
+
+    Pieces of a recording with equal ``key`` have equal lines. ``draw`` makes them at the piece's moment. ``values`` are
+    the numbers of the values in them. ``now`` and ``used`` are the rows marked as current, and as belonging to it. A
+    marked line of a text begins with spaces, for the mark.
+    """
+
+    key: Hashable
+    draw: Callable[[], Text | Code | Printout]
+    values: Sequence[int] = ()
+    now: Sequence[int] = ()
+    used: Sequence[int] = ()
+
+
+def _one(key: Hashable, each: Line, hanging: int = 4, wrap: bool = True) -> Piece:
+    """A piece of one line."""
+    return Piece((key, each), lambda: Text((each,), wrap, hanging))
+
+
+def _same(block: Code) -> Callable[[], Code]:
+    return lambda: block
+
+
+def pieces_document(pieces: Iterable[Piece]) -> Document:
+    """The pieces with their marks. Adjacent pieces of one listing become one block."""
+    blocks: list[Block] = []
+    for piece in pieces:
+        block, last = piece.draw(), blocks[-1] if blocks else None
+        if isinstance(block, Code) and block.first:
+            marked = tuple([block.first + row for row in piece.now])
+            linked = frozenset([block.first + row for row in (*piece.now, *piece.used)])
+            block = block.replace(marked=marked, linked=linked)
+            if isinstance(last, Code) and last.first and last.first + last.text.count("\n") + 1 == block.first:
+                listing = f"{last.text}\n{block.text}"
+                block = last.replace(text=listing, marked=last.marked + marked, linked=last.linked | linked)
+                blocks.pop()
+        elif isinstance(block, Text) and (piece.now or piece.used):
+            rows = range(len(block.lines))
+            block = block.replace(lines=tuple([_marked(block.lines[row], row, piece) for row in rows]))
+        blocks.append(block)
+    return document(*blocks)
+
+
+def _marked(each: Line, row: int, piece: Piece) -> Line:
+    margin = each[0][1]
+    if row in piece.now:
+        return (("current", MARK + margin[1:]), *each[1:])
+    return (("linked", f"{margin[:-2]}{LINK} "), *each[1:]) if row in piece.used else each
 
 
 def tree_lines(cursor: Cursor, before: int = 8, after: int = 16, fold: int = FOLD) -> Document:
@@ -81,25 +131,26 @@ def tree_lines(cursor: Cursor, before: int = 8, after: int = 16, fold: int = FOL
 
 
 # --- the user's source
-# -------------------------------------------------------------------------------------------------
 
 
-def source_pane(cursor: Cursor) -> Document:
-    """The user's source with the current line marked. If no line runs, the last or the next line is marked."""
-    which, place = idle.near_place(cursor)
+def where_pieces(cursor: Cursor) -> Iterator[Piece]:
+    """The place of the source. If no line runs, it is the place of the last or the next line, and says so."""
+    said, place = idle.near_place(cursor)
     file, number, function = place_parts(place)
-    if not file:
-        return document(Text((NO_LINE,)))
-    heading = text(place_heading(which, file, number, function), wrap=False)
-    code = kept_source(cursor.recording, file, number)
+    if file:
+        said = f"{said}: " if said else ""
+        yield _one("place", (*line(("muted", said)), *place_line(file, number, function)), wrap=False)
+
+
+def source_pieces(cursor: Cursor) -> Iterator[Piece]:
+    """The user's source with the line at that place marked."""
+    file, number, _ = place_parts(idle.near_place(cursor)[1])
+    code = kept_source(cursor.recording, file, number) if file else None
     if code is None:
-        return document(heading, Text((NO_SOURCE,)))
-    return document(heading, code)
-
-
-def place_heading(said: str, file: str, number: int, function: str) -> Line:
-    """The heading of the source: the place, and whether it is the last or the next one (``said``)."""
-    return (*line(("muted", f"{said}: " if said else "")), *place_line(file, number, function))
+        said = "its source was not kept" if file else "the engine ran no line of yours"
+        yield _one("source", line(("muted", said)))
+    else:
+        yield Piece(("source", code.text, code.first), _same(code), (), (number - code.first,))
 
 
 def place_line(file: str, number: int, function: str = "") -> Line:
@@ -115,66 +166,37 @@ def kept_source(recording: Recording, file: str, number: int) -> Code | None:
     """The kept source lines of ``file`` that include line ``number``."""
     for source in recording.sources:
         if source.file == file and 0 <= number - source.first <= source.text.count("\n"):
-            return Code(source.text.rstrip("\n"), "python", source.first, (number,))
+            return Code(source.text.rstrip("\n"), "python", source.first)
     return None
 
 
 # --- the stack
-# ---------------------------------------------------------------------------------------------------------
 
 
-class LevelShown(NamedTuple):
-    """An interpreter in the stack pane: its heading, whether it is active, how many older live tracers are only
-    counted, and the newest tracers, the newest last."""
-
-    heading: Line
-    working: bool
-    older: int
-    tracers: Sequence[LifeRecord]
-
-
-def stack_levels(state: State) -> Iterator[LevelShown]:
-    """The interpreters of a moment, innermost first."""
+def stack_pieces(cursor: Cursor) -> Iterator[Piece]:
+    """The interpreters, innermost first, each with its live tracers and the fields of these tracers."""
+    state = cursor.state()
+    naming, known = naming_of(cursor.recording), at_hand(cursor.recording)
+    operands = set() if state.bind is None else {number for number in state.bind.operands if number}
     subjects = {node.level: node.subject for node in state.path if isinstance(node, ScopeRecord)}
     for depth in range(len(state.stack) - 1, -1, -1):
         label = state.stack[depth]
         own = state.tracers[depth] if depth < len(state.tracers) else ()
         subject = subjects.get(label, "").partition(" at ")[0]
-        heading = [("level", label)]
-        if subject:
-            heading.append(("muted", f" for {subject}"))
-        if depth:
-            heading.append(("muted", f" · {plural(len(own), 'tracer')} alive"))
+        said = (f" for {subject}" if subject else "") + (f" · {plural(len(own), 'tracer')} alive" if depth else "")
         working = state.bind is not None and state.bind.level == label
-        yield LevelShown(tuple(heading), working, max(len(own) - MOST_TRACERS, 0), own[-MOST_TRACERS:])
+        heading = _one("level", line("  ", ("level", label), ("muted", said)), 6)
+        yield heading._replace(now=(0,) if working else ())
+        if len(own) > MOST_TRACERS:
+            yield _one("older", line("    ", ("muted", f"... {len(own) - MOST_TRACERS} older ones")), 6)
+        for life in own[-MOST_TRACERS:]:
+            number = life.tracer.id
+            draw = partial(_life_text, life, naming, known)
+            yield Piece((life.born, number, life.name), draw, (number,), (), (0,) if number in operands else ())
 
 
-def stack_pane(cursor: Cursor) -> Document:
-    """The interpreters, innermost first, each with its live tracers and the fields of these tracers."""
-    state = cursor.state()
-    used = used_tracers(state.bind)
-    naming = naming_of(cursor.recording)
-    known = at_hand(cursor.recording)
-    lines: list[Line] = []
-    for level in stack_levels(state):
-        mark: Segment = ("current", MARK + " ") if level.working else ("", "  ")
-        lines.append((mark, *level.heading))
-        if level.older:
-            lines.append((("", "    "), *older_line(level.older)))
-        for life in level.tracers:
-            bullet: Segment = ("linked", "  • " if life.tracer.id in used else "    ")
-            lines.append((bullet, *life_line(life, naming, known)))
-    return document(Text(tuple(lines), hanging=6))
-
-
-def used_tracers(bind: BindRecord | None) -> set[int]:
-    """The numbers of the current operation's tracers."""
-    return set() if bind is None else {number for number in bind.operands if number}
-
-
-def older_line(count: int) -> Line:
-    """The line for the older tracers of a level."""
-    return line(("muted", f"... {count} older ones"))
+def _life_text(life: LifeRecord, naming: Naming, known: Ledger | None) -> Text:
+    return Text(((("", "    "), *life_line(life, naming, known)),), hanging=6)
 
 
 def life_line(life: LifeRecord, naming: Naming, known: Ledger | None = None) -> Line:
@@ -204,134 +226,6 @@ def life_line(life: LifeRecord, naming: Naming, known: Ledger | None = None) -> 
     return tuple(out)
 
 
-# --- the jaxpr
-# ---------------------------------------------------------------------------------------------------------
-
-
-def program_pane(cursor: Cursor) -> Document:
-    """The jaxprs in progress, innermost first, with the newest equation marked. At a moment that finishes a jaxpr, a
-    StableHLO module or a compiled program, that program comes first."""
-    state, node = cursor.state(), cursor.moment.node
-    blocks: list[Block] = []
-    backward = backward_lines(cursor)
-    if backward:
-        blocks.append(Text(tuple(backward), wrap=False))
-    if isinstance(node, JaxprRecord | ModuleRecord | ExecutableRecord):
-        blocks.append(text((("current", MARK + " "), *finished_title(node))))
-        known = variable_names(cursor.recording) if cursor.named else None
-        blocks += finished_program(node, names=known)
-    newest = max((each.equations[-1].at for each in state.programs), default=-1)
-    for program in growing_programs(state):
-        scope = program.program.scope
-        known_letters = letter_names(cursor.recording, scope) if cursor.named else {}
-        blocks += _program(program, newest, known_letters)
-    if not blocks:
-        blocks.append(Text(tuple(idle.program_said(cursor)), wrap=False))
-        last = idle.near_program(cursor)
-        if last is not None:
-            blocks.append(text(finished_title(last)))
-            blocks += finished_program(last, names=variable_names(cursor.recording) if cursor.named else None)
-    return document(*blocks)
-
-
-def finished_title(node: JaxprRecord | ModuleRecord | ExecutableRecord) -> Line:
-    """The heading of a finished program."""
-    if isinstance(node, JaxprRecord):
-        return panels.jaxpr_title(node)
-    what = "StableHLO" if isinstance(node, ModuleRecord) else "optimised program"
-    return line(("heading", f"{what} of {node.name}"))
-
-
-def finished_program(
-    node: JaxprRecord | ModuleRecord | ExecutableRecord,
-    most: int | None = None,
-    names: Mapping[Var, str] | None = None,
-) -> Iterator[Printout | Code]:
-    """A finished program, or nothing if it was dropped. ``most`` limits the equations of a jaxpr. ``names`` are the
-    user's names of variables, in place of JAX's letters.
-    """
-    if names and isinstance(node, JaxprRecord) and node.program is not None:
-        yield Printout(jaxpr_document(node.program, max_eqns=most, names=names_within(node.program, names)))
-        return
-    if isinstance(node, JaxprRecord):
-        printed = node.document(most=most)
-        if printed is not None:
-            yield Printout(printed)
-    else:
-        yield Code(node.text.rstrip("\n"), "stablehlo" if isinstance(node, ModuleRecord) else "hlo")
-
-
-class ProgramShown(NamedTuple):
-    """A jaxpr in progress: its heading, the jaxpr so far, how many of its earlier equations are only counted, and
-    whether the moment adds the last equation."""
-
-    heading: Line
-    program: JaxprSoFar
-    earlier: int
-    just_added: bool
-
-
-def growing_programs(state: State) -> Iterator[ProgramShown]:
-    """The jaxprs in progress at a moment, innermost first."""
-    for program in reversed(state.programs):
-        count = len(program.equations)
-        heading = line(("level", program.level), ("muted", f" has recorded {plural(count, 'equation')}"))
-        just_added = program.equations[-1].at == state.moment.at
-        yield ProgramShown(heading, program, max(count - MOST_EQUATIONS, 0), just_added)
-
-
-def earlier_line(count: int) -> Line:
-    """The line for the earlier equations of a jaxpr."""
-    return line(("muted", f"... {plural(count, 'earlier equation')}"))
-
-
-def equation_text(equation: EquationRecord) -> str:
-    """An equation on one line."""
-    return " ".join(equation.text.split())
-
-
-def _program(shown: ProgramShown, newest: int, names: Mapping[str, str]) -> Iterator[Block]:
-    yield text(shown.heading)
-    equations, cut = shown.program.equations, shown.earlier
-    marked = (len(equations),) if equations[-1].at == newest else ()
-    if cut:
-        yield text(earlier_line(cut))
-    texts = map(equation_text, equations[cut:])
-    if names:
-        primitives = [each.primitive for each in equations[cut:]]
-        texts = map(with_names, texts, primitives, itertools.repeat(names))
-    listing = "\n".join(texts)
-    yield Code(listing, "jaxpr", cut + 1, marked if shown.just_added else (), frozenset(marked))
-
-
-# --- the rule
-# ----------------------------------------------------------------------------------------------------------
-
-
-def rule_pane(cursor: Cursor) -> Document:
-    """The current operation: why this interpreter processes it, its arguments, its rule's source, and its result."""
-    state = cursor.state()
-    node = state.moment.node
-    bind = state.bind
-    lines: list[Line] = []
-    if isinstance(node, CacheRecord | ErrorRecord):
-        lines += event_lines(node)
-    if bind is not None:
-        done = state.moment.kind == LEAVE and state.moment.node is bind
-        lines += bind_lines(bind, done, naming_of(cursor.recording), at_hand(cursor.recording))
-    elif state.rule is None and not lines:
-        which, near, done = idle.near_operation(cursor)
-        if near is None or not isinstance(near.node, BindRecord):
-            lines.append(NO_OPERATION)
-        else:
-            lines.append(idle.operation_said(which))
-            lines += bind_lines(near.node, done, naming_of(cursor.recording), at_hand(cursor.recording))
-    blocks: list[Block] = [Text(tuple(lines), hanging=4)] if lines else []
-    if state.rule is not None:
-        blocks += _rule_blocks(state, cursor.recording)
-    return document(*blocks)
-
-
 def _held_values(life: LifeRecord, known: Ledger) -> Line:
     """``  -1.2 … 3.4  tangent 0.0 … 1.0``: the values that a tracer holds, if its record has only their types."""
     record = life.tracer
@@ -346,15 +240,132 @@ def _held_values(life: LifeRecord, known: Ledger) -> Line:
     return tuple(out)
 
 
-def glance_line(known: Ledger, number: int, what: str = "primal") -> Line:
+def glance_line(known: Ledger | None, number: int, what: str = "primal") -> Line:
     """``  -1.2 … 3.4 mean 0.2``: a value beside its type; () if the value is not known yet."""
-    found = known.glance(number, what) if number else None
+    found = known.glance(number, what) if known is not None and number else None
     summary = () if found is None else brief(found.array, MOST_GLANCE, len(found.axes), typed=False)
     return (("", "  "), *summary) if summary else ()
 
 
-def bind_lines(bind: BindRecord, done: bool, naming: Naming, known: Ledger | None = None) -> Iterator[Line]:
-    """An operation: why this interpreter processes it, its arguments and, if it is ``done``, its result.
+# --- the jaxpr
+
+
+def program_pieces(cursor: Cursor, most: int | None = None) -> Iterator[Piece]:
+    """The jaxprs in progress, innermost first, with the newest equation marked. At a moment that finishes a jaxpr, a
+    StableHLO module or a compiled program, that program comes first. ``most`` limits the equations of a jaxpr.
+    """
+    state, node = cursor.state(), cursor.moment.node
+    passed = at_cursor(cursor)
+    if passed is not None:
+        standing = passed.at(cursor.moment.at)
+        begun = -1 if standing.step is None else standing.step.begun
+        rows = [i for i, each in enumerate(backward_lines(cursor)) if any(role == "current" for role, _ in each)]
+        values = [ct.number for step in passed.recorded.steps[:1] for ct in step.given]
+        key = "backward", passed.recorded.begun, begun, standing.done
+        yield Piece(key, lambda: Text(tuple(backward_lines(cursor)), wrap=False), values, rows)
+    if isinstance(node, JaxprRecord | ModuleRecord | ExecutableRecord):
+        yield _one("finished", line("  ", *finished_title(node)), 2)._replace(now=(0,))
+        yield Piece(("program", node.at), partial(_finished, node, cursor, most))
+    newest = max((each.equations[-1].at for each in state.programs), default=-1)
+    for program in reversed(state.programs):
+        equations, scope, count = program.equations, program.scope, len(program.equations)
+        said = f" has recorded {plural(count, 'equation')}"
+        yield _one("growing", line(("level", program.level), ("muted", said)), 2)
+        begin = max(count - MOST_EQUATIONS, 0)
+        if begin:
+            yield _one("earlier", line(("muted", f"... {plural(begin, 'earlier equation')}")), 2)
+        names = letter_names(cursor.recording, scope) if cursor.named else {}
+        while begin < count:
+            end = min(begin - begin % _TOGETHER + _TOGETHER, count)
+            last = (end - begin - 1,) if end == count and equations[-1].at == newest else ()
+            now = last if equations[-1].at == state.moment.at else ()
+            draw = partial(_equations, equations, begin, end, names)
+            yield Piece(("equations", scope, begin, end), draw, (), now, last)
+            begin = end
+    if passed is None and not state.programs and not isinstance(node, JaxprRecord | ModuleRecord | ExecutableRecord):
+        yield from _idle_program(cursor, state, most)
+
+
+def _idle_program(cursor: Cursor, state: State, most: int | None) -> Iterator[Piece]:
+    """What the pane shows while no program is in progress: the program that was finished last."""
+    last = idle.near_program(cursor)
+    if last is None:
+        values = [life.tracer.id for life in (state.tracers[-1] if state.tracers else ())]
+        key = "no program", cursor.moment.at, cursor.position
+        yield Piece(key, lambda: Text(tuple(idle.program_said(cursor)), wrap=False), values)
+        return
+    yield _one("idle", line(("muted", "finished last")))
+    yield _one("finished", finished_title(last), 2)
+    yield Piece(("program", last.at), partial(_finished, last, cursor, most))
+
+
+def finished_title(node: idle.Finished) -> Line:
+    """The heading of a finished program."""
+    if isinstance(node, JaxprRecord):
+        return panels.jaxpr_title(node)
+    what = "StableHLO" if isinstance(node, ModuleRecord) else "optimised program"
+    return line(("heading", f"{what} of {node.name}"))
+
+
+def _finished(node: idle.Finished, cursor: Cursor, most: int | None) -> Printout | Code | Text:
+    """A finished program; an empty text if it was dropped."""
+    if not isinstance(node, JaxprRecord):
+        return Code(node.text.rstrip("\n"), "stablehlo" if isinstance(node, ModuleRecord) else "hlo")
+    names = variable_names(cursor.recording) if cursor.named else None
+    if names and node.program is not None:
+        return Printout(jaxpr_document(node.program, max_eqns=most, names=names_within(node.program, names)))
+    printed = node.document(most=most)
+    return Text(()) if printed is None else Printout(printed)
+
+
+def _equations(known: Sequence[EquationRecord], begin: int, end: int, names: Mapping[str, str]) -> Code:
+    """Equations of a jaxpr in progress, each on one line."""
+    equations = known[begin:end]
+    texts: Iterable[str] = (" ".join(equation.text.split()) for equation in equations)
+    if names:
+        texts = map(with_names, texts, [each.primitive for each in equations], itertools.repeat(names))
+    return Code("\n".join(texts), "jaxpr", begin + 1)
+
+
+# --- the rule
+
+
+def operation_pieces(cursor: Cursor) -> Iterator[Piece]:
+    """The current operation: why this interpreter processes it, its arguments, and its result.
+
+    At a moment between operations, it is the last or the next one.
+    """
+    state, node = cursor.state(), cursor.moment.node
+    bind, done = state.bind, cursor.moment.kind == LEAVE and node is state.bind
+    event = isinstance(node, CacheRecord | ErrorRecord)
+    if event:
+        yield from record_pieces(cursor, node)
+    elif bind is None and state.rule is None:
+        which, near, done = idle.near_operation(cursor)
+        bind = near.node if near is not None and isinstance(near.node, BindRecord) else None
+        said = f"the {which} operation" if bind is not None else "the call applied no operation"
+        yield _one("operation", line(("muted", said)))
+    if bind is not None:
+        yield from record_pieces(cursor, bind, done)
+
+
+def record_pieces(cursor: Cursor, node: Node | None, done: bool = True) -> Iterator[Piece]:
+    """The details of an operation with, if it is ``done``, its result; the lines of a cache look-up or of an error."""
+    naming, known = naming_of(cursor.recording), at_hand(cursor.recording)
+    if isinstance(node, CacheRecord | ErrorRecord):
+        yield Piece(("event", cursor.position), partial(_details, event_lines, node))
+    elif isinstance(node, BindRecord):
+        for kind, lines, values in (("given", given_lines, node.operands), ("gave", gave_lines, node.results)):
+            if done or kind == "given":
+                yield Piece((kind, node.at), partial(_details, lines, node, naming, known), values)
+
+
+def _details(lines: Callable[..., Iterator[Line]], *of: Any) -> Text:
+    return Text(tuple(lines(*of)), hanging=4)
+
+
+def given_lines(bind: BindRecord, naming: Naming, known: Ledger | None = None) -> Iterator[Line]:
+    """An operation: why this interpreter processes it, and its arguments.
 
     If the record has only a type, and the value is already ``known``, the line also shows the value.
     """
@@ -363,14 +374,12 @@ def bind_lines(bind: BindRecord, done: bool, naming: Naming, known: Ledger | Non
     if bind.forced:
         yield line(("muted", "why    "), bind.forced)
     for index, argument in enumerate(bind.args):
-        tracer: Line = ()
-        if index == bind.forced_by:
-            tracer = line(("linked", "  • forced it"))
+        forced: Line = (("linked", "  • forced it"),) if index == bind.forced_by else ()
         named: Line = (("var", names[index]), ("muted", " = ")) if names[index] != argument else ()
         number = bind.operands[index] if index < len(bind.operands) else 0
         kind = bind.in_types[index] if index < len(bind.in_types) else ""
-        worth = glance_line(known, number) if known is not None and kind and argument.endswith(kind) else ()
-        yield line(("muted", "given  "), *named, ("value", argument), *worth, *tracer)
+        worth = glance_line(known, number) if kind and argument.endswith(kind) else ()
+        yield line(("muted", "given  "), *named, ("value", argument), *worth, *forced)
     for tracer_record in bind.tracers:
         yield line(("muted", "       unwrapped "), *panels.tracer_line(tracer_record))
     for name, value in bind.params:
@@ -380,16 +389,19 @@ def bind_lines(bind: BindRecord, done: bool, naming: Naming, known: Ledger | Non
             ("warning", f"the trace of {bind.cached} came from a cache: its Python did not run. "),
             ("muted", "--retrace (key R) records a new trace"),
         )
-    if done:
-        result = ("error", f"raised {bind.error}") if bind.error else ("value", bind.out or "no result")
-        name = "" if bind.error else ", ".join(filter(None, map(naming.name, bind.results)))
-        only = known if len(bind.results) == 1 and bind.out.endswith(bind.types[:1]) else None
-        worth = () if only is None else glance_line(only, bind.results[0])
-        yield line(("muted", "gave   "), *((("var", name), ("muted", " = ")) if name else ()), result, *worth)
-        if bind.types:
-            yield line(("muted", "       of type "), ("type", ", ".join(bind.types)))
-        if bind.nonfinite:
-            yield line(("warning", "       a result holds a NaN or an infinity"))
+
+
+def gave_lines(bind: BindRecord, naming: Naming, known: Ledger | None = None) -> Iterator[Line]:
+    """The result of an operation, with its type."""
+    result = ("error", f"raised {bind.error}") if bind.error else ("value", bind.out or "no result")
+    name = "" if bind.error else ", ".join(filter(None, map(naming.name, bind.results)))
+    single = len(bind.results) == 1 and bind.out.endswith(bind.types[:1])
+    worth = glance_line(known, bind.results[0]) if single else ()
+    yield line(("muted", "gave   "), *((("var", name), ("muted", " = ")) if name else ()), result, *worth)
+    if bind.types:
+        yield line(("muted", "       of type "), ("type", ", ".join(bind.types)))
+    if bind.nonfinite:
+        yield line(("warning", "       a result holds a NaN or an infinity"))
 
 
 def event_lines(node: CacheRecord | ErrorRecord) -> Iterator[Line]:
@@ -401,32 +413,29 @@ def event_lines(node: CacheRecord | ErrorRecord) -> Iterator[Line]:
         yield line(("muted", node.advice))
 
 
-def rule_heading(state: State) -> Iterator[Line]:
-    """The name and the place of the applied rule."""
+def rule_pieces(cursor: Cursor) -> Iterator[Piece]:
+    """The name, the place and the source of the applied rule."""
+    state = cursor.state()
     rule = state.rule
     if rule is None:
         return
     table = rule.table.removesuffix(" rule")
-    yield line(("heading", f"{table} rule"), ("muted", " of "), ("primitive", rule.primitive), f"  {rule.name}")
-    if rule.file:
-        yield place_line(rule.file, rule.line)
-    else:
-        yield line(("muted", "written in C, or its source is not known"))
+    heading = line(("heading", f"{table} rule"), ("muted", " of "), ("primitive", rule.primitive), f"  {rule.name}")
+    unknown = line(("muted", "written in C, or its source is not known"))
+    yield _one("rule", heading, wrap=False)
+    yield _one("rule's place", place_line(rule.file, rule.line) if rule.file else unknown, wrap=False)
     if any(isinstance(node, BindRecord) and node.rule is rule and linearizes(node) for node in state.path):
-        yield line(("muted", "linearize is derived from it: the known part is run, the linear part recorded"))
-
-
-def _rule_blocks(state: State, recording: Recording) -> Iterator[Block]:
-    yield text(*rule_heading(state), wrap=False)
-    code = rule_source(recording, state.rule)
+        said = "linearize is derived from it: the known part is run, the linear part recorded"
+        yield _one("derived", line(("muted", said)), wrap=False)
+    code = rule_source(cursor.recording, rule)
     if code is not None:
-        yield code
+        yield Piece(("rule's source", rule.file, rule.line), _same(code))
 
 
-def rule_source(recording: Recording, rule: RuleRecord | None) -> Code | None:
+def rule_source(recording: Recording, rule: RuleRecord) -> Code | None:
     """The source of a rule's function alone, without its indent; None if it was not kept."""
-    kept = kept_source(recording, rule.file, rule.line) if rule is not None and rule.file else None
-    if rule is None or kept is None:
+    kept = kept_source(recording, rule.file, rule.line) if rule.file else None
+    if kept is None:
         return None
     lines = kept.text.split("\n")[rule.line - kept.first :]
     return Code(textwrap.dedent("\n".join(lines[: _function_length(lines)])), "python", rule.line)
@@ -450,7 +459,6 @@ def _function_length(lines: list[str]) -> int:
 
 
 # --- the status line
-# ---------------------------------------------------------------------------------------------------
 
 
 def moment_line(moment: Moment, naming: Naming, cut: str = "") -> Line:
@@ -518,7 +526,6 @@ def stack_text(cursor: Cursor) -> Line:
 
 
 # --- moves that start a session of stepping
-# -----------------------------------------------------------------------------
 
 
 def to_function(cursor: Cursor, name: str, backwards: bool = False) -> bool:
@@ -550,6 +557,24 @@ def to_failure(cursor: Cursor) -> None:
     cursor.find(lambda moment: moment.node is last, backwards=True)
 
 
+# The panes of a moment by name, as a page shows them.
+PIECES: dict[str, Callable[[Cursor], Iterator[Piece]]] = {
+    "where": where_pieces,
+    "source": source_pieces,
+    "stack": stack_pieces,
+    "program": program_pieces,
+    "operation": operation_pieces,
+    "rule": rule_pieces,
+}
+
+
+def _pane(*names: str) -> Callable[[Cursor], Document]:
+    """A pane of a terminal, which shows the pieces of these panes."""
+    return lambda cursor: pieces_document(piece for name in names for piece in PIECES[name](cursor))
+
+
+source_pane, stack_pane, program_pane = _pane("where", "source"), _pane("stack"), _pane("program")
+rule_pane = _pane("operation", "rule")
 # The panes of a moment by name, in a stepper's order.
 PANES: dict[str, Callable[[Cursor], Document]] = {
     "tree": tree_lines,

@@ -136,7 +136,6 @@ def title(root: TreePart) -> Line:
 
 
 # --- which branches are open
-# ----------------------------------------------------------------------------------------------
 
 
 def _opened(tree: Tree) -> set[int]:
@@ -200,7 +199,6 @@ def _structure(part: TreePart) -> Any:
 
 
 # --- in a terminal
-# ---------------------------------------------------------------------------------------------------------
 
 
 def _drawn(shown: _Shown, width: int) -> tuple[Block, ...]:
@@ -279,7 +277,6 @@ def _facts_line(kind: str, norm: Line, rest: Line, types: int, norms: int) -> Li
 
 
 # --- on a page
-# -------------------------------------------------------------------------------------------------------------
 
 
 class _Room:
@@ -343,7 +340,6 @@ def _values(leaf: TreePart, room: _Room) -> str | None:
 
 
 # --- facts about a leaf
-# --------------------------------------------------------------------------------------------------------
 
 
 def _facts(leaf: TreePart, budget: Budget, exact: bool) -> tuple[str, Line, Line, int]:

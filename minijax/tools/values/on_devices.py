@@ -203,7 +203,6 @@ def _meeting(known: Ledger, number: int, bind: BindRecord, mesh: LoopShown) -> M
 
 
 # --- pieces for one device
-# --------------------------------------------------------------------------------------------
 
 
 def pieces(shown: DevicesShown, here: int) -> list[tuple[int, Had]]:
@@ -230,7 +229,6 @@ def pieces(shown: DevicesShown, here: int) -> list[tuple[int, Had]]:
 
 
 # --- one cell
-# ------------------------------------------------------------------------------------------------------------
 
 
 Summed = Callable[[Array], ValueSummary]

@@ -134,7 +134,6 @@ def _texts(draw: Callable[[int], Line], widest: int) -> list[tuple[int, Line]]:
 
 
 # --- reading
-# ---------------------------------------------------------------------------------------------------------
 
 
 class _Saved(DeviceColumn):
