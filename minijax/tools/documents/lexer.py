@@ -6,10 +6,10 @@ module, because the engine does not depend on Pygments. The jaxpr lexer assigns 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from pygments.lexer import Lexer, RegexLexer, bygroups
+from pygments.lexer import RegexLexer, bygroups, default, include
+from pygments.lexers.asm import LlvmLexer
 from pygments.lexers.python import PythonLexer
 from pygments.token import (
     Comment,
@@ -44,177 +44,12 @@ TOKENS: dict[str, _TokenType] = {
 }
 ROLE_OF = {token: role for role, token in TOKENS.items()}
 
-_SPACE = re.compile(r"\s+")
-_NAME = re.compile(r"[A-Za-z_][\w-]*")
-_TYPE = re.compile(r":(Ref\{\w+\[[^\]]*\]\}|[A-Za-z]\w*(?:<\w+>)?\[[^\]]*\])")
-_LITERAL = re.compile(
-    r"\[\.\.\.\]|\(b'',\)|\([-+]?[\dinf][^\s()]*j\)|[-+]?(?:\d[\w.+-]*|\.\d[\w.+-]*|inf\b|nan\b)|True\b|False\b"
-)
-_COMMENT = re.compile(r"#[^\n]*")
-_CUT = re.compile(r"\.\.\. \(\d+ more equations\)")
-# Operations on a reference. Brackets after a reference hold integers and slices; a slice may start at a variable.
-_ARROW = re.compile(r"<-|\+=")
-_BOUNDS = re.compile(r"-?\d*:(?:-?\d+)?|-?\d+")
-_REST_OF_SLICE = re.compile(r"\+\d+")
-# A name before a bracket is a reference or a primitive. A primitive without results has no ``=`` before it.
-_CALL = re.compile(r"[A-Za-z_][\w-]*(?=\[)")
-_LAMBDA = re.compile(r"\{\s*lambda\b")
-_PARAM = re.compile(r"([A-Za-z_]\w*)=")
-_NEXT_PARAM = re.compile(r"\s+(?:[A-Za-z_]\w*=|# )")
-# 'in' ends an equation list, and a bracket follows it. A variable can be called 'in' too, but no bracket follows that.
-_IN = re.compile(r"in(?=\s*\()")
-_IN_AFTER_SHARED = re.compile(r"in(?=\s*(?:let\b|\{))")
-
-Piece = tuple[int, str, str]  # (position, role, text)
+_NAME = r"[A-Za-z_][\w-]*"
+# The value of a parameter ends before these.
+_ENDS_VALUE = r"(?=[])}\n]|\s+(?:[A-Za-z_]\w*=|# )| \])"
 
 
-class _JaxprReader:
-    """Reads one text. A stack holds the grammatical context: a jaxpr, parameters, or the index of a reference."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
-        # contexts, outermost first: 'jaxpr' after '{', 'params' after 'primitive[', 'place' after 'reference['
-        self.inside: list[str] = ["jaxpr"]
-        self.expect_primitive = False
-        # the variables that hold references
-        self.references: set[str] = set()
-
-    def take(self, role: str, length: int) -> Piece:
-        at, self.at = self.at, self.at + length
-        return at, role, self.text[at : self.at]
-
-    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        return pattern.match(self.text, self.at)
-
-    def pieces(self) -> Iterator[Piece]:
-        while self.at < len(self.text):
-            if found := self.match(_SPACE):
-                yield self.take("", len(found[0]))
-            elif found := self.match(_COMMENT) or self.match(_CUT):
-                yield self.take("comment", len(found[0]))
-            elif self.inside[-1] == "params":
-                yield from self.parameter()
-            elif self.inside[-1] == "place":
-                yield self.in_place()
-            else:
-                yield from self.in_jaxpr()
-
-    def in_jaxpr(self) -> Iterator[Piece]:
-        c = self.text[self.at]
-        if c == "{":
-            self.inside.append("jaxpr")
-            self.expect_primitive = False
-            yield self.take("punctuation", 1)
-        elif c == "}":
-            if len(self.inside) > 1:
-                self.inside.pop()
-            yield self.take("punctuation", 1)
-        elif c == "=":
-            self.expect_primitive = not self.match(re.compile(r"=\s*\{"))
-            yield self.take("punctuation", 1)
-        elif found := self.match(_ARROW):
-            yield self.take("primitive", 2)
-        elif not self.expect_primitive and (found := self.match(_CALL)) and found[0] in self.references:
-            yield self.take("var", len(found[0]))
-            self.inside.append("place")
-            yield self.take("punctuation", 1)
-        elif (self.expect_primitive and (found := self.match(_NAME))) or (found := self.match(_CALL)):
-            self.expect_primitive = False
-            yield self.take("primitive", len(found[0]))
-            if self.text.startswith("[", self.at):
-                self.inside.append("params")
-                yield self.take("punctuation", 1)
-            elif found := re.compile(r" \[ ").match(self.text, self.at):  # in the tutorial's style
-                self.inside.append("params")
-                yield self.take("punctuation", len(found[0]))
-        elif found := self.match(_LITERAL):
-            yield self.take("literal", len(found[0]))
-            yield from self.type()
-        elif found := self.match(_NAME):
-            yield from self.name(found[0])
-        else:
-            yield self.take("punctuation", 1)
-
-    def name(self, name: str) -> Iterator[Piece]:
-        after_brace = self.text[: self.at].rstrip().endswith("}")
-        if name in ("lambda", "let") or (name == "in" and self.match(_IN)):
-            yield self.take("keyword", len(name))
-        elif name == "in" and after_brace and self.match(_IN_AFTER_SHARED):
-            yield self.take("keyword", 2)
-        else:
-            # a variable ends before a hyphen: only a primitive may contain one
-            short = re.match(r"\w+", name)
-            assert short is not None
-            yield self.take("drop" if name == "_" else "var", len(short[0]))
-            if self.text.startswith(":Ref{", self.at):
-                self.references.add(short[0])
-            yield from self.type()
-
-    def type(self) -> Iterator[Piece]:
-        if found := self.match(_TYPE):
-            yield self.take("punctuation", 1)
-            yield self.take("type", len(found[1]))
-
-    def in_place(self) -> Piece:
-        """The next piece of the text between the brackets after a reference."""
-        if self.text[self.at] == "]":
-            self.inside.pop()
-        if found := self.match(_REST_OF_SLICE):
-            return self.take("punctuation", len(found[0]))
-        if not self.text[: self.at].endswith(("[", ",")):  # after a slice's first bound: the colon, or a variable
-            return self.take("punctuation", 1) if not (found := self.match(_NAME)) else self.take("var", len(found[0]))
-        if found := self.match(_BOUNDS):
-            return self.take("literal", len(found[0]))
-        if found := self.match(_NAME):
-            return self.take("var", len(found[0]))
-        return self.take("punctuation", 1)
-
-    def parameter(self) -> Iterator[Piece]:
-        if self.text[self.at] in "](),":
-            if self.text[self.at] == "]":
-                self.inside.pop()
-            yield self.take("punctuation", 1)
-        elif self.text[self.at] == "{" and self.match(_LAMBDA):
-            self.inside.append("jaxpr")
-            yield self.take("punctuation", 1)
-        elif found := self.match(_PARAM):
-            yield self.take("param-name", len(found[1]))
-            yield self.take("punctuation", 1)
-            if self.match(_LAMBDA):
-                return
-            jaxprs = found[1].endswith("jaxpr") or found[1] == "branches"
-            if jaxprs and (name := self.match(_NAME)) and name[0] != "None":
-                yield self.take("var", len(name[0]))
-            elif jaxprs and self.text.startswith("(", self.at):
-                yield self.take("punctuation", 1)
-            else:
-                yield self.take("param-value", self.value_length())
-        elif found := self.match(_NAME):  # one name in a tuple of shared jaxprs
-            yield self.take("var", len(found[0]))
-        else:
-            yield self.take("param-value", 1)
-
-    def value_length(self) -> int:
-        """The length of a parameter's value, which ends before the next parameter or the closing bracket."""
-        depth = 0
-        i = self.at
-        text = self.text
-        while i < len(text):
-            c = text[i]
-            if c in "([{":
-                depth += 1
-            elif c in ")]}":
-                if depth == 0:
-                    break
-                depth -= 1
-            elif depth == 0 and c.isspace() and (c == "\n" or _NEXT_PARAM.match(text, i) or text[i : i + 2] == " ]"):
-                break
-            i += 1
-        return i - self.at
-
-
-class JaxprLexer(Lexer):
+class JaxprLexer(RegexLexer):
     """Jaxprs, in JAX's and in the tutorial's style."""
 
     name = "jaxpr"
@@ -223,9 +58,81 @@ class JaxprLexer(Lexer):
     mimetypes: list[str] = []
     url = "https://docs.jax.dev/en/latest/jaxpr.html"
 
-    def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, _TokenType, str]]:
-        for at, role, piece in _JaxprReader(text).pieces():
-            yield at, TOKENS[role], piece
+    tokens = {
+        "space": [(r"\s+", Text), (r"#[^\n]*|\.\.\. \(\d+ more equations\)", TOKENS["comment"])],
+        "root": [(r"\}", Punctuation), include("jaxpr")],
+        "braces": [
+            # 'in' after shared jaxprs; a variable can be called 'in' too
+            (r"(\})(\s+)(in)(?=\s*(?:let\b|\{))", bygroups(Punctuation, Text, Keyword), "#pop"),
+            (r"\}", Punctuation, "#pop"),
+            include("jaxpr"),
+        ],
+        "jaxpr": [
+            include("space"),
+            (r"\{", Punctuation, "braces"),
+            (r"=(?=\s*\{)", Punctuation),
+            (r"=", Punctuation, "primitive"),
+            # a reference is read or written: r[0] <- a
+            (r"<-", TOKENS["primitive"], "read"),
+            (r"\+=", TOKENS["primitive"]),
+            (rf"({_NAME})(\[)(?=[^][]*\]\s*(?:<-|\+=))", bygroups(TOKENS["var"], Punctuation), "place"),
+            # a primitive without results
+            (rf"{_NAME}(?=\[)", TOKENS["primitive"], "parameters"),
+            (
+                r"\[\.\.\.\]|\(b'',\)|\([-+]?[\dinf][^\s()]*j\)"
+                r"|[-+]?(?:\d[\w.+-]*|\.\d[\w.+-]*|inf\b|nan\b)|True\b|False\b",
+                TOKENS["literal"],
+                "type",
+            ),
+            (r"(?:lambda|let|in(?=\s*\())(?![\w-])", Keyword),
+            (r"_(?!\w)", TOKENS["drop"], "type"),
+            (r"[A-Za-z_]\w*", TOKENS["var"], "type"),
+            (r".", Punctuation),
+        ],
+        "type": [
+            (r"(:)(Ref\{\w+\[[^]]*\]\}|[A-Za-z]\w*(?:<\w+>)?\[[^]]*\])", bygroups(Punctuation, Keyword.Type), "#pop"),
+            default("#pop"),
+        ],
+        "primitive": [include("space"), (_NAME, TOKENS["primitive"], ("#pop", "parameters")), default("#pop")],
+        # in the tutorial's style, there is a space around the brackets
+        "parameters": [(r"\[| \[ ", Punctuation, ("#pop", "params")), default("#pop")],
+        "read": [
+            include("space"),
+            (rf"({_NAME})(\[)", bygroups(TOKENS["var"], Punctuation), ("#pop", "place")),
+            default("#pop"),
+        ],
+        # integers and slices; a slice may start at a variable
+        "place": [
+            include("space"),
+            (r"\]", Punctuation, "#pop"),
+            (r"\+\d+", Punctuation),
+            (r"(?<=[\[,])(?:-?\d*:(?:-?\d+)?|-?\d+)", TOKENS["literal"]),
+            (_NAME, TOKENS["var"]),
+            (r".", Punctuation),
+        ],
+        "params": [
+            include("space"),
+            (r"\]", Punctuation, "#pop"),
+            (r"[(),]", Punctuation),
+            (r"\{(?=\s*lambda\b)", Punctuation, "braces"),
+            (r"(\w*jaxpr|branches)(=)(?=\()", bygroups(TOKENS["param-name"], Punctuation)),
+            (r"([A-Za-z_]\w*)(=)(?=\{\s*lambda\b)", bygroups(TOKENS["param-name"], Punctuation)),
+            (rf"(\w*jaxpr|branches)(=)(?!None\b)({_NAME})", bygroups(TOKENS["param-name"], Punctuation, TOKENS["var"])),
+            (r"([A-Za-z_]\w*)(=)", bygroups(TOKENS["param-name"], Punctuation), "value"),
+            (_NAME, TOKENS["var"]),
+            (r".", TOKENS["param-value"]),
+        ],
+        "value": [
+            (_ENDS_VALUE, Text, "#pop"),
+            (r"[(\[{]", TOKENS["param-value"], "nested"),
+            (r"[^][(){}\s]+|\s", TOKENS["param-value"]),
+        ],
+        "nested": [
+            (r"[(\[{]", TOKENS["param-value"], "#push"),
+            (r"[])}]", TOKENS["param-value"], "#pop"),
+            (r"[^][(){}]+", TOKENS["param-value"]),
+        ],
+    }
 
 
 class StableHLOLexer(RegexLexer):
@@ -270,39 +177,6 @@ class StableHLOLexer(RegexLexer):
     }
 
 
-class LLVMLexer(RegexLexer):
-    """The LLVM IR of a kernel."""
-
-    name = "LLVM IR of a kernel"
-    aliases: list[str] = []
-    filenames: list[str] = []
-    mimetypes: list[str] = []
-    url = "https://llvm.org/docs/LangRef.html"
-
-    tokens = {
-        "root": [
-            (r"\s+", Whitespace),
-            (r";[^\n]*", TOKENS["comment"]),
-            (r'c?"(?:\\.|[^"\\])*"', TOKENS["string"]),
-            (r"[\w.$-]+:", TOKENS["function"]),
-            (r'%(?:"[^"\n]*"|[\w.$-]+)', TOKENS["var"]),
-            (r'@(?:"[^"\n]*"|[\w.$-]+)', TOKENS["function"]),
-            (r"[!#][\w.]*", TOKENS["param-name"]),
-            (r"(?:i\d+|half|bfloat|float|double|ptr|void|label|metadata|token)\b", TOKENS["type"]),
-            (
-                r"(?:define|declare|attributes|target|source_filename|to|x|poison|undef|null|true|false)\b",
-                TOKENS["keyword"],
-            ),
-            (r"(?:ret|br|store|fence|switch|unreachable|tail call|call)\b", TOKENS["primitive"]),
-            (r"(?<== )[a-z]+(?: call)?\b", TOKENS["primitive"]),
-            (r"-?(?:0x\w+|\d+(?:\.\d+)?(?:e[-+]?\d+)?)\b", TOKENS["literal"]),
-            (r"[=<>(){}\[\],:*.]", TOKENS["punctuation"]),
-            (r"[A-Za-z_][\w.-]*", Name),
-            (r".", Text),
-        ]
-    }
-
-
 class MachineLexer(RegexLexer):
     """Machine code as ``%passes --kernel`` shows it: names of functions, and addresses with instructions."""
 
@@ -330,7 +204,7 @@ _LEXERS = {
     "jaxpr": JaxprLexer,
     "stablehlo": StableHLOLexer,
     "hlo": StableHLOLexer,
-    "llvm": LLVMLexer,
+    "llvm": LlvmLexer,
     "asm": MachineLexer,
     "python": PythonLexer,
 }
