@@ -11,8 +11,7 @@ from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.styles import Style
 
 from minijax.repl.batch import highlighted
-from minijax.tools.documents.document import Document, lay_out, split_lines
-from minijax.tools.documents.fold import folded
+from minijax.tools.documents.document import Document, folded, lay_out, split_lines
 from minijax.tools.documents.theme import STYLES, shown_line, terminal_style
 from minijax.tools.session.source import is_command
 

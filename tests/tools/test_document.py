@@ -23,6 +23,7 @@ from minijax.tools.documents.document import (
     Text,
     columns,
     document,
+    folded,
     lay_out,
     length,
     line,
@@ -31,7 +32,6 @@ from minijax.tools.documents.document import (
     unbroken,
     wrapped,
 )
-from minijax.tools.documents.fold import folded
 from minijax.tools.documents.html import markup, to_html
 from minijax.tools.documents.theme import LINE_COLOURS, STYLES, line_role, resolved, sgr, to_text, visible
 from minijax.tools.session.tracebacks import error_document

@@ -7,6 +7,7 @@ So a terminal, a notebook, a file and a test can use the same document. ``theme`
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
@@ -33,6 +34,9 @@ MARKS = {" ": "muted", "~": "warning", "-": "error", "+": "good"}
 MARK, LINK = "▶", "•"
 # A space at which lines do not break.
 UNBROKEN = "\xa0"
+# Where long lines of a terminal break, and the indent of the lines after them.
+_SEPARATORS = ",;:)]}/|=+*_.-"
+_HANGING = 2
 
 
 class Text(Frozen):
@@ -265,40 +269,82 @@ def wrapped(segments: Line, width: int, hanging: int = 0) -> Iterator[Line]:
 
     The lines after the first begin with ``hanging`` spaces.
     """
-    if length(segments) <= width:
-        yield _plain_spaces(segments)
-        return
-    for each in _broken(segments, width, hanging):
-        yield _plain_spaces(each)
+    return map(_plain_spaces, _broken(segments, width, hanging, _word_end))
 
 
-def _broken(segments: Line, width: int, hanging: int) -> Iterator[Line]:
-    words = [(role, word) for role, piece in segments for word in re.findall(r"[ \t]+|[^ \t]+", piece)]
-    current: list[Segment] = []
-    column = 0
-    begun = False  # whether the line holds more than its indent
-    for i, (role, word) in enumerate(words):
-        if word.isspace():
-            if begun or not i:
-                current.append((role, word))
-                column += columns(word)
-            continue
-        # adjacent pieces of different roles without a space between them stay together
-        together = columns(word)
-        after = i + 1
-        while after < len(words) and not words[after][1].isspace():
-            together += columns(words[after][1])
-            after += 1
-        free = not i or words[i - 1][1].isspace()
-        if free and begun and column + together > width:
-            while current and current[-1][1].isspace():
-                current.pop()
-            yield tuple(current)
-            current, column = [("", " " * hanging)] if hanging else [], hanging
-        current.append((role, word))
-        column += columns(word)
-        begun = True
-    yield tuple(current)
+def folded(segments: Line, width: int) -> Iterator[Line]:
+    """``segments`` as lines of at most ``width`` columns. A line may be wider if it holds only one wide character.
+
+    A terminal breaks a long line in the middle of a word. This breaks it after a space, else after a separator.
+    """
+    text = "".join(piece for _, piece in segments)
+    indent = len(text) - len(text.lstrip(" ")) + _HANGING
+    return _broken(segments, width, _HANGING if indent > width // 2 else indent, _fold_end)
+
+
+def _broken(segments: Line, width: int, indent: int, ends: Callable[[str, int, int], int]) -> Iterator[Line]:
+    """The lines of ``segments``; those after the first have an indent. ``ends(text, start, end)`` is the place to break
+    the line that begins at ``start`` if the text up to ``end`` fits.
+    """
+    text = "".join(piece for _, piece in segments).replace("\t", " ")
+    start, rest = 0, segments
+    while length(rest) > width - (indent if start else 0):
+        end = ends(text, start, _reach(rest, width - (indent if start else 0)) + start)
+        after = len(text) - len(text[end:].lstrip(" "))
+        if after >= len(text):
+            end = len(text)
+        taken, rest = _parted(rest, end - start)
+        if ends is _word_end:
+            taken = _parted(taken, len(text[start:end].rstrip(" ")))[0]
+        yield (("", " " * indent), *taken) if start and indent else taken
+        if after >= len(text):
+            return
+        rest = _parted(rest, after - end)[1]
+        start = after
+    yield (("", " " * indent), *rest) if start and indent else rest
+
+
+def _reach(segments: Line, room: int) -> int:
+    """How many characters fit into ``room`` columns; at least one."""
+    taken = count = 0
+    for c in itertools.chain.from_iterable(piece for _, piece in segments):
+        taken += columns(c)
+        if taken > room and count:
+            break
+        count += 1
+    return count
+
+
+def _word_end(text: str, start: int, end: int) -> int:
+    """The end of the last whole word, or else of the first word."""
+    space = text.rfind(" ", start, end + 1)
+    if not text[start:space].strip() or space < 0:
+        space = text.find(" ", end)
+    return space if space >= 0 else len(text)
+
+
+def _fold_end(text: str, start: int, end: int) -> int:
+    """The end of the last word or else the last separator, but not in the first third of the line; or else ``end``."""
+    if text[end] == " ":
+        return end
+    earliest = start + (end - start) // 3
+    space = text.rfind(" ", earliest, end)
+    # do not break in the indent of the line
+    if space > start and text[start:space].strip():
+        return space + 1
+    return next((i + 1 for i in range(end - 1, earliest, -1) if text[i] in _SEPARATORS), end)
+
+
+def _parted(segments: Line, count: int) -> tuple[Line, Line]:
+    """The first ``count`` characters, and the others."""
+    before: list[Segment] = []
+    for i, (role, piece) in enumerate(segments):
+        if count < len(piece):
+            before += [(role, piece[:count])] if count else []
+            return tuple(before), ((role, piece[count:]), *segments[i + 1 :])
+        before.append((role, piece))
+        count -= len(piece)
+    return tuple(before), ()
 
 
 def lay_out(doc: Document, width: int = 80, highlight: Highlighter | None = None) -> Iterator[Line]:

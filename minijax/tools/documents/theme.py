@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from minijax.core.records import NamedTuple
-from minijax.tools.documents.document import Document, Highlighter, Line, lay_out
-from minijax.tools.documents.fold import folded
+from minijax.tools.documents.document import Document, Highlighter, Line, folded, lay_out
 
 
 class Style(NamedTuple):
