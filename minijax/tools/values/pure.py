@@ -15,7 +15,7 @@ from minijax import errors
 from minijax.api.custom_derivatives import CustomCall, CustomFunction
 from minijax.core.array import get_aval
 from minijax.core.rules import shown_rule
-from minijax.core.trace import state
+from minijax.core.trace import check_alive, state
 from minijax.interpreters.program import called_jaxprs
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, inlined, subjaxprs
 from minijax.ops.callback import debug_callback_p, debug_print_p, io_callback_p, pure_callback_p
@@ -236,35 +236,32 @@ class KnownRule(Function):
 
     def __init__(self, purifier: Purifier, inner: Function) -> None:
         self.purifier = purifier
-        self.inner = inner
         self.about = inner.about
-        allowed = purifier.rules or not _is_users(inner)
-        self.staged: StagedFunction | None = None
-        self.found: dict[Any, Closed] = {}
+        self.allowed = purifier.rules or not _is_users(inner)
+        self.staged = inner if isinstance(inner, StagedFunction) else None
+        self.inner = inner if self.staged is None else self.staged.inner
+        self.closed_over = [] if self.staged is None else self.staged.closed_over
+        known = {} if self.staged is None else self.staged.found
+        self.found: dict[Any, Closed] = {key: self._pure(closed) for key, closed in known.items()}
         self.sides: dict[int, Any] = {}
-        self.asked = _StagedOnDemand(inner.inner if isinstance(inner, StagedFunction) else inner, purifier, allowed)
-        if isinstance(inner, StagedFunction):
-            self.staged = StagedFunction(self.asked, inner.avals_for)
-            self.staged.closed_over = inner.closed_over
-            self.staged.found = self.found
-            self.found.update((key, self.asked.pure(closed)) for key, closed in inner.found.items())
 
     def call(self, side: Any, *values: Any) -> tuple[list[Any], Any]:
-        if self.staged is not None:
-            return self.staged.call(side, *values)
-        closed = self.closed_for(side, [get_aval(x) for x in values])
-        return closed.evaluate(*closed.consts, *values), closed.side
-
-    def closed_for(self, side: Any, avals: Sequence[Any]) -> Closed:
-        """The rule as a jaxpr for ``side``, the side result of the previous call."""
-        key = (side if self.staged is not None else self._hashable(side), state.axis_env)
-        if key not in self.found:
-            given = self.staged.avals_for(side) if self.staged is not None else avals
-            self.found[key] = self.asked.close(side, given)
-        return self.found[key]
+        closed = self.close(side, [get_aval(x) for x in values])
+        operand_of = {id(c): x for c, x in zip(self.closed_over, values, strict=False)}
+        consts = [operand_of[id(c)] if id(c) in operand_of else check_alive(c) for c in closed.consts]
+        return closed.evaluate(*consts, *values[len(self.closed_over) :]), closed.side
 
     def close(self, side: Any, avals: Sequence[Any]) -> Closed:
-        return self.closed_for(side, avals)
+        """The rule as a jaxpr for ``side``, the side result of the previous call. It may raise RuleNeeded."""
+        key = (self._hashable(side), state.axis_env)
+        if key not in self.found:
+            if not self.allowed:
+                # the short reason comes first: a table column may cut the rest
+                rule = f"the {self.about.label} {self.about.subject}"
+                raise RuleNeeded(f"{self.about.name} was not staged, and staging it runs the user's Python: {rule}")
+            taken = avals if self.staged is None else self.staged.avals_for(side)
+            self.found[key] = self._pure(self.inner.close(side, taken))
+        return self.found[key]
 
     def _hashable(self, side: Any) -> Any:
         """``side`` as a cache key; a backward pass may get an unhashable side result."""
@@ -277,24 +274,7 @@ class KnownRule(Function):
             return "side", id(side)
         return side
 
-
-class _StagedOnDemand(Function):
-    """``inner``, which is staged at its first call. If this is not ``allowed``, the call raises RuleNeeded."""
-
-    def __init__(self, inner: Function, purifier: Purifier, allowed: bool) -> None:
-        self.inner = inner
-        self.about = inner.about
-        self.purifier = purifier
-        self.allowed = allowed
-
-    def close(self, side: Any, avals: Sequence[Any]) -> Closed:
-        if not self.allowed:
-            # the short reason comes first: a table column may cut the rest
-            rule = f"the {self.about.label} {self.about.subject}"
-            raise RuleNeeded(f"{self.about.name} was not staged, and staging it runs the user's Python: {rule}")
-        return self.pure(self.inner.close(side, avals))
-
-    def pure(self, closed: Closed) -> Closed:
+    def _pure(self, closed: Closed) -> Closed:
         """The rule's jaxpr in pure form. RuleNeeded if one of its results comes from a callback."""
         made, reasons = self.purifier.whole(closed.jaxpr)
         if any(reasons):

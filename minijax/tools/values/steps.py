@@ -253,8 +253,8 @@ class Steps:
         """The jaxpr of a rule, the values of the jaxpr's inputs (from ``ins``), and the rule's side result."""
         known = self.frame.root.purifier.rule(function)
         with bound_axes(self.levels.named):
-            closed = known.closed_for(side, avals)
-        over = [] if known.staged is None else known.staged.closed_over
+            closed = known.close(side, avals)
+        over = known.closed_over
         operand_of = {id(c): x for c, x in zip(over, ins, strict=False) if c is not None}
         consts = [self._rule_constant(c, operand_of) for c in closed.consts]
         return closed.jaxpr, [*consts, *ins[len(over) :]], closed.side
