@@ -17,11 +17,10 @@ from minijax.tools.documents.document import Line
 from minijax.tools.documents.words import shortened
 from minijax.tools.recording.device_records import DeviceTextRecord, Meeting
 from minijax.tools.recording.records import BindRecord
-from minijax.tools.values.brief import brief, numpy_of
+from minijax.tools.values.brief import ValueSummary, brief, numpy_of, summary
 from minijax.tools.values.devices import is_mapped
 from minijax.tools.values.meetings import meeting
 from minijax.tools.values.moment import Found, Ledger, LoopShown, Unknown, Worth, worth
-from minijax.tools.values.summary import ValueSummary, summary
 from minijax.tools.values.table import Named, named_until
 
 PVARY = "pvary sends nothing: a value that all devices share becomes each device's own"
@@ -264,8 +263,9 @@ def _range(found: Worth, room: int, summed: Summed) -> Line:
     if known is not None and known.kind == "b" and not known.sampled:
         return (("value", shortened(f"{known.high:,} of {known.seen:,} true", room)),)
     if known is not None and known.low is not None and known.kind != "b":
-        exact = known.between()
-        short = f"≈ {float(known.low):.2g} … {float(known.high):.2g}"
+        size = "|…| " if known.kind == "c" else ""
+        exact = size + known.between()
+        short = f"≈ {size}{float(known.low):.2g} … {float(known.high):.2g}"
         for text in (f"≈ {exact}" if known.sampled else exact, short):
             if len(text) <= room and not (known.nans or known.infs):
                 return (("value", text),)

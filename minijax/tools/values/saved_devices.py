@@ -14,6 +14,7 @@ from minijax.tools.recording.device_records import (
     DeviceValueRecord,
 )
 from minijax.tools.recording.records import Recording
+from minijax.tools.values.brief import ValueSummary, summary
 from minijax.tools.values.moment import Ledger, Unknown, saved_mesh
 from minijax.tools.values.on_devices import (
     NARROWEST,
@@ -26,7 +27,6 @@ from minijax.tools.values.on_devices import (
     pieces,
     together,
 )
-from minijax.tools.values.summary import ValueSummary, summary
 
 # Limits of a file: the total number of characters in texts, and the number of changes.
 MOST_CHARACTERS = 2_000_000

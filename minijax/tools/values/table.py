@@ -18,10 +18,9 @@ from minijax.tools.documents.words import shortened
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.records import BindRecord, LifeRecord, ScopeRecord, place_parts
 from minijax.tools.recording.timeline import timeline
-from minijax.tools.values.brief import brief, type_of
+from minijax.tools.values.brief import brief, summary, type_of
 from minijax.tools.values.moment import Found, Ledger, LoopShown, Unknown, Worth, ledger
 from minijax.tools.values.sharing import shared_with
-from minijax.tools.values.summary import summary
 
 # The most rows of one table. It shows the latest rows, and how many rows are hidden.
 MOST_ROWS = 60
@@ -41,6 +40,8 @@ NO_ARRAYS = line(("warning", "opened from a file: values are in the process that
 # The columns of a table; the least width of a column.
 COLUMNS = ("primal", "tangent", "cotangent")
 _NARROWEST = 8
+# The most characters of a value as JSON data.
+MOST_TEXT = 200
 # The most characters of ``y`` in the note ``with y`` after a cotangent: ``y`` is a value with the same sum.
 MOST_SHARED = 8
 
@@ -249,10 +250,9 @@ def _found_data(found: Found) -> dict[str, Any] | None:
     if isinstance(found, Unknown):
         return {"unknown": found.reason}
     data: dict[str, Any] = {"type": type_text(found), "examples": list(found.axes)}
-    summed = summary(found.array)
-    data["text"] = summed.text
-    if summed.numbers is not None:
-        data |= {"nans": summed.numbers.nans, "infs": summed.numbers.infs}
+    data["text"] = "".join(text for _, text in brief(found.array, MOST_TEXT, len(found.axes), typed=False))
+    if (counted := summary(found.array).numbers) is not None:
+        data |= {"nans": counted.nans, "infs": counted.infs}
     return data
 
 

@@ -8,25 +8,29 @@ from minijax import numpy as jnp
 from minijax.core.array import as_array
 from minijax.tools.documents.words import decimal, interval
 from minijax.tools.trees.numbers import MOST_SCANNED, SAMPLE
-from minijax.tools.values.brief import brief
-from minijax.tools.values.examples import Unknown
+from minijax.tools.values.brief import brief, summary
 from minijax.tools.values.moment import Worth
 from minijax.tools.values.on_devices import together
-from minijax.tools.values.summary import summary
 
 GRID = np.random.default_rng(0).normal(size=(40, 30)).astype(np.float32)
 
 
+def drawn(x, room=80):
+    return "".join(piece for _, piece in brief(as_array(x), room, typed=False))
+
+
+def spark(x):
+    return summary(as_array(x)).spark
+
+
 def test_a_vector_is_drawn_in_order_and_a_matrix_as_a_histogram():
-    assert summary(np.arange(16.0)).spark == "▁▂▃▄▅▆▇█"
-    assert summary(np.float32([0, 1, np.nan, 0])).spark == "▁█·▁"
-    assert summary(np.full((3, 4), 2.0)).spark == "█·······"
+    assert spark(np.arange(16.0)) == "▁▂▃▄▅▆▇█"
+    assert spark(np.float32([0, 1, np.nan, 0])) == "▁█·▁"
+    assert spark(np.full((3, 4), 2.0)) == "█·······"
     counts = np.histogram(GRID, 8)[0]
-    drawn = summary(GRID)
-    assert not drawn.course
-    assert [c == "█" for c in drawn.spark] == [n == counts.max() for n in counts]
-    assert summary(np.float32([[np.nan] * 5] * 5)).text == "nothing finite  25 nan  ········"
-    assert summary(np.float32([-3.4e38] * 40 + [3.4e38] * 40)).spark == "▁▁▁▁████"
+    assert [c == "█" for c in spark(GRID)] == [n == counts.max() for n in counts]
+    assert drawn(np.float32([[np.nan] * 5] * 5)) == "nan 25"
+    assert spark(np.float32([-3.4e38] * 40 + [3.4e38] * 40)) == "▁▁▁▁████"
 
 
 @pytest.mark.parametrize(
@@ -34,33 +38,31 @@ def test_a_vector_is_drawn_in_order_and_a_matrix_as_a_histogram():
     [
         (3.5, "3.5"),
         (np.int32([1, 2, 3]), "[1, 2, 3]"),
-        (np.arange(12).reshape(3, 4), "0 … 11  mean 5.5  ██████"),
+        (np.arange(12).reshape(3, 4), "0 … 11 mean 5.5 █▅█▅▅█▅█"),
         (np.arange(20) % 3 == 0, "7 of 20 true"),
-        (np.zeros((0, 3)), "empty"),
-        (Unknown("no reason"), "not known: no reason"),
-        (np.complex64([3 + 4j] * 9), "|…| 5.0 … 5.0  mean 5.0  norm 15.0  ▄▄▄▄▄▄▄▄"),
+        (np.zeros((0, 3)), "[]"),
+        (np.complex64([3 + 4j] * 9), "|…| all 5.0"),
     ],
 )
 def test_values_have_these_texts(value, text):
-    assert summary(value).text.startswith(text.partition("  ██")[0])
+    assert drawn(value) == text
 
 
 def test_samples_are_marked_and_keys_have_no_numbers():
     big = np.ones((1000, 200), np.float32)
-    found = summary(big, most=1000)
-    assert found.numbers is not None
-    assert found.numbers.sampled
-    assert f"from a sample of {found.numbers.seen:,}" in found.text
-    assert not summary(big).text.count("sample")
+    assert summary(as_array(big), most=1000).numbers.sampled
+    assert "sample" not in drawn(big)
     large = np.full(MOST_SCANNED + 1, 3000.0, np.float32)
     arrays = [as_array(x) for x in (large, large > 0, large * np.nan)]
-    drawn = ["".join(piece for _, piece in brief(x, 60, typed=False)) for x in arrays]
-    assert drawn == [f"{each} from a sample" for each in ("≈ all 3000.0", "≈ 100.0% true", f"nan ≥ {SAMPLE:,}")]
+    assert [drawn(x, 60) for x in arrays] == [
+        f"{each} from a sample" for each in ("≈ all 3000.0", "≈ 100.0% true", f"nan ≥ {SAMPLE:,}")
+    ]
     # scalars on all devices: an exact count, or a range
     scalars = [together(Worth(as_array(x), ("i",)), 15) for x in (large > 0, np.arange(20) < 7, large)]
+    assert together(Worth(as_array(np.complex64([3 + 4j, 0])), ("i",)), 20) == (("value", "|…| 0.0 … 5.0"),)
     assert [text for ((_, text),) in scalars] == ["…", "7 of 20 true", "≈ 3e+03 … 3e+03"]
     assert summary(minijax.random.key(0)).numbers is None
-    assert summary(jnp.zeros((2, 3), jnp.bfloat16)).value == "[[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]"
+    assert drawn(jnp.zeros((2, 3), jnp.bfloat16)) == "[[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]"
 
 
 @pytest.mark.parametrize(
