@@ -62,7 +62,7 @@ class Shown:
         # called after a live stepper has run the call again
         self._ended = ended
         self.document = result.document
-        self._step = None if isinstance(result.step, Browse) else result.step
+        self._step = None if isinstance(result.step, Browse) or in_terminal(shell) else result.step
         self.value: Any = None if result.value is NOTHING else result.value
         self.recording = result.recording
         # set after the first display, until the cell ends: a second display shows only the value
@@ -81,12 +81,14 @@ class Shown:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         if self.quiet:
             return {"text/plain": "(shown above)" if self.value is None else repr(self.value)}
-        if self._step is None or in_terminal(self._shell):
+        if self._step is None:
             return bundle(self._shell, self.document)
-        step = self._step
+        return self._stepping(_widget(self._shell, self._step.recording, self._step.position, renamer(self._shell)))
+
+    def _stepping(self, page_of_steps: str) -> dict[str, str]:
         rename = renamer(self._shell)
         plain = rename(brief_text(self.document, page(), _PRINTED))
-        return {"text/plain": plain, "text/html": rename(_widget(self._shell, step.recording, step.position, rename))}
+        return {"text/plain": plain, "text/html": rename(page_of_steps)}
 
     def _ipython_display_(self) -> None:
         """Display a live stepper as two outputs. Otherwise raise NotImplementedError: IPython asks for the bundle."""
@@ -95,8 +97,11 @@ class Shown:
         for each in self.bundles():
             self._shell.display_pub.publish(each)
 
+    def _is_live(self) -> bool:
+        return self._step is not None and not self.quiet and sharing(self._shell).steps_live()
+
     def bundles(self) -> list[dict[str, Any]]:
-        """The outputs to display."""
+        """The outputs to display: a live stepper asks the kernel for its data, and has a static version beside it."""
         step = self._step
         if step is None or not self._is_live():
             return [self._repr_mimebundle_()]
@@ -108,14 +113,7 @@ class Shown:
         if self._widget is None:
             self._widget = LiveStepper(step, rename, self._ended)
             sharing(self._shell).opened(self._widget)
-        plain = rename(brief_text(self.document, page(), _PRINTED))
-        kept = {"text/plain": plain, "text/html": static_html(step.recording, step.position, rename)}
-        return [kept, self._widget.bundle]
-
-    def _is_live(self) -> bool:
-        """Whether this displays a stepper that asks the kernel for its data."""
-        stepping = self._step is not None and not self.quiet and not in_terminal(self._shell)
-        return stepping and sharing(self._shell).steps_live()
+        return [self._stepping(static_html(step.recording, step.position, rename)), self._widget.bundle]
 
 
 def page() -> int:
@@ -179,29 +177,23 @@ def _widget(shell: Any, recording: Any, start: int = 0, rename: Callable[[str], 
     return _shared(shell, widget_html(recording, highlight, start=start, rename=rename))
 
 
-# --- documents of objects
-# ---------------------------------------------------------------------------------------------
-
-
 def _jaxpr(jaxpr: Any) -> Document:
     """A jaxpr, cut if it would flood the page."""
     return document(Printout(jaxpr_document(jaxpr, max_eqns=MOST_EQUATIONS)))
 
 
+def _stage(label: str, stage: Any, note: str, code: str, language: str) -> Document:
+    named = line(("function", stage._traced.fun_name), ("muted", note))
+    return document(Row(label, (named,)), Code(code.rstrip("\n"), language))
+
+
 def _lowered(lowered: Any) -> Document:
-    name = lowered._traced.fun_name
-    return document(
-        Row("lowered", (line(("function", name), ("muted", ", not compiled yet: .compile() goes on")),)),
-        Code(lowered.as_text().rstrip("\n"), "stablehlo"),
-    )
+    return _stage("lowered", lowered, ", not compiled yet: .compile() goes on", lowered.as_text(), "stablehlo")
 
 
 def _compiled(compiled: Any) -> Document:
-    name = compiled._traced.fun_name
-    return document(
-        Row("compiled", (line(("function", name), ("muted", ", by XLA; metadata left out: .as_text() has it")),)),
-        Code(folded(compiled.as_text()).rstrip("\n"), "hlo"),
-    )
+    note = ", by XLA; metadata left out: .as_text() has it"
+    return _stage("compiled", compiled, note, folded(compiled.as_text()), "hlo")
 
 
 def _recording(recording: Any) -> Document:
@@ -211,10 +203,6 @@ def _recording(recording: Any) -> Document:
 
     head = document(Text((line(("heading", repr(recording))),)))
     return head + (log_document(recording, _MOST_LOGGED) if recording.tree else summary(recording))
-
-
-def _recording_html(shell: Any, recording: Any) -> str:
-    return _widget(shell, recording) if recording.tree else _html(shell, _recording(recording), _PRINTED)
 
 
 def _matrix(matrix: Any) -> Document:
@@ -229,13 +217,6 @@ def _repr(value: Any) -> Document:
     return document(text(repr(value), wrap=False))
 
 
-def _programs_html(shell: Any, programs: Any) -> str:
-    # imported here, see ``_recording``
-    from minijax.tools.pages.links import programs_html
-
-    return _shared(shell, programs_html(programs, highlight))
-
-
 def _programs(programs: Any) -> Document:
     # imported here, see ``_recording``
     from minijax.tools.programs.link_views import annotated, missing_rows
@@ -247,8 +228,17 @@ def _programs(programs: Any) -> Document:
     return document(*blocks, *missing_rows(programs))
 
 
-def _as_html(make: Callable[[Any], Document]) -> Callable[[Any, Any], str]:
-    return lambda shell, value: _html(shell, make(value), _rest(value))
+def _html_of(shell: Any, value: Any, make: Callable[[Any], Document]) -> str:
+    """An object as HTML: a stepper for a recording, linked panes for programs, a document for others."""
+    kind = type(value).__name__
+    if kind == "Recording" and value.tree:
+        return _widget(shell, value)
+    if kind == "LinkedPrograms":
+        # imported here, see ``_recording``
+        from minijax.tools.pages.links import programs_html
+
+        return _shared(shell, programs_html(value, highlight))
+    return _html(shell, make(value), _rest(value))
 
 
 def _rest(value: Any) -> str:
@@ -256,121 +246,64 @@ def _rest(value: Any) -> str:
     return "(print(_.as_text()) shows them)" if hasattr(value, "as_text") else _PRINTED
 
 
-# class name -> functions that return an object's document and its HTML. Registering a name imports no module.
-OBJECTS: dict[str, tuple[Callable[[Any], Document], Callable[[Any, Any], str]]] = {
-    "minijax.ir.jaxpr.ClosedJaxpr": (_jaxpr, _as_html(_jaxpr)),
-    "minijax.ir.jaxpr.Jaxpr": (_jaxpr, _as_html(_jaxpr)),
-    "minijax.api.compile.JitFunction": (_repr, _as_html(_repr)),
-    "minijax.api.pmap.PmapFunction": (_repr, _as_html(_repr)),
-    "minijax.api.stages.Lowered": (_lowered, _as_html(_lowered)),
-    "minijax.api.stages.CompiledFunction": (_compiled, _as_html(_compiled)),
-    "minijax.tools.recording.records.Recording": (_recording, _recording_html),
-    "minijax.tools.programs.links.LinkedPrograms": (_programs, _programs_html),
-    "minijax.extend.rules.RuleMatrix": (_matrix, _as_html(_matrix)),
-    "minijax.tools.documents.document.Document": (lambda shown: shown, _as_html(lambda shown: shown)),
+# class name -> a function that returns an object's document. Registering a name imports no module.
+OBJECTS: dict[str, Callable[[Any], Document]] = {
+    "minijax.ir.jaxpr.ClosedJaxpr": _jaxpr,
+    "minijax.ir.jaxpr.Jaxpr": _jaxpr,
+    "minijax.api.compile.JitFunction": _repr,
+    "minijax.api.pmap.PmapFunction": _repr,
+    "minijax.api.stages.Lowered": _lowered,
+    "minijax.api.stages.CompiledFunction": _compiled,
+    "minijax.tools.recording.records.Recording": _recording,
+    "minijax.tools.programs.links.LinkedPrograms": _programs,
+    "minijax.extend.rules.RuleMatrix": _matrix,
+    "minijax.tools.documents.document.Document": lambda shown: shown,
 }
 
 
-# Containers for which IPython has its own printers: it prefers them to the printer of ``object``.
-CONTAINERS = (dict, list, tuple)
-
-
 class Trees:
-    """Displays containers of arrays as key trees, if they are the whole output and take many lines.
-
-    Args:
-      shell: the shell that displays them.
-      session: the session whose settings apply.
-    """
+    """Displays containers of arrays as key trees, if they are the whole output and take many lines."""
 
     def __init__(self, shell: Any, session: Session) -> None:
         self.shell = shell
         self.session = session
-        self.bundles = shell.display_formatter.mimebundle_formatter
-        self.plain = shell.display_formatter.formatters["text/plain"]
-        self.before: dict[type, Any] = {}
+        self.formatter = shell.display_formatter
+        self.own = self.formatter.format
 
     def install(self) -> None:
-        """From now on display containers as trees."""
-        self.known = self.bundles.pop(object, None)
-        self.bundles.for_type(object, self._bundle)
-        for cls in CONTAINERS:
-            self._print(cls)
+        self.formatter.format = self.format
 
     def remove(self) -> None:
-        """Restore IPython's display of containers."""
-        self.bundles.pop(object, None)
-        if self.known is not None:
-            self.bundles.for_type(object, self.known)
-        for cls, before in self.before.items():
-            self.plain.pop(cls, None)
-            if before is not None:
-                self.plain.for_type(cls, before)
-        self.before.clear()
+        vars(self.formatter).pop("format", None)
 
-    def _document(self, value: Any) -> Document | None:
-        """A container as a tree; None for a value that IPython should display as usual."""
-        if not self.plain.pprint:  # the user turned pretty-printing off
-            return None
-        tree = self.session.value_tree(value, "", page())
-        return None if tree is None else document(tree)
-
-    def _bundle(self, value: Any) -> Any:
-        """The MIME bundle of any object, in IPython's calling convention."""
-        own = get_real_method(value, "_repr_mimebundle_")
-        if own is not None:
-            return own(include=None, exclude=None)
-        if self.known is not None:
-            return self.known(value)
-        shown = self._document(value)
-        if shown is None:
-            return None
-        cls = type(value)
-        if cls not in self.before and isinstance(value, CONTAINERS):
-            self._print(cls)  # IPython would print a subclass, such as a named tuple, as its base class
-        return bundle(self.shell, shown)
-
-    def _print(self, cls: type) -> None:
-        """From now on show objects of class ``cls`` as trees in text output."""
-        before = self.before[cls] = self.plain.type_printers.get(cls)
-
-        def show(value: Any, printer: Any, cycle: bool) -> None:
-            shown = self._document(value) if len(printer.stack) <= 1 else None
-            if shown is not None:
-                _write(printer, bundle(self.shell, shown)["text/plain"])
-            elif before is not None:
-                before(value, printer, cycle)
-            else:
-                _write(printer, repr(value))
-
-        self.plain.for_type(cls, show)
+    def format(self, value: Any, include: Any = None, exclude: Any = None) -> Any:
+        """The bundle and the metadata of an output, in IPython's calling convention."""
+        # pprint is off if the user turned pretty-printing off
+        if self.formatter.formatters["text/plain"].pprint and get_real_method(value, "_repr_mimebundle_") is None:
+            tree = self.session.value_tree(value, "", page())
+            if tree is not None:
+                return bundle(self.shell, document(tree)), {}
+        return self.own(value, include, exclude)
 
 
-def _write(printer: Any, said: str) -> None:
-    """Write lines with IPython's printer."""
-    for i, each in enumerate(said.split("\n")):
-        if i:
-            printer.break_()
-        printer.text(each)
-
-
-def html_formatter(shell: Any, make: Callable[[Any, Any], str]) -> Callable[[Any], str]:
+def html_formatter(shell: Any, make: Callable[[Any], Document]) -> Callable[[Any], str]:
     """The HTML formatter of a kind of object, in IPython's calling convention."""
-    return lambda value: renamer(shell)(make(shell, value))
+    return lambda value: renamer(shell)(_html_of(shell, value, make))
 
 
 def text_formatter(shell: Any, make: Callable[[Any], Document]) -> Callable[[Any, Any, bool], None]:
     """The text formatter of a kind of object, in IPython's calling convention."""
 
     def show(value: Any, printer: Any, cycle: bool) -> None:
-        # inside a container, colour codes would break IPython's count of columns
-        outermost = len(printer.stack) <= 1
-        if outermost:
-            coloured = in_terminal(shell)
-            shown = make(value)
-            said = to_text(shown, page(), True, highlight) if coloured else brief_text(shown, page(), _rest(value))
-        else:
+        if len(printer.stack) > 1:  # inside a container, colour codes would break IPython's count of columns
             said = brief(str(value), _PRINTED)
-        _write(printer, renamer(shell)(said))
+        elif in_terminal(shell):
+            said = to_text(make(value), page(), True, highlight)
+        else:
+            said = brief_text(make(value), page(), _rest(value))
+        for i, each in enumerate(renamer(shell)(said).split("\n")):
+            if i:
+                printer.break_()
+            printer.text(each)
 
     return show

@@ -12,17 +12,9 @@ from IPython.core.error import UsageError
 from minijax import errors
 from minijax.api import callbacks
 from minijax.core import miss_log
+from minijax.ipython_ext import display
 from minijax.ipython_ext.completion import matcher
-from minijax.ipython_ext.display import (
-    EXPORTED,
-    OBJECTS,
-    Shown,
-    Trees,
-    bundle,
-    html_formatter,
-    recompiled,
-    text_formatter,
-)
+from minijax.ipython_ext.display import EXPORTED, Shown, bundle
 from minijax.ipython_ext.magics import MAGICS, OWN, MinijaxMagics, magic_name
 from minijax.ipython_ext.places import keep_typed, renamer
 from minijax.ipython_ext.sharing import sharing
@@ -63,7 +55,7 @@ class Extension:
         self.matcher = matcher(self.magics.session)
         shell.Completer.custom_matchers.append(self.matcher)
         self._add_formatters()
-        self.trees = Trees(shell, self.magics.session)
+        self.trees = display.Trees(shell, self.magics.session)
         self.trees.install()
         self.magics.session.renamed_places = renamer(shell)
         settings = self.magics.session.settings
@@ -92,10 +84,10 @@ class Extension:
 
     def _add_formatters(self) -> None:
         known = self.shell.display_formatter.formatters
-        for name, (as_document, as_html) in OBJECTS.items():
+        for name, make in display.OBJECTS.items():
             for mime, function in (
-                ("text/html", html_formatter(self.shell, as_html)),
-                ("text/plain", text_formatter(self.shell, as_document)),
+                ("text/html", display.html_formatter(self.shell, make)),
+                ("text/plain", display.text_formatter(self.shell, make)),
             ):
                 before = known[mime].pop(name, None)
                 known[mime].for_type(name, function)
@@ -140,9 +132,6 @@ class Extension:
             if before is not None:
                 formatter.for_type(name, before)
 
-    # --- events
-    # --------------------------------------------------------------------------------------------------
-
     def before_cell(self, info: Any) -> None:
         """Start to record the cell if ``watch`` is set."""
         self._stop()
@@ -183,7 +172,7 @@ class Extension:
         """Tell the session about a failed cell, so that %step without arguments can step through it."""
         # %run shows its program's exception itself, so the cell's result has no error
         error, self.tracebacks.shown = result.error_in_exec or self.tracebacks.shown, None
-        code = getattr(getattr(result, "info", None), "raw_cell", None) or ""
+        code = _code(result)
         if error is None or isinstance(error, UsageError):
             return
         session = self.magics.session
@@ -228,7 +217,7 @@ class Extension:
 
     def _show_recompiles(self, result: Any) -> None:
         """Below a notebook cell, say what was compiled again, unless panels or a magic already say so."""
-        code = getattr(getattr(result, "info", None), "raw_cell", None) or ""
+        code = _code(result)
         words = code.split(None, 1)[:1]
         own = {magic_name(command) for command in MAGICS}
         in_terminal = type(self.shell).__name__ == "TerminalInteractiveShell"
@@ -239,14 +228,13 @@ class Extension:
         if not count and not of_jax:
             return
         entries = miss_log.since(self.first_miss)
-        shown = recompiled(self.shell, entries, of_jax, count - len(entries))
+        shown = display.recompiled(self.shell, entries, of_jax, count - len(entries))
         if shown:
             self.shell.display_pub.publish(shown)
 
     def _keep(self, result: Any, panels: Document, recorder: Recorder | None) -> None:
         """Keep the cell's output for ``%export``."""
         session, value = self.magics.session, result.result
-        info = getattr(result, "info", None)
         number = result.execution_count or self.shell.execution_count
         recording = None if recorder is None else recorder.recording
         error = result.error_before_exec or result.error_in_exec
@@ -262,12 +250,12 @@ class Extension:
             shown = session.error_document(error)
         for each in reversed([each for each in self.magics.shown if each is not value]):
             shown = each.document + shown
-        session.keep(Entry(number, getattr(info, "raw_cell", None) or "", shown, panels, error is not None, recording))
+        session.keep(Entry(number, _code(result), shown, panels, error is not None, recording))
 
     def _show_levels(self, result: Any) -> None:
         """Show how a Python cell changed the levels of %push: the tracer it assigned, the programs that got longer."""
         session = self.magics.session
-        code = getattr(getattr(result, "info", None), "raw_cell", None) or ""
+        code = _code(result)
         if not session.levels or code.lstrip().startswith("%") or not result.success:
             return
         value = NOTHING if isinstance(result.result, Shown) else result.result
@@ -281,3 +269,8 @@ class Extension:
         if recorder is not None:
             recorder.__exit__(None, None, None)
         return recorder
+
+
+def _code(result: Any) -> str:
+    """The text of the cell with this result."""
+    return getattr(getattr(result, "info", None), "raw_cell", None) or ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -31,9 +32,8 @@ from minijax.tools.session.result import NOTHING
 from minijax.tools.session.session import Session
 from minijax.tools.usage import UsageError
 
-# The prefix of commands whose names are taken.
+# The prefix of commands whose names belong to IPython's own magics.
 PREFIX = "minijax_"
-# Commands whose names belong to IPython's own magics.
 TAKEN = ("config", "debug", "history", "time")
 # The commands that become magics.
 MAGICS = [command for command in COMMANDS.values() if not command.prompt]
@@ -91,9 +91,8 @@ def _magic(command: Command) -> Callable[..., Any]:
     name = magic_name(command)
     run.__name__ = _METHOD + name
     run.__qualname__ = f"MinijaxMagics.{run.__name__}"
-    run.__doc__ = f"{command.usage}\n\n{command.help}\n\nFor example::\n\n" + "\n".join(
-        "    " + each for each in command.example.split("\n")
-    )
+    example = textwrap.indent(command.example, "    ")
+    run.__doc__ = f"{command.usage}\n\n{command.help}\n\nFor example::\n\n{example}"
     if command.name in OWN:
         run.__doc__ += f"\n\nWithout {OWN[command.name]} it is IPython's own %{command.name}."
     kind = line_cell_magic if command.cell and command.line else cell_magic if command.cell else line_magic
@@ -127,15 +126,15 @@ class _Traits(Magics):
         self.showing_errors: Callable[..., Any] = lambda own, line: own(line)
         # the outputs that the running cell's magics have displayed themselves
         self.shown: list[Shown] = []
-        self.session = Session(find, shell.user_ns)
-        self.session.own_prompt = False
-        self.session.highlight = highlight
-        self.session.renamed_commands = {name: PREFIX + name for name in TAKEN}
-        self.session.settings.without = WITHOUT
-        self.session.unwrapped = lambda value: value.value if isinstance(value, Shown) else value
-        self.session.origin = lambda: origin(shell)
+        self.session = session = Session(find, shell.user_ns)
+        session.own_prompt = False
+        session.highlight = highlight
+        session.renamed_commands = {name: PREFIX + name for name in TAKEN}
+        session.settings.without = WITHOUT
+        session.unwrapped = lambda value: value.value if isinstance(value, Shown) else value
+        session.origin = lambda: origin(shell)
         # %minijax_history shows IPython's inputs
-        self.session.inputs = shell.history_manager.input_hist_raw
+        session.inputs = shell.history_manager.input_hist_raw
         known = list(shell.configurables)
         try:
             super().__init__(shell)

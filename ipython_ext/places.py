@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import linecache
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -104,17 +106,12 @@ def shows_itself(shell: Any) -> bool:
 
 def _timed(cell: FrameType) -> bool:
     """Whether ``%%time`` runs this code separately from the cell's last line, whose value ``%%time`` returns."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame is not cell:
-        if frame.f_code.co_filename == "<timed exec>":
-            return True
-        frame = frame.f_back
-    return False
+    frames = (frame for frame, _ in traceback.walk_stack(sys._getframe(1)))
+    inner = itertools.takewhile(lambda frame: frame is not cell, frames)
+    return any(frame.f_code.co_filename == "<timed exec>" for frame in inner)
 
 
 def _cell_frame(shell: Any) -> FrameType | None:
     """The innermost frame of a cell's code. None if no cell is running."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and shell.compile.format_code_name(frame.f_code.co_filename) is None:
-        frame = frame.f_back
-    return frame
+    frames = (frame for frame, _ in traceback.walk_stack(sys._getframe(1)))
+    return next((each for each in frames if shell.compile.format_code_name(each.f_code.co_filename)), None)

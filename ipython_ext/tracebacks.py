@@ -8,15 +8,17 @@ innermost.
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 from IPython.core.error import UsageError
 
 from minijax import errors
 from minijax.config import config
+from minijax.tools.documents.words import plural
 from minijax.tools.session.tracebacks import chain, is_internal, without_engine
 
 
@@ -36,19 +38,15 @@ class Tracebacks:
         rename: Callable[[str], str],
         hint: Callable[[BaseException], str],
     ) -> None:
-        self.hint = hint
+        self.shell, self.all_frames, self.rename, self.hint = shell, all_frames, rename, hint
         # the exception shown last
         self.shown: BaseException | None = None
-        self.shell = shell
-        self.all_frames = all_frames
-        self.rename = rename
         # IPython keeps one handler. ``handle`` calls the earlier handler for the exceptions that it was set for
         self.before = (shell.custom_exceptions, shell.CustomTB)
-        self.kinds = (Exception, KeyboardInterrupt)
 
     def install(self) -> None:
         """Start to handle exceptions."""
-        self.shell.set_custom_exc(self.kinds, self.handle)
+        self.shell.set_custom_exc((Exception, KeyboardInterrupt), self.handle)
         self.mine = self.shell.CustomTB
         # %debug and %pdb call this
         self.shell.InteractiveTB.debugger = self.debug
@@ -67,12 +65,8 @@ class Tracebacks:
         """Open IPython's debugger on the last exception. While it is open, the traceback has only user frames."""
         tracebacks = self.shell.InteractiveTB
         error = getattr(sys, "last_value", None)
-        debugger = type(tracebacks).debugger
-        if error is None or self._all_asked():
-            debugger(tracebacks, force)
-            return
-        with _users_only(error):
-            debugger(tracebacks, force)
+        with users_only(None if self._all_asked() else error):
+            type(tracebacks).debugger(tracebacks, force)
 
     def around(self, magic: Callable[[str], Any], line: str) -> Any:
         """Call ``magic(line)``. If the magic displays an exception itself, show it like an exception in a cell."""
@@ -80,8 +74,7 @@ class Tracebacks:
         def show(exc_tuple: Any = None, filename: Any = None, tb_offset: Any = None, *rest: Any, **named: Any) -> None:
             del self.shell.showtraceback  # restore IPython's method, which ``handle`` may call
             raised: Any = exc_tuple or sys.exc_info()
-            kind, error, tb = raised
-            self.handle(self.shell, kind, error, tb, tb_offset)
+            self.handle(self.shell, raised[0], raised[1], raised[2], tb_offset)
 
         self.shell.showtraceback = show
         try:
@@ -103,23 +96,22 @@ class Tracebacks:
         if kinds and issubclass(kind, kinds):
             shown: list[str] | None = handler(kind, error, tb, tb_offset=tb_offset)
             return shown
-        if issubclass(kind, SyntaxError) and _unparsed(tb):
+        parsing = issubclass(kind, SyntaxError)
+        causes = list(chain(error))
+        all_frames = self._all_asked() or shell.call_pdb
+        # IPython formats these errors itself
+        special = parsing or issubclass(kind, UsageError) or any(isinstance(e, BaseExceptionGroup) for e in causes)
+        if parsing and all(_is_ipythons(frame) for frame, _ in traceback.walk_tb(tb)):
             # a syntax error in the cell, which did not run: IPython shows no traceback
             shell.showsyntaxerror()
-            return None
-        causes = list(chain(error))
-        asked = self._all_asked() or shell.call_pdb
-        if issubclass(kind, SyntaxError) and not asked and _passed(error):
+        elif parsing and not all_frames and _passed(error):
             # show no frames: the error names its own file and line, for example the line of a magic
-            shown_error = shell.SyntaxTB.structured_traceback(kind, error, [])
-            shell._showtraceback(kind, error, [self.rename(each) for each in shown_error])
-            return None
-        # IPython formats these errors itself
-        special = issubclass(kind, SyntaxError | UsageError) or any(isinstance(e, BaseExceptionGroup) for e in causes)
-        if asked or special or not any(map(_passed, causes)):
+            lines = shell.SyntaxTB.structured_traceback(kind, error, [])
+            shell._showtraceback(kind, error, [self.rename(each) for each in lines])
+        elif all_frames or special or not any(map(_passed, causes)):
             shell.showtraceback((kind, error, tb), tb_offset=tb_offset, running_compiled_code=True)
-            return None
-        self._show(kind, error, tb, tb_offset)
+        else:
+            self._show(kind, error, tb, tb_offset)
         return None
 
     def _show(self, kind: type[BaseException], error: BaseException, tb: TracebackType, tb_offset: int | None) -> None:
@@ -128,37 +120,26 @@ class Tracebacks:
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, tb
         if sys.version_info >= (3, 12):
             sys.last_exc = error
-        with _users_only(error) as hidden:
+        with users_only(error) as hidden:
             lines = shell.InteractiveTB.structured_traceback(kind, error, error.__traceback__, tb_offset=tb_offset)
         if hidden:
-            counted = "1 frame" if hidden == 1 else f"{hidden} frames"
-            lines.append(f"({counted} of minijax hidden; %tb shows them)")
+            lines.append(f"({plural(hidden, 'frame')} of minijax hidden; %tb shows them)")
         if said := self.hint(error):
             lines.append(said)
         shell._showtraceback(kind, error, [self.rename(each) for each in lines])
 
 
-def _unparsed(tb: TracebackType | None) -> bool:
-    """Whether only IPython's frames are in the traceback."""
-    while tb is not None:
-        if not tb.tb_frame.f_globals.get("__name__", "").startswith(("IPython.", "ipykernel.")):
-            return False
-        tb = tb.tb_next
-    return True
+def _is_ipythons(frame: FrameType) -> bool:
+    return bool(frame.f_globals.get("__name__", "").startswith(("IPython.", "ipykernel.")))
 
 
 def _passed(error: BaseException) -> bool:
     """Whether an exception passed through minijax's code."""
-    tb = error.__traceback__
-    while tb is not None:
-        if errors.is_own_file(tb.tb_frame.f_code.co_filename):
-            return True
-        tb = tb.tb_next
-    return False
+    return any(errors.is_own_file(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 @contextmanager
-def _users_only(error: BaseException) -> Iterator[int]:
+def users_only(error: BaseException | None) -> Iterator[int]:
     """A context in which ``error`` and its causes have only user frames; yields the number of hidden frames.
 
     Failed look-ups inside minijax are also hidden from the chain of causes.

@@ -71,6 +71,7 @@ def registered(shell: InteractiveShell) -> dict[str, Any]:
         "bundles": dict(shell.display_formatter.mimebundle_formatter.type_printers),
         "deferred": {mime: dict(formatter.deferred_printers) for mime, formatter in formatters.items()},
         "machinery": errors._machinery,
+        "format": vars(shell.display_formatter).get("format"),
         "handlers": (shell.custom_exceptions, shell.CustomTB),
     }
 
