@@ -160,12 +160,9 @@ class OriginLane:
         bind = use.step.bind
         made = tuple(n for n in _made(use) if n in wanted)
         type_text, value = self._shown(made[0] if made else 0)
-        names = tuple(map(self.value_name, made))
-        inside = tuple(self._parts(use))
-        return OriginRow(
-            "call" if inside else "equation", tuple(_read(use)), made, names, self._said(bind), type_text, value,
-            bind.place, inside,
-        )  # fmt: skip
+        names, inside = tuple(map(self.value_name, made)), tuple(self._parts(use))
+        kind, read, said = "call" if inside else "equation", tuple(_read(use)), self._said(bind)
+        return OriginRow(kind, read, made, names, said, type_text, value, bind.place, inside)
 
     def _said(self, bind: BindRecord) -> Line:
         assigned = own_name(self.naming.assigned(bind))
@@ -175,9 +172,7 @@ class OriginLane:
             self.value_name(number) if number else text
             for number, text in zip((*bind.operands, *[0] * len(bind.args)), bind.args, strict=False)
         ]
-        of = shortened(", ".join(operands), _LONGEST)
-        begin = [("var", assigned), ("punctuation", " = ")] if assigned else []
-        return (*begin, ("primitive", called(bind)), ("", f"({of})"))
+        return _operation(assigned, called(bind), operands)
 
     # --- programs
     # ----------------------------------------------------------------------------------------------------
@@ -261,20 +256,16 @@ class ProgramLane:
     def _row(self, use: EquationUse) -> OriginRow:
         eqn = use.eqn
         made = tuple(var for i, var in enumerate(eqn.outvars) if i in use.outs)
-        operands = ", ".join(map(self.name, eqn.invars))
-        number = self.lane.variables.get(made[0], 0) if made else 0
-        assigned = self.lane.naming.variable(number) if number else ""
-        begin = [("var", assigned), ("punctuation", " = ")] if assigned else []
-        said = (*begin, ("primitive", _called(eqn)), ("", f"({shortened(operands, _LONGEST)})"))
-        known = self.known.inside(self.part.jaxpr, eqn)
         names = [self.name(each) for each in eqn.invars]
+        number = self.lane.variables.get(made[0], 0) if made else 0
+        said = _operation(self.lane.naming.variable(number) if number else "", _called(eqn), names)
+        known = self.known.inside(self.part.jaxpr, eqn)
         inside = tuple(row for part in use.parts for row in self.lane._program(part, names, known, self.printer))
         type_text = made[0].aval.str_short(short_dtypes=True) if made else ""
         reads = tuple(each for each in eqn.invars if isinstance(each, Var) and each in self.makers)
-        return OriginRow(
-            "call" if inside else "equation", reads, made, tuple(map(self.name, made)), said, type_text,
-            self._value(made), _place(eqn), inside,
-        )  # fmt: skip
+        kind = "call" if inside else "equation"
+        value, place = self._value(made), _place(eqn)
+        return OriginRow(kind, reads, made, tuple(map(self.name, made)), said, type_text, value, place, inside)
 
     def _value(self, made: Sequence[Var]) -> Any:
         """The value of the first result; in a loop, its value in the last iteration."""
@@ -282,6 +273,12 @@ class ProgramLane:
             return ""
         value = self.frames[-1].value(made[0])
         return value if isinstance(value, Array) else ""
+
+
+def _operation(assigned: str, called: str, operands: Iterable[str]) -> Line:
+    """``a = mul(w, x)``"""
+    begin = [("var", assigned), ("punctuation", " = ")] if assigned else []
+    return (*begin, ("primitive", called), ("", f"({shortened(', '.join(operands), _LONGEST)})"))
 
 
 def _made(use: StepUse) -> list[int]:
@@ -403,21 +400,12 @@ def _facts(row: OriginRow, types: int, room: int) -> Line:
     place = short_place(row.place)
     left = room - types - 2 - _PLACE
     value: Line = ()
-    if left >= _LEAST_VALUE and isinstance(row.value, Array):
-        value = tuple(_cut(_brief(row.value, left), left))
-    elif left >= _LEAST_VALUE:
-        value = (("value", shortened(row.value, left)),)
+    if left >= _LEAST_VALUE:
+        kept = isinstance(row.value, Array)
+        value = brief(row.value, left, typed=False) if kept else (("value", shortened(row.value, left)),)
     gap = " " * (max(left - length(value), 0) + max(_PLACE - len(place), 1))
     end: Line = (("", gap), ("place", place)) if place else ()
     return (("type", row.type.ljust(types)), ("", "  "), *value, *end)
-
-
-def _brief(array: Array, room: int) -> Line:
-    """A value in ``room`` columns without its type, because the type has its own column."""
-    said = brief(array, room)
-    if said[0][0] == "type":
-        said = brief(array, room + len(said[0][1]) + 1)
-    return said[2:] if said[0][0] == "type" and len(said) > 1 else () if said[0][0] == "type" else said
 
 
 def _cut(segments: Line, room: int) -> Iterator[Segment]:

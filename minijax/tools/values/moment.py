@@ -419,11 +419,12 @@ class Ledger:
             return ()
         try:
             run, path = self._home(var, life.born)
-            outer: tuple[LoopShown, ...] = ()
-            operand = next((n for n in run.operands if n in self.kept.variables), 0) if run is not None else 0
-            if operand and operand != number:
-                outer = self.loops(operand)
-            return outer if run is None else (*outer, *self._loops_on(run, path))
+            if run is None:
+                return ()
+            operand = next((n for n in run.operands if n in self.kept.variables), number)
+            found = [*self.loops(operand)] if operand != number else []
+            self._reached(run, path, found)
+            return tuple(found)
         except Exception:  # a value that cannot be evaluated has no iteration to choose
             return ()
 
@@ -484,7 +485,7 @@ class Ledger:
                 return None if around is None else DividedPart(eqn.params[specs][place], around, outer[place])
         return None
 
-    def _around(self, run: RunRecord, path: Sequence[tuple[JaxprEqn, Jaxpr]]) -> Any:
+    def _around(self, run: RunRecord, path: Sequence[tuple[JaxprEqn, Jaxpr]] = ()) -> Any:
         """The frame of the program that the path leads to, in the chosen iterations; None if it is unknown."""
         found = self._reached(run, path)
         return None if isinstance(found, Unknown) else found[0]
@@ -508,29 +509,9 @@ class Ledger:
         if run is None or eqn is None or not is_mapped(eqn):
             return None
         frame = self._around(run, path)
-        meshes = list(self._loops_on(run, (*path, (eqn, eqn.params["jaxpr"].jaxpr))))
+        meshes: list[LoopShown] = []
+        self._reached(run, (*path, (eqn, eqn.params["jaxpr"].jaxpr)), meshes)
         return None if frame is None or not meshes else DividedCall(frame, eqn, meshes[-1])
-
-    def _loops_on(self, run: RunRecord, path: Any) -> Iterator[LoopShown]:
-        known = self._root(run)
-        if isinstance(known, Unknown):
-            return
-        frame, _ = known
-        for step, (eqn, jaxpr) in enumerate(path):
-            count = frame.count(eqn) if eqn.primitive.name in COUNTED else 1
-            if eqn.primitive.name == "while" and jaxpr is eqn.params["cond_jaxpr"].jaxpr and isinstance(count, int):
-                count += 1  # the last check of the condition, which is false
-            key = (run.at, step)
-            index = self.iterations.get(key, 0)
-            if eqn.primitive.name in COUNTED and isinstance(count, int):
-                axes = tuple((axis.name, axis.size) for axis in manual_axes(eqn)) if is_mapped(eqn) else ()
-                checked = bool(eqn.params.get("check_vma"))
-                shown = index or 0
-                yield LoopShown(key, eqn.primitive.name, shown, count, place_in_mesh(axes, shown), axes, checked)
-            inner = self._inside(frame, eqn, jaxpr, index)
-            if isinstance(inner, Unknown):
-                return
-            frame = inner
 
     def _frame_of(self, var: Var, born: int) -> Any:
         """``var``'s frame and the labels of the vmaps around it. An Unknown says why not. None: never run."""
@@ -539,8 +520,13 @@ class Ledger:
             return self._unrun(var)
         return self._reached(run, path)
 
-    def _reached(self, run: RunRecord, path: Sequence[tuple[JaxprEqn, Jaxpr]]) -> Any:
-        """The frame that the path leads to, in the chosen iterations, and the labels of the vmaps; or an Unknown."""
+    def _reached(
+        self, run: RunRecord, path: Sequence[tuple[JaxprEqn, Jaxpr]], loops: list[LoopShown] | None = None
+    ) -> Any:
+        """The frame that the path leads to, in the chosen iterations, and the labels of the vmaps; or an Unknown.
+
+        The loops on the way are added to ``loops``.
+        """
         known = self._root(run)
         if isinstance(known, Unknown):
             return known
@@ -550,6 +536,8 @@ class Ledger:
             index = self.iterations.get((run.at, step), 0)
             if every and eqn.primitive.name in ("cond", "while"):
                 return OWN_WAYS
+            if loops is not None and eqn.primitive.name in COUNTED:
+                loops += self._loop((run.at, step), frame, eqn, jaxpr)
             frame = self._inside(frame, eqn, jaxpr, index)
             if isinstance(frame, Unknown):
                 return frame
@@ -557,6 +545,16 @@ class Ledger:
                 every, axes = True, [axis.name for axis in manual_axes(eqn)]
                 labels = (*labels, *[f"{MESH}{step}:{place}:{axis}" for place, axis in enumerate(axes)])
         return frame, labels
+
+    def _loop(self, key: tuple[int, ...], frame: Any, eqn: JaxprEqn, jaxpr: Jaxpr) -> Iterator[LoopShown]:
+        count, name = frame.count(eqn), eqn.primitive.name
+        if not isinstance(count, int):
+            return
+        if name == "while" and jaxpr is eqn.params["cond_jaxpr"].jaxpr:
+            count += 1  # the last check of the condition, which is false
+        axes = tuple((axis.name, axis.size) for axis in manual_axes(eqn)) if is_mapped(eqn) else ()
+        index = self.iterations.get(key) or 0
+        yield LoopShown(key, name, index, count, place_in_mesh(axes, index), axes, bool(eqn.params.get("check_vma")))
 
     def _inside(self, frame: Any, eqn: JaxprEqn, jaxpr: Jaxpr, index: int | None) -> Any:
         """The frame of the program ``jaxpr`` inside ``eqn``."""
