@@ -93,7 +93,7 @@ class Walking:
                 return self._at_hit(position, hit)
         if backwards and before is not None:
             return self._at_hit(*before)
-        return "; ".join(filter(None, (search.ended, unknown_text(search.looked)))) or False
+        return "; ".join(filter(None, (search.ended, unknown_text(search.unknown)))) or False
 
     def _at_hit(self, position: int, hit: Hit) -> bool:
         ledger(self.stepper.recording).iterations.update(hit.iterations)

@@ -250,14 +250,13 @@ def _found(known: Ledger, wanted: Condition, search: ConditionSearch, hit: Hit |
     from minijax.tools.stepper import origins
     from minijax.tools.values.conditions import unknown_text
 
-    looked = search.looked
     blocks: list[Block] = []
     position = -1
     if hit is None:
         whole = " with all its elements" if search.whole else ""
-        never = "not found" if looked.ended else "never"
-        message = f"{never}: {wanted.text} holds of none of {plural(looked.values, 'value')}{whole}"
-        sure = looked.values and not looked.unknown and not looked.ended
+        never = "not found" if search.ended else "never"
+        message = f"{never}: {wanted.text} holds of none of {plural(search.values, 'value')}{whole}"
+        sure = search.values and not search.unknown and not search.ended
         blocks.append(Row("found", (line(("good" if sure else "warning", message)),)))
     else:
         cursor = Cursor(known.recording)
@@ -265,10 +264,10 @@ def _found(known: Ledger, wanted: Condition, search: ConditionSearch, hit: Hit |
         named = line(("var", hit.named.name), ("muted", f"  {hit.where}" if hit.where else ""))
         blocks.append(Row("found", (named, *_worth_lines(known, hit, wanted))))
         blocks += _moment_rows(cursor, position, hit.named.number)
-    if unknown := unknown_text(looked):
+    if unknown := unknown_text(search.unknown):
         blocks.append(Row("unknown", (line(("warning", unknown)),)))
-    if looked.ended:
-        blocks.append(Row("", (line(("warning", looked.ended)),)))
+    if search.ended:
+        blocks.append(Row("", (line(("warning", search.ended)),)))
     return Document(tuple(blocks)), position
 
 

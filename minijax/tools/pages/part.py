@@ -252,7 +252,7 @@ class PagePart(Texts):
         shown = None if find is None else find()
         if find is None or shown is None:
             return 0, 0
-        choices = self.source.choices.union(n for column in shown.columns for n in column.numbers)
+        choices = self.source.choices.union(column.number for column in shown.columns if column.number)
         met = shown.meeting is not None
         if not met:  # only in a collective do the lines depend on the chosen device
             listed = self.source.choices.listed

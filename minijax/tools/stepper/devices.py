@@ -96,7 +96,7 @@ def with_devices(recording: Recording) -> Recording:
             if bind is None or key not in made:
                 shown = devices_shown(cursor)
                 if bind is None and shown is not None:
-                    key = tuple([(column.name, *column.numbers) for column in shown.columns])
+                    key = tuple([(column.name, column.number) for column in shown.columns])
                 if key not in made:
                     made[key] = None if shown is None else saved.record_of(shown)
             if not saved.note(position, made[key]):

@@ -78,14 +78,6 @@ class Hit(NamedTuple):
     iterations: Mapping[tuple[int, ...], int]
 
 
-class Looked(NamedTuple):
-    """The extent of a search: how many values were checked, why other values are unknown, and why it gave up."""
-
-    values: int
-    unknown: Mapping[str, str]
-    ended: str = ""
-
-
 def condition(text: str) -> Condition:
     """Parse a condition, or raise ConditionError."""
     said = " ".join(text.split())
@@ -207,6 +199,7 @@ class ConditionSearch:
         self.progress = SearchProgress()
         # progress callback; its exception ends the search
         self.heed = heed or self.progress.report
+        # how many values were checked, why other values are unknown, and why the search gave up
         self.values = 0
         self.unknown: dict[str, str] = {}
         self.ended = ""
@@ -220,11 +213,6 @@ class ConditionSearch:
     def whole(self) -> bool:
         """Whether an array was compared elementwise."""
         return self.question is not None and self.question.whole
-
-    @property
-    def looked(self) -> Looked:
-        """The extent of the search so far."""
-        return Looked(self.values, self.unknown, self.ended)
 
     def hits(self) -> Iterator[Hit]:
         """The matches, in order; 'changed' and 'became' compare each value with the one before."""
@@ -305,10 +293,10 @@ def _iterations_text(loops: list[LoopShown]) -> str:
     return " · ".join(map(loop_text, loops))
 
 
-def unknown_text(looked: Looked) -> str:
-    """The names of unknown values, and the reason; '' if all are known."""
-    if not looked.unknown:
+def unknown_text(unknown: Mapping[str, str]) -> str:
+    """The first name of the unknown values, with the reason; '' if all are known."""
+    if not unknown:
         return ""
-    (name, reason), *rest = looked.unknown.items()
+    (name, reason), *rest = unknown.items()
     more = f", and {plural(len(rest), 'other')}" if rest else ""
     return f"{name} is not known everywhere: {reason}{more}"

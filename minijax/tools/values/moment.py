@@ -132,7 +132,6 @@ class Ledger:
         self.iterations: dict[tuple[int, ...], int | None] = {}
         self.examples: dict[str, int] = {}
         self.arguments = arguments
-        self._binds: dict[int, BindRecord] | None = None
         self._homes: _Homes | None = None
         self._arrivals: dict[Var, list[tuple[int, Any]]] | None = None
         self._frames: OrderedDict[Any, Any] = OrderedDict()
@@ -147,15 +146,6 @@ class Ledger:
     def naming(self) -> Naming:
         """The names of the values."""
         return naming_of(self.recording)
-
-    @property
-    def binds(self) -> dict[int, BindRecord]:
-        """Event -> the record of each operation that ran a program."""
-        if self._binds is None:
-            moments = timeline(self.recording)
-            found = (node for at in self.kept.runs for node in moments.begun(at) if node.at == at)
-            self._binds = {node.at: node for node in found if isinstance(node, BindRecord)}
-        return self._binds
 
     @property
     def elsewhere(self) -> bool:
@@ -190,8 +180,7 @@ class Ledger:
 
     def arrivals(self, number: int, at: float) -> int:
         """How often the value's cotangent changed until event ``at``."""
-        life = self.lives.get(number)
-        fields = {} if life is None else dict(life.tracer.fields)
+        fields = self._fields(number)
         if "batched" in fields:
             held = self._holds(number)
             return self.arrivals(held[0], at) if held and held[0] else 0
@@ -204,8 +193,7 @@ class Ledger:
         sums = [each for when, each in self._sums(number) if at is None or when <= at]
         if sums:
             return self._sum(sums[-1])
-        life = self.lives.get(number)
-        fields = {} if life is None else dict(life.tracer.fields)
+        fields = self._fields(number)
         if "batched" in fields:
             held = self._holds(number)
             inner = self.cotangent(held[0], at) if held and held[0] else None
@@ -243,8 +231,7 @@ class Ledger:
     def unbatched(self, number: int) -> int:
         """The number of the value inside all batch tracers; for other values ``number`` itself."""
         for _ in range(DEEPEST):
-            life = self.lives.get(number)
-            held = self._holds(number) if life is not None and "batched" in dict(life.tracer.fields) else ()
+            held = self._holds(number) if "batched" in self._fields(number) else ()
             if not held or not held[0]:
                 break
             number = held[0]
@@ -345,8 +332,7 @@ class Ledger:
         return RUN_LEFT_OUT if found is NOT_RUN and self.kept.programs_left_out else found
 
     def _tangent(self, number: int) -> Found:
-        life = self.lives.get(number)
-        fields = {} if life is None else dict(life.tracer.fields)
+        fields = self._fields(number)
         if "batched" in fields:
             return self._batched(number, int(fields["axis"]), self._inner(number, 0, "tangent"))
         if "primal" in fields:
@@ -362,6 +348,10 @@ class Ledger:
     def _cotangent(self, number: int) -> Found:
         found = self._staged(number, "cotangent")
         return None if found is NOT_RUN else found
+
+    def _fields(self, number: int) -> Mapping[str, str]:
+        life = self.lives.get(number)
+        return {} if life is None else dict(life.tracer.fields)
 
     def _holds(self, number: int) -> Sequence[int]:
         """The numbers of the values inside a tracer, 0 for a value without a number."""
@@ -670,7 +660,9 @@ class Ledger:
             mapped.append(flags)
             args.append(_spread(x, labels, flags, sizes))
             moving.append(None if t is None else _spread(t, labels, flags, sizes))
-        arriving = [self._result_cotangent(number, labels, sizes) for number in self.binds[run.at].results]
+        begun = (node for node in timeline(self.recording).begun(run.at) if node.at == run.at)
+        bind = next(node for node in begun if isinstance(node, BindRecord))
+        arriving = [self._result_cotangent(number, labels, sizes) for number in bind.results]
         frame = replay(
             closed,
             args,

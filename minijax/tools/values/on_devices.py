@@ -5,6 +5,7 @@ They are operands and results of an operation in a program that each device runs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ WIDEST = 44
 Had = Found | DeviceTextRecord
 
 
-class DeviceColumn:
+class DeviceColumn(NamedTuple):
     """A value on every device.
 
     Attributes:
@@ -42,73 +43,54 @@ class DeviceColumn:
       along: the mesh axes along which the value may differ.
       result: whether it is a result of the current operation.
       note: for a part of an array, how that array is divided; else ''.
-      numbers: its numbers in the recording; () if it has none.
+      number: its number in the recording; 0 if it has none.
+      at: gives the value on one device.
+      whole: gives the value on all devices: the undivided array, or a stack of the parts that differ.
     """
 
-    numbers: tuple[int, ...] = ()
-
-    def __init__(self, name: str, kind: str, along: Sequence[str], result: bool, note: str = "") -> None:
-        self.name = name
-        self.type = kind
-        self.along = tuple(along)
-        self.result = result
-        self.note = note
-
-    def at(self, device: int) -> Had:
-        """The value on one device."""
-        raise NotImplementedError
-
-    def whole(self) -> Had:
-        """The value on all devices: the undivided array, or a stack of the parts that differ."""
-        raise NotImplementedError
+    name: str
+    type: str
+    along: tuple[str, ...]
+    result: bool
+    note: str
+    number: int
+    at: Callable[[int], Had]
+    whole: Callable[[], Had]
 
 
-class _OfVariable(DeviceColumn):
+def _of_variable(
+    known: Ledger, number: int, name: str, mesh: LoopShown, result: bool, what: str = "primal"
+) -> DeviceColumn:
     """A variable of the program that each device runs."""
-
-    def __init__(
-        self, known: Ledger, number: int, name: str, mesh: LoopShown, result: bool, what: str = "primal"
-    ) -> None:
-        var = known.variable(number)
-        assert var is not None
-        aval = var.aval
-        along = [str(axis) for axis, _ in mesh.axes if not mesh.checked or axis in aval.vma]
-        kind = _text_of_part(aval)
-        self.place = known.place_of_part(number) if what == "primal" else None
-        note = "" if self.place is None else _note(name, self.place.spec, self.place.aval.str_short(), result)
-        super().__init__(name, kind, along, result, note)
-        self.known, self.mesh, self.number, self.what = known, mesh.key, number, what
-        self.numbers = (number,)
-
-    def at(self, device: int) -> Found:
-        return self.known.on_device(self.mesh, device, self.number, self.what)
-
-    def whole(self) -> Found:
-        if self.place is not None:
-            return self.place.value()
-        return self.known.on_device(self.mesh, None, self.number, self.what)
+    var = known.variable(number)
+    assert var is not None
+    aval = var.aval
+    along = tuple([str(axis) for axis, _ in mesh.axes if not mesh.checked or axis in aval.vma])
+    part = known.place_of_part(number) if what == "primal" else None
+    note = "" if part is None else _note(name, part.spec, part.aval.str_short(), result)
+    on_all = partial(known.on_device, mesh.key, None, number, what) if part is None else part.value
+    at = partial(_on_device, known, mesh.key, number, what)
+    return DeviceColumn(name, _text_of_part(aval), along, result, note, number, at, on_all)
 
 
-class _OfCall(DeviceColumn):
+def _on_device(known: Ledger, mesh: tuple[int, ...], number: int, what: str, device: int) -> Found:
+    return known.on_device(mesh, device, number, what)
+
+
+def _of_call(frame: Any, eqn: JaxprEqn, place: int, name: str, result: bool) -> DeviceColumn:
     """An operand or result of a call that runs a program on devices."""
+    jaxpr = eqn.params["jaxpr"].jaxpr
+    var = (jaxpr.outvars if result else jaxpr.invars)[place]
+    outer = (eqn.outvars if result else eqn.invars)[place]
+    spec = eqn.params["out_specs" if result else "in_specs"][place]
 
-    def __init__(self, frame: Any, eqn: JaxprEqn, place: int, name: str, result: bool) -> None:
-        jaxpr = eqn.params["jaxpr"].jaxpr
-        self.var = (jaxpr.outvars if result else jaxpr.invars)[place]
-        self.outer = (eqn.outvars if result else eqn.invars)[place]
-        self.frame, self.eqn = frame, eqn
-        spec = eqn.params["out_specs" if result else "in_specs"][place]
-        aval = self.var.aval
-        kind = _text_of_part(aval)
-        note = _note(name, spec, self.outer.aval.str_short(), result)
-        super().__init__(name, kind, [str(axis) for axis in axes_of_spec(spec)], result, note)
+    def at(device: int) -> Found:
+        inner = frame.inside(eqn, device)
+        return inner if isinstance(inner, Unknown) else worth(inner, var)
 
-    def at(self, device: int) -> Found:
-        inner = self.frame.inside(self.eqn, device)
-        return inner if isinstance(inner, Unknown) else worth(inner, self.var)
-
-    def whole(self) -> Found:
-        return worth(self.frame, self.outer)
+    note = _note(name, spec, outer.aval.str_short(), result)
+    along = tuple([str(axis) for axis in axes_of_spec(spec)])
+    return DeviceColumn(name, _text_of_part(var.aval), along, result, note, 0, at, partial(worth, frame, outer))
 
 
 def _text_of_part(aval: Any) -> str:
@@ -179,9 +161,9 @@ def of_call(known: Ledger, bind: BindRecord, done: bool) -> DevicesShown | None:
         return None
     names = known.naming.operands(bind)
     places = range(len(found.eqn.invars))
-    columns = [_OfCall(found.frame, found.eqn, place, names[place], False) for place in places if place < len(names)]
+    columns = [_of_call(found.frame, found.eqn, place, names[place], False) for place in places if place < len(names)]
     for place, number in enumerate(bind.results if done else ()):
-        columns.append(_OfCall(found.frame, found.eqn, place, known.naming.name(number), True))
+        columns.append(_of_call(found.frame, found.eqn, place, known.naming.name(number), True))
     return DevicesShown(found.mesh, tuple(columns))
 
 
@@ -189,9 +171,9 @@ def _columns(known: Ledger, number: int, name: str, mesh: LoopShown, result: boo
     """The column of a value, and the column of its tangent if it has a tangent."""
     if known.variable(number) is None:
         return
-    yield _OfVariable(known, number, name, mesh, result)
+    yield _of_variable(known, number, name, mesh, result)
     if isinstance(known.on_device(mesh.key, mesh.index, number, "tangent"), Worth):
-        yield _OfVariable(known, number, f"tangent of {name}", mesh, result, "tangent")
+        yield _of_variable(known, number, f"tangent of {name}", mesh, result, "tangent")
 
 
 def _meeting(known: Ledger, number: int, bind: BindRecord, mesh: LoopShown) -> Meeting | None:

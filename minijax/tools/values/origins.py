@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from minijax.core.records import Frozen
+from minijax.core.records import Frozen, NamedTuple
 from minijax.ir.jaxpr import JaxprEqn, Var
 from minijax.tools.recording.records import BindRecord, LifeRecord, Node, Recording, ScopeRecord
 from minijax.tools.recording.values import RunRecord
@@ -20,25 +20,25 @@ from minijax.tools.values.moment import ledger
 from minijax.tools.values.slices import UNKNOWN, Focus, SlicedProgram, WhatRan
 
 
-class EvaluatedStep:
+class EvaluatedStep(NamedTuple):
     """An operation on arrays, below all transformations.
 
     Attributes:
       bind: its record.
       owner: the user's operation that caused it; ``bind`` itself if there is none, as in a backward pass.
-      operands: the numbers of all its operands; 0 for an inline literal.
       run: the run of its program; None if it has no program or the run was not kept.
       chooses: whether this is a cond. Its first operand only selects the operations that are evaluated.
     """
 
-    __slots__ = ("bind", "owner", "operands", "run", "chooses")
+    bind: BindRecord
+    owner: BindRecord
+    run: RunRecord | None
+    chooses: bool = False
 
-    def __init__(self, bind: BindRecord, owner: BindRecord, run: RunRecord | None, chooses: bool = False) -> None:
-        self.bind = bind
-        self.owner = owner
-        self.run = run
-        self.chooses = chooses
-        self.operands = bind.operands if run is None else run.operands
+    @property
+    def operands(self) -> tuple[int, ...]:
+        """The numbers of all its operands; 0 for an inline literal."""
+        return self.bind.operands if self.run is None else self.run.operands
 
 
 class StepUse(Frozen):
@@ -214,17 +214,6 @@ class Origins:
         if step.run is None and any(value.startswith("{") for _, value in step.bind.params):
             return f"the program of {step.bind.primitive} was not kept: its results may depend on fewer operands"
         return ""
-
-    # --- uses of a value
-    # ----------------------------------------------------------------------------------------------------
-
-    def users(self, number: int) -> list[BindRecord]:
-        """The operations that use the value, in order: operations of the user and of rules."""
-        return [
-            node
-            for _, node in self.recording.walk()
-            if isinstance(node, BindRecord) and number and number in node.operands
-        ]
 
 
 def _size(step: EvaluatedStep) -> int:

@@ -66,7 +66,7 @@ class SavedDevices:
         given = []
         for device in range(mesh.count):
             given += [self._text(cell, found, WIDEST_PIECE) for _, found in pieces(shown, device)]
-        numbers = [number for column in shown.columns for number in column.numbers]
+        numbers = [column.number for column in shown.columns if column.number]
         turns = any(not loop.axes and loop.count > 1 for number in numbers for loop in self.known.loops(number))
         said = "; ".join(filter(None, (shown.said, FIRST_TURNS if turns else "")))
         axes = tuple([(str(name), size) for name, size in mesh.axes])
@@ -74,7 +74,7 @@ class SavedDevices:
         return DevicesRecord(mesh.key, mesh.kind, axes, mesh.checked, columns, shown.meeting, said, tuple(given))
 
     def _value(self, column: DeviceColumn, count: int) -> DeviceValueRecord:
-        number = next(iter(column.numbers), 0)
+        number = column.number
         key = number, column.name, column.result
         found = self._values.get(key) if number else None
         if found is None:
@@ -136,24 +136,23 @@ def _texts(draw: Callable[[int], Line], widest: int) -> list[tuple[int, Line]]:
 # --- reading
 
 
-class _Saved(DeviceColumn):
-    """A value on devices in a loaded recording."""
-
-    def __init__(self, record: DeviceValueRecord) -> None:
-        super().__init__(record.name, record.type, record.along, record.result, record.note)
-        self.record = record
-        self.numbers = (record.number,) if record.number else ()
-
-    def at(self, device: int) -> Had:
-        parts = self.record.parts
-        return _had(parts[device if len(parts) > 1 else 0])
-
-    def whole(self) -> Had:
-        return _had(self.record.whole)
-
-
 def _had(text: DeviceTextRecord) -> Had:
     return Unknown(text.reason) if text.reason else text
+
+
+def _saved(record: DeviceValueRecord) -> DeviceColumn:
+    """A value on devices in a loaded recording."""
+    parts = record.parts
+    return DeviceColumn(
+        record.name,
+        record.type,
+        record.along,
+        record.result,
+        record.note,
+        record.number,
+        lambda device: _had(parts[device if len(parts) > 1 else 0]),
+        lambda: _had(record.whole),
+    )
 
 
 def devices_saved(recording: Recording, position: int) -> DeviceMomentRecord | None:
@@ -164,6 +163,6 @@ def devices_saved(recording: Recording, position: int) -> DeviceMomentRecord | N
 
 def shown_of(record: DevicesRecord, known: Ledger) -> DevicesShown:
     """The device table in ``record``, with the device that is chosen in ``known``."""
-    columns = tuple([_Saved(each) for each in record.columns])
+    columns = tuple(map(_saved, record.columns))
     mesh = saved_mesh(record, known.iterations.get(record.key) or 0)
     return DevicesShown(mesh, columns, record.meeting, record.said, record.pieces)

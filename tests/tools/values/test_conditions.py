@@ -97,4 +97,4 @@ def test_unknown_values_are_reported():
     _, recording = record(lambda: minijax.make_jaxpr(f)(jnp.ones(2)))
     search = ConditionSearch(ledger(recording), condition("y > 0"))
     assert next(search.hits(), None) is None
-    assert search.looked.values == 0 and unknown_text(search.looked).startswith("y is not known everywhere: ")
+    assert search.values == 0 and unknown_text(search.unknown).startswith("y is not known everywhere: ")
