@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import IPython
@@ -29,10 +28,10 @@ from minijax.tools.session import jax_misses, source
 from minijax.tools.session.result import NOTHING, Result
 from minijax.tools.session.session import RECORDED, Entry, FailedInput, Session, replay_text
 from minijax.tools.session.tracebacks import passed_engine
+from minijax.tools.session.values import COLOURS
 
 # Packages that run cells: their lines are not user code.
 _MACHINERY = (*IPython.__path__, *traitlets.__path__)
-_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 # For ``%export``, keep at most this many characters of a value's text.
 _LONGEST = 20_000
 
@@ -242,7 +241,7 @@ class Extension:
             shown, recording = value.document, value.recording
         else:
             known = self.shell.history_manager.output_hist_reprs.get(result.execution_count, "")
-            shown = Document() if value is None else document(text(_COLOUR.sub("", known)[:_LONGEST], wrap=False))
+            shown = Document() if value is None else document(text(COLOURS.sub("", known)[:_LONGEST], wrap=False))
         if isinstance(error, UsageError):
             # IPython shows no frames for a UsageError
             shown = document(text(f"UsageError: {error}", role="error", wrap=False))

@@ -35,7 +35,7 @@ _ABOVE = 3
 _HINT = "? keys  q leaves "
 
 
-class Question(Frozen):
+class Asked(Frozen):
     """A question on the last line.
 
     Attributes:
@@ -89,7 +89,7 @@ class Model:
         self.zoomed = self.help = False
         self.help_top = 0
         self.message: tuple[str, str] = ("", "")
-        self.question: Question | None = None
+        self.question: Asked | None = None
         self.result = ""
         self.scrolled: dict[str, tuple[int, int]] = {}
         self.page = 10
@@ -123,7 +123,7 @@ class Model:
 
     def ask(self, label: str, answer: Callable[[str], None], single: bool = False, text: str = "") -> None:
         """Ask a question on the last line."""
-        self.question = Question(label, answer, single, text)
+        self.question = Asked(label, answer, single, text)
 
     def answer(self, text: str) -> None:
         """Answer the question; an empty text cancels it."""

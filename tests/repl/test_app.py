@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import pytest
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import create_pipe_input
@@ -174,6 +175,15 @@ def test_a_long_value_is_folded_below_its_number():
     assert "out[1]:\n'word word" in typed.printed
     assert all(len(each) <= 40 for each in typed.printed.partition("out[1]")[2].split("in [2]")[0].split("\n"))
     assert "  6.,  7." in Typed("jnp.arange(30.)", ENTER, columns=40).printed
+
+
+@pytest.mark.parametrize("line", ["j", "{'j': j}"])
+def test_a_jaxpr_of_jax_has_no_escape_codes_in_its_text(line, monkeypatch):
+    monkeypatch.setattr(
+        type(jax.make_jaxpr(abs)(1.0)), "__repr__", lambda self: "{ \x1b[34;1mlambda \x1b[39;22m; a\x1b[35m }"
+    )
+    typed = Typed("import jax; j = jax.make_jaxpr(jax.numpy.sin)(1.)", ENTER, line, ENTER)
+    assert "{ lambda ; a }" in typed.printed and "[34" not in typed.printed
 
 
 def test_an_endless_value_is_cut_at_the_prompt():

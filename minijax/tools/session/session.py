@@ -18,7 +18,7 @@ from minijax.core.records import Frozen
 from minijax.core.trace import Tracer
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr
 from minijax.ir.pretty import jaxpr_document
-from minijax.tools.documents.document import Block, Document, Highlighter, Printout, document, line, text
+from minijax.tools.documents.document import Block, Code, Document, Highlighter, Printout, document, line, text
 from minijax.tools.live.stack import Live
 from minijax.tools.recording import panels as views
 from minijax.tools.recording.recorder import Recorder, recorded_until
@@ -31,7 +31,7 @@ from minijax.tools.session.result import NOTHING, Browse, Result, Step
 from minijax.tools.session.settings import Settings
 from minijax.tools.session.specs import BOOL, SPECS, SpecType, subscripted_bools
 from minijax.tools.session.tracebacks import error_document, last_user_place, passed_engine
-from minijax.tools.session.values import printed, value_tree
+from minijax.tools.session.values import printed, value_tree, written
 from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
@@ -599,13 +599,15 @@ class Session:
         """A value as the prompt shows it: its repr, and jaxprs in colour."""
         if isinstance(value, (ClosedJaxpr, Jaxpr)):
             return document(Printout(jaxpr_document(value, style=self.settings.style)))
+        if type(value).__module__ == "jax._src.core" and type(value).__name__ in ("ClosedJaxpr", "Jaxpr"):
+            return document(Code(written(value), "jaxpr"))
         if self.live.levels and isinstance(value, Tracer):
             from minijax.tools.live.views import tracer_document
 
             return tracer_document(self.live, value)
         columns = self.settings.columns
         if not columns:
-            return document(text(repr(value), wrap=False))
+            return document(text(written(value), wrap=False))
         tree = self.value_tree(value, "", columns)
         if tree is not None:
             return document(tree)

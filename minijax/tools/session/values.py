@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,19 @@ import numpy as np
 from minijax.pytree import is_tree_node
 from minijax.tools.documents.document import Block
 
+COLOURS = re.compile(r"\x1b\[[\d;]*m")
+
+
+def written(value: Any) -> str:
+    """``repr(value)`` without colours: JAX colours its jaxprs wherever it finds a terminal or a notebook."""
+    return COLOURS.sub("", repr(value))
+
 
 def printed(value: Any, columns: int) -> str:
     """``repr(value)``; the lines of arrays are at most ``columns`` wide, and at most NumPy's ``linewidth``."""
     with np.printoptions(linewidth=min(columns, np.get_printoptions()["linewidth"])):
         # a dtype that does not fit on an array's last line goes below it; JAX's repr puts it beside the array
-        return repr(value).replace(",      dtype=", ",\n      dtype=")
+        return written(value).replace(",      dtype=", ",\n      dtype=")
 
 
 def value_tree(value: Any, written: str, columns: int) -> Block | None:
