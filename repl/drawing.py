@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from prompt_toolkit.utils import get_cwidth
-
-from minijax.tools.documents.document import Line, Segment, wrapped
+from minijax.tools.documents.document import Line, Segment, length, wrapped
+from minijax.tools.documents.document import columns as width_of
 from minijax.tools.documents.theme import visible
 
 
@@ -26,13 +25,13 @@ def target_at(lines: list[Line], column: int, row: int) -> tuple[str, str]:
         if role.startswith("@"):
             name, _, moment = role[1:].partition(":")
             found = name, moment
-        at += get_cwidth(piece)
+        at += width_of(piece)
     return found
 
 
 def ends(left: Line, right: Line, columns: int) -> Line:
     """A line with ``right`` at its end if both fit; otherwise ``left``."""
-    gap = columns - width_of(left) - width_of(right)
+    gap = columns - length(left) - length(right)
     return (*left, ("", " " * gap), *right) if gap > 1 else left
 
 
@@ -56,7 +55,7 @@ def message_lines(role: str, said: str, columns: int, most: int) -> list[Line]:
     lines: list[str] = []
     for each in wrapped(((role, shown_text(said)),), max(columns, 1)):
         rest = "".join(piece for _, piece in each)
-        while get_cwidth(rest) > columns > 1:  # a long word
+        while width_of(rest) > columns > 1:  # a long word
             taken = beginning(rest, columns)
             lines.append(taken)
             rest = rest[len(taken) :]
@@ -87,11 +86,6 @@ def padded(lines: list[Line], rows: int) -> list[Line]:
     return [*lines, *[()] * rows][:rows]
 
 
-def width_of(segments: Iterable[Segment]) -> int:
-    """The width of segments in columns; wide characters count twice."""
-    return sum(get_cwidth(piece) for _, piece in segments)
-
-
 def shown_text(piece: str) -> str:
     """A piece as displayed: tabs as spaces, control characters visible."""
     return visible(piece.replace("\t", "    ")).replace("\n", " ")
@@ -114,15 +108,15 @@ def cut(segments: Line, columns: int) -> Line:
 def fitted(segments: Line, columns: int, fill: bool = False) -> Line:
     """``segments`` cut to ``columns`` columns, with an ellipsis if something is cut; ``fill`` pads with spaces."""
     segments = tuple((role, shown_text(piece)) for role, piece in segments)
-    length = width_of(segments)
-    if length <= columns:
-        return (*segments, ("", " " * (columns - length))) if fill and length < columns else segments
+    free = columns - length(segments)
+    if free >= 0:
+        return (*segments, ("", " " * free)) if fill and free else segments
     out: list[Segment] = []
     room = columns - 1
     for role, piece in segments:
         taken = beginning(piece, room)
         out.append((role, taken))
-        room -= get_cwidth(taken)
+        room -= width_of(taken)
         if taken != piece:
             break
     return (*out, ("muted", "…" + " " * room)) if columns else ()
@@ -134,7 +128,7 @@ def beginning(piece: str, columns: int) -> str:
         return piece
     used = 0
     for i, character in enumerate(piece):
-        used += get_cwidth(character)
+        used += width_of(character)
         if used > columns:
             return piece[:i]
     return piece

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from minijax.repl import drawing
 from minijax.repl.batch import highlighted
 from minijax.repl.browser.model import ShownLine, StageBrowser
-from minijax.repl.drawing import bar, beside, cut, fitted, message_lines, padded, ruled, shown_text, width_of
+from minijax.repl.drawing import bar, beside, cut, fitted, message_lines, padded, ruled, shown_text
 from minijax.repl.fullscreen import Console, FullScreen
 from minijax.repl.screen_model import framed
-from minijax.tools.documents.document import LINK, MARK, Line, Segment, split_lines
+from minijax.tools.documents.document import LINK, MARK, Line, Segment, length, split_lines
 from minijax.tools.documents.theme import line_role
 from minijax.tools.documents.words import plural
 from minijax.tools.session.result import Browse
@@ -129,7 +129,7 @@ def _text_rows(browser: StageBrowser, name: str, columns: int, rows: int) -> tup
         if name == "python":
             begin.append(("muted", f"{row.line.number:>{digits}} " if row.line is not None else " " * (digits + 1)))
         end = () if name == "python" or row.line is None else _end(browser, row, columns)
-        room = columns - width_of(begin) - width_of(end) - (1 if end else 0)
+        room = columns - length(begin) - length(end) - (1 if end else 0)
         each = (*begin, *fitted(cut(text, right), max(room, 0), fill=True), *((("", " "), *end) if end else ()))
         out.append(bar(each, columns) if here and browser.focus == name else each)
     return top, out

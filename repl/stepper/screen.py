@@ -11,10 +11,10 @@ from collections.abc import Iterable
 
 from minijax.repl import drawing
 from minijax.repl.batch import highlighted
-from minijax.repl.drawing import bar, beside, cut, message_lines, padded, place_role, ruled, width_of
+from minijax.repl.drawing import bar, beside, cut, message_lines, padded, place_role, ruled
 from minijax.repl.screen_model import framed
 from minijax.repl.stepper.model import Stepper
-from minijax.tools.documents.document import Document, Line, Segment, lay_out
+from minijax.tools.documents.document import Document, Line, Segment, lay_out, length
 from minijax.tools.stepper import panes as stepping
 from minijax.tools.stepper import programs
 from minijax.tools.stepper.backward import at_cursor
@@ -69,7 +69,7 @@ def _tabs(stepper: Stepper, names: tuple[str, ...], shown: str, columns: int) ->
             out.append(("heading", f"[{numbered[name]}] "))
         else:
             out.append(("muted", f"{numbered[name]} "))
-    gap = columns - width_of(out)
+    gap = columns - length(out)
     return (*out, ("heading" if focused else "muted", rule * max(gap, 0)))
 
 

@@ -13,10 +13,10 @@ import pytest
 from minijax import errors
 from minijax.core.records import NamedTuple
 from minijax.repl import batch
-from minijax.repl.drawing import width_of
 from minijax.repl.stepper.model import Stepper
 from minijax.repl.stepper.screen import compose
 from minijax.tools.documents import words
+from minijax.tools.documents.document import length
 from minijax.tools.recording.naming import naming_of
 from minijax.tools.stepper.panes import moment_line
 
@@ -85,5 +85,5 @@ def screen(stepper: Stepper, columns: int, rows: int) -> str:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(words.seconds_text, "__code__", (lambda seconds: "1.0 ms").__code__)
         drawn = compose(stepper, columns, rows)
-    assert len(drawn) == rows and max(map(width_of, drawn)) <= columns
+    assert len(drawn) == rows and max(map(length, drawn)) <= columns
     return "\n".join("".join(piece for _, piece in each).rstrip() for each in drawn)

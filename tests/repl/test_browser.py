@@ -13,10 +13,11 @@ import minijax
 import minijax.numpy as jnp
 from minijax.repl.browser.model import StageBrowser
 from minijax.repl.browser.screen import compose
-from minijax.repl.drawing import target_at, width_of
+from minijax.repl.drawing import target_at
 from minijax.repl.fullscreen import Console, FullScreen
 from minijax.repl.style import STYLE
 from minijax.tools.commands import find
+from minijax.tools.documents.document import length
 from minijax.tools.documents.theme import line_role
 from minijax.tools.session.session import Session
 from minijax.tools.xla import pipeline, stages
@@ -66,7 +67,7 @@ def test_the_screen_fits_every_terminal(browser, size):
     for keys in ((), ("tab",), ("tab",), ("d", "p", "p", "p"), ("z",), ("z", "?"), ("?", "G", "n", "n")):
         press(browser, *keys)
         shown = compose(browser, columns, rows)
-        assert len(shown) == rows and all(width_of(each) <= columns for each in shown)
+        assert len(shown) == rows and all(length(each) <= columns for each in shown)
 
 
 def test_the_browser_opens_at_an_executed_instruction(browser):

@@ -28,9 +28,9 @@ from minijax.core.trace import state
 from minijax.repl import batch
 from minijax.repl.browser import screen as browser_screen
 from minijax.repl.browser.model import StageBrowser
-from minijax.repl.drawing import width_of
 from minijax.repl.stepper import screen as stepper_screen
 from minijax.repl.stepper.model import Stepper
+from minijax.tools.documents.document import length
 from minijax.tools.session import source
 from minijax.tools.session.result import Browse
 from minijax.tools.session.session import Outcome
@@ -166,7 +166,7 @@ class Fuzzed:
             columns, rows = self.random.choice(SIZES)
             lines = compose(model, columns, rows)
             self.counts["keys"] += 1
-            if len(lines) != rows or max(map(width_of, lines)) > columns:
+            if len(lines) != rows or max(map(length, lines)) > columns:
                 yield f"the screen does not fit {columns}x{rows}"
             if re.search("[\x00-\x1f\x7f-\x9f]", "".join(piece for each in lines for _, piece in each)):
                 yield "a control character on the screen"

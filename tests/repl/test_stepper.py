@@ -14,12 +14,13 @@ from prompt_toolkit.output import ColorDepth, DummyOutput
 import minijax
 import minijax.numpy as jnp
 from minijax.repl.browser.model import StageBrowser
-from minijax.repl.drawing import cut, fitted, target_at, width_of
+from minijax.repl.drawing import cut, fitted, target_at
 from minijax.repl.fullscreen import Console
 from minijax.repl.stepper.app import StepperApp, run
 from minijax.repl.stepper.model import Stepper
 from minijax.repl.stepper.screen import compose
 from minijax.repl.style import STYLE
+from minijax.tools.documents.document import length
 from minijax.tools.programs.links import linked_programs
 from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import LEAVE, Cursor
@@ -122,7 +123,7 @@ def test_the_screen_fits_every_terminal(stepper):
                 for columns, rows in sizes:
                     screen = compose(stepper, columns, rows)
                     assert len(screen) == rows
-                    assert max(map(width_of, screen)) <= columns
+                    assert max(map(length, screen)) <= columns
     stepper.toggle_help()
     for columns, rows in sizes:
         assert len(compose(stepper, columns, rows)) == rows
@@ -138,7 +139,7 @@ def test_a_pane_keeps_its_scroll_offset_when_another_is_focused(stepper):
 def test_cut_lines_are_marked_and_can_be_scrolled():
     assert "".join(p for _, p in fitted((("", "abcdef"),), 4)) == "abc…"
     assert "".join(p for _, p in fitted((("", "ab"),), 4, fill=True)) == "ab  "
-    assert width_of(fitted((("", "日本語日本語"),), 6)) == 6
+    assert length(fitted((("", "日本語日本語"),), 6)) == 6
     assert "".join(p for _, p in cut((("current", "▶"), ("", "abcdef")), 3)) == "▶def"
     assert "".join(p for _, p in fitted((("", "a\x1b[31mb\tc"),), 40)) == "a\\x1b[31mb    c"
 
@@ -179,7 +180,7 @@ def test_without_colour_the_current_line_is_marked(stepper):
     stepper.go("into")
     current = [each for each in compose(stepper, 80, 24) if any(role == "stepper-bar" for role, _ in each)]
     assert current and all("".join(p for _, p in each).startswith("▶") for each in current)
-    assert all(width_of(each) == 80 for each in current)
+    assert all(length(each) == 80 for each in current)
 
 
 def test_hostile_names_cannot_send_escape_codes():
@@ -558,7 +559,7 @@ def test_the_elements_of_a_value_scroll_by_rows_columns_and_slices(loop):
     assert "one slice" in stepper.message[1]
     for columns, rows in ((1, 1), (3, 4), (20, 7), (80, 24)):
         screen_lines = compose(stepper, columns, rows)
-        assert len(screen_lines) == rows and max(map(width_of, screen_lines)) <= columns
+        assert len(screen_lines) == rows and max(map(length, screen_lines)) <= columns
     pressed_on(stepper, "q")
     assert stepper.values.viewer is None and not stepper.result
 

@@ -238,11 +238,9 @@ def _column(c: str) -> int:
         return _TAB
     if c.isascii():
         return 1
-    import unicodedata  # imported late: most sessions show only ASCII and some signs of the panels
+    from wcwidth import wcwidth  # imported late: most sessions show only ASCII and some signs of the panels
 
-    if unicodedata.combining(c) or unicodedata.category(c) in ("Cf", "Me", "Mn"):
-        return 0
-    return 2 if unicodedata.east_asian_width(c) in "WF" else 1
+    return max(wcwidth(c), 0)
 
 
 def padded(text: str, width: int) -> str:
