@@ -32,7 +32,8 @@ LEFT, UP, RIGHT, DOWN, HOME, END, RETURN, SHIFT, CONTROL, BACKSPACE = (
 # The widget's panes, as lists of lines.
 READ = """
 const root = arguments[0] || document.querySelector('.mjw');
-const lines = (name) => [...root.querySelector('[data-pane=' + name + ']').children].map((line) => line.textContent);
+const lines = (name) => [...root.querySelector('[data-pane=' + name + ']').children]
+  .filter((line) => !line.hidden).map((line) => line.textContent);
 const read = () => ({
   status: [root.querySelector('.mjw-status').textContent],
   where: root.querySelector('.mjw-source .mjw-title').textContent.replace(/^source( · )?/, ''),

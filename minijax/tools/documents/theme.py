@@ -25,50 +25,46 @@ class Style(NamedTuple):
     bold: bool = False
 
 
+# The colours: the ANSI code and its name in prompt_toolkit, and the colour on a light and on a dark page.
+_COLOURS = {
+    "plain": ("", "", "#1f2328", "#e6e6e6"),
+    "grey": ("90", "ansibrightblack", "#5a6370", "#a0a8b0"),
+    "red": ("31", "ansired", "#b3261e", "#ff8a80"),
+    "green": ("32", "ansigreen", "#1a6b22", "#8fd18f"),
+    "yellow": ("33", "ansiyellow", "#7a5200", "#e0b060"),
+    "blue": ("34", "ansiblue", "#0a49b0", "#82aaff"),
+    "magenta": ("35", "ansimagenta", "#8b1a8b", "#d58fd5"),
+    "cyan": ("36", "ansicyan", "#0b6372", "#6cc7d8"),
+}
+_ROLES = {
+    # jaxprs and programs, the two passes of reverse mode, texts of the tools, marks of a stepper, prompts
+    "plain": "var",
+    "grey": "punctuation comment drop muted",
+    "green": "literal string value good prompt-in",
+    "yellow": "param-name function warning linked",
+    "blue": "forward",
+    "magenta": "keyword backward level",
+    "cyan": "type time place",
+    "red": "prompt-out",
+}
+_BOLD = {"plain": "label heading", "blue": "primitive", "yellow": "residual current", "red": "error"}
 STYLES: dict[str, Style] = {
-    # jaxprs and programs
-    "keyword": Style("35", "ansimagenta", "#8b1a8b", "#d58fd5"),
-    "var": Style("", "", "#1f2328", "#e6e6e6"),
-    "type": Style("36", "ansicyan", "#0b6372", "#6cc7d8"),
-    "primitive": Style("34;1", "ansiblue bold", "#0a49b0", "#82aaff", True),
-    "literal": Style("32", "ansigreen", "#1a6b22", "#8fd18f"),
-    "param-name": Style("33", "ansiyellow", "#7a5200", "#e0b060"),
     "param-value": Style("", "", "#444c56", "#c8c8c8"),
-    "punctuation": Style("90", "ansibrightblack", "#5a6370", "#a0a8b0"),
-    "comment": Style("90", "ansibrightblack", "#5a6370", "#a0a8b0"),
-    "drop": Style("90", "ansibrightblack", "#5a6370", "#a0a8b0"),
-    "string": Style("32", "ansigreen", "#1a6b22", "#8fd18f"),
-    "function": Style("33", "ansiyellow", "#7a5200", "#e0b060"),
-    # the two passes of reverse mode, and the residuals
-    "forward": Style("34", "ansiblue", "#0a49b0", "#82aaff"),
-    "residual": Style("33;1", "ansiyellow bold", "#7a5200", "#e0b060", True),
-    "backward": Style("35", "ansimagenta", "#8b1a8b", "#d58fd5"),
-    # texts of the tools
-    "label": Style("1", "bold", "#1f2328", "#e6e6e6", True),
-    "heading": Style("1", "bold", "#1f2328", "#e6e6e6", True),
-    "muted": Style("90", "ansibrightblack", "#5a6370", "#a0a8b0"),
-    "level": Style("35", "ansimagenta", "#8b1a8b", "#d58fd5"),
-    "value": Style("32", "ansigreen", "#1a6b22", "#8fd18f"),
-    "time": Style("36", "ansicyan", "#0b6372", "#6cc7d8"),
-    "good": Style("32", "ansigreen", "#1a6b22", "#8fd18f"),
-    "warning": Style("33", "ansiyellow", "#7a5200", "#e0b060"),
-    "error": Style("31;1", "ansired bold", "#b3261e", "#ff8a80", True),
-    "place": Style("36", "ansicyan", "#0b6372", "#6cc7d8"),
-    # the marks of a stepper: the current line, and lines that belong to it
-    "current": Style("33;1", "ansiyellow bold", "#7a5200", "#e0b060", True),
-    "linked": Style("33", "ansiyellow", "#7a5200", "#e0b060"),
     # the first user line has the first of these colours; a line has the same colour in all programs
-    "line-0": Style("34", "ansiblue", "#0a49b0", "#82aaff"),
+    "line-0": Style(*_COLOURS["blue"]),
     "line-1": Style("33", "ansiyellow", "#a04a00", "#ffb266"),
     "line-2": Style("35", "ansimagenta", "#a8127f", "#f490d6"),
-    "line-3": Style("32", "ansigreen", "#1a6b22", "#8fd18f"),
+    "line-3": Style(*_COLOURS["green"]),
     "line-4": Style("31", "ansired", "#c22018", "#ff7a70"),
     "line-5": Style("36", "ansicyan", "#006d77", "#4fd6d6"),
     "line-6": Style("95", "ansibrightmagenta", "#6a3cc8", "#c0a2ff"),
     "line-7": Style("93", "ansibrightyellow", "#6b6100", "#c8e05a"),
-    "prompt-in": Style("32", "ansigreen", "#1a6b22", "#8fd18f"),
-    "prompt-out": Style("31", "ansired", "#b3261e", "#ff8a80"),
 }
+for _name, (_ansi, _terminal, _light, _dark) in _COLOURS.items():
+    for _role in _ROLES[_name].split():
+        STYLES[_role] = Style(_ansi, _terminal, _light, _dark)
+    for _role in _BOLD.get(_name, "").split():
+        STYLES[_role] = Style(f"{_ansi};1".strip(";"), f"{_terminal} bold".strip(), _light, _dark, True)
 
 # Number of colours for the user's lines. After the last one, the first one is used again.
 LINE_COLOURS = sum(role.startswith("line-") for role in STYLES)

@@ -145,12 +145,15 @@ class Choices:
             self.known.iterations, self.known.examples = before
 
     def draw(self, wanted: Sequence[Varied]) -> None:
-        """Draw the blocks ``wanted`` for all choices. Blocks that depend on the same choices are drawn together."""
+        """Draw the blocks ``wanted`` for all choices but the first, for which they have been drawn.
+
+        Blocks that depend on the same choices are drawn together.
+        """
         groups: dict[tuple[int, ...], list[Varied]] = {}
         for each in wanted:
             groups.setdefault(each.choices, []).append(each)
         for choices, group in groups.items():
-            for state in self._states(choices):
+            for state in itertools.islice(self._states(choices), 1, None):
                 with self._chosen(choices, state):
                     for each in group:
                         each.draw()

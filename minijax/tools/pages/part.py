@@ -4,6 +4,7 @@ next (``track``). A part has all texts that it needs, so the script can read it 
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -33,6 +34,7 @@ MOST_PROGRAM_LINES = 300
 WIDTH = 90
 # A recording with more events gets no links to origins and uses, because finding them reads all events.
 MOST_WALKED = 100_000
+Draw = Callable[[], Text | Code | Printout]
 PIECES = panes.PIECES | {"program": partial(panes.program_pieces, most=MOST_PROGRAM_LINES)}
 
 
@@ -76,8 +78,10 @@ class PagePart(Texts):
         self.cursor, self.naming = source.cursor, naming_of(source.recording)
         self.blocks: list[Any] = []
         self.block_numbers: dict[tuple[int, ...], int] = {}
-        # key of a piece -> its item, and its number of lines
-        self.items: dict[Hashable, tuple[int, int]] = {}
+        # key of a piece -> its item, its number of lines, and what draws it
+        self.items: dict[Hashable, tuple[int, int, Draw]] = {}
+        # text of a program, or of a line of it -> its lines in colours
+        self.coloured: dict[str, Sequence[Line]] = {}
         self.found: list[list[int]] = []
         self.rows: dict[tuple[int, int, int, int], int] = {}
         self.row_items: dict[Any, int] = {}
@@ -88,12 +92,12 @@ class PagePart(Texts):
 
     # --- items
 
-    def item(self, draw: Callable[[], Text | Code | Printout], choices: tuple[int, ...] = ()) -> tuple[int, int]:
-        """The item for a block that depends on ``choices``, and its number of lines at the first of them."""
+    def item(self, draw: Draw, choices: tuple[int, ...] = ()) -> tuple[int, int, Draw]:
+        """The item for a block that depends on ``choices``, its number of lines at the first of them, and ``draw``."""
         drawn, count = self._drawn(draw())
         if not choices:
-            return drawn, count
-        picks: list[int] = []
+            return drawn, count, draw
+        picks = [drawn]
         self.blocks.append([choices, picks])
         index = self.cursor.position
 
@@ -102,7 +106,7 @@ class PagePart(Texts):
             picks.append(self._drawn(draw())[0])
 
         self.open.append(Varied(choices, pick))
-        return -len(self.blocks), count
+        return -len(self.blocks), count, draw
 
     def _drawn(self, block: Text | Code | Printout) -> tuple[int, int]:
         first = 0
@@ -112,7 +116,10 @@ class PagePart(Texts):
         elif isinstance(block, Printout):
             lines = split_lines(pp.segments(block.doc, WIDTH))
         else:
-            first, lines = block.first, code_lines(block.replace(first=0), self.source.highlight)
+            first = block.first
+            # lines of a growing jaxpr, each an equation, are drawn again and again
+            texts = block.text.split("\n") if block.language == "jaxpr" else [block.text]
+            lines = itertools.chain.from_iterable(self._code(text, block.language) for text in texts)
         numbers = self.block(lines, MOST_LINES if first else MOST_PROGRAM_LINES)
         if len(numbers) == 1 and not first:
             return numbers[0], 1
@@ -123,8 +130,14 @@ class PagePart(Texts):
             known = self.block_numbers[key] = -len(self.blocks)
         return known, len(numbers)
 
-    def piece(self, piece: panes.Piece) -> tuple[int, int]:
-        """The item of a piece, and its number of lines."""
+    def _code(self, text: str, language: str) -> Sequence[Line]:
+        known = self.coloured.get(text)
+        if known is None:
+            known = self.coloured[text] = tuple(code_lines(Code(text, language), self.source.highlight))
+        return known
+
+    def piece(self, piece: panes.Piece) -> tuple[int, int, Draw]:
+        """The item of a piece, its number of lines, and what draws it."""
         known = self.items.get(piece.key)
         if known is None:
             choices = self.source.choices.union(piece.values) if piece.values else ()
@@ -158,10 +171,11 @@ class PagePart(Texts):
         used: list[int] = []
         row = 0
         for piece in pieces:
-            item, count = self.piece(piece)
+            item, count, _ = self.items.get(piece.key) or self.piece(piece)
             items.append(item)
-            now += [row + each for each in piece.now]
-            used += [row + each for each in piece.used]
+            if piece.now or piece.used:
+                now += [row + each for each in piece.now]
+                used += [row + each for each in piece.used]
             row += count
         self._shown(position, name, items, now, used)
 
@@ -174,15 +188,15 @@ class PagePart(Texts):
     def _tree(self, position: int) -> None:
         rows, current = self.source.tree.rows()
         known = self.row_items
-        items = [known[row.key] if row.key in known else self._row(row) for row in rows]
+        items = [known[row] if row in known else self._row(row) for row in rows]
         self._shown(position, "tree", items, [current])
         past = past_repeated(self.cursor)
         self.tracks["past"].show(position, [self.nearest(past)] if past else [])
 
     def _row(self, row: TreeRow) -> int:
-        number = self.line(self.source.tree.line(row))
-        key = number, row.depth, self.source.pages.get(row.position, -1), int(row.closed)
-        found = self.row_items[row.key] = self.rows.setdefault(key, len(self.rows))
+        position, *_, depth, closed = row
+        key = self.line(self.source.tree.line(position)), depth, self.source.pages.get(position, -1), int(closed)
+        found = self.row_items[row] = self.rows.setdefault(key, len(self.rows))
         return found
 
     def nearest(self, index: int) -> int:
@@ -244,14 +258,14 @@ class PagePart(Texts):
         key = ("devices", *((bind.at, done) if bind is not None else ("between", position)))
         if key not in self.items:
             self.items[key] = self._device_item()
-        item, count = self.items[key]
+        item, count, _ = self.items[key]
         self._shown(position, "devices", [item] if count else [], [])
 
-    def _device_item(self) -> tuple[int, int]:
+    def _device_item(self) -> tuple[int, int, Draw]:
         find = devices_of(self.cursor)
         shown = None if find is None else find()
         if find is None or shown is None:
-            return 0, 0
+            return 0, 0, lambda: Text(())
         choices = self.source.choices.union(column.number for column in shown.columns if column.number)
         met = shown.meeting is not None
         if not met:  # only in a collective do the lines depend on the chosen device

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from minijax.core.records import NamedTuple
 from minijax.tools.documents.document import Line
 from minijax.tools.recording.cursor import ENTER, Cursor
 from minijax.tools.stepper.tree import FOLD, TreeWalk, taken
@@ -18,13 +17,9 @@ REACH = 100
 _AHEAD = 4
 
 
-class TreeRow(NamedTuple):
-    """A row of the tree. ``key`` determines its text. ``closed``: whether the row hides other rows."""
-
-    key: tuple[Any, ...]
-    position: int
-    depth: int
-    closed: bool
+# A row: its moment, whether it is later than the cursor, whether its record has ended, the end and the number of the
+# repeated steps in it, its depth, and whether it hides other rows. Rows that are equal have equal texts.
+TreeRow = tuple[int, bool, bool, int, int, int, bool]
 
 
 class PageTree:
@@ -54,14 +49,14 @@ class PageTree:
         first = place - above
         now = self.cursor.position
         rows = [
-            TreeRow((position, position > now, other <= now, end, times, closed), position, depth, closed)
+            (position, position > now, other <= now, end, times, depth, closed)
             for position, other, end, times, depth, closed in self._listed[first : place + 1 + min(below, most - above)]
         ]
         return rows, above
 
-    def line(self, row: TreeRow) -> Line:
+    def line(self, position: int) -> Line:
         """The text of a row, without mark and indent."""
-        return self.walk.content(self.cursor.moments[row.position], row.position)
+        return self.walk.content(self.cursor.moments[position], position)
 
     def _reaches(self, here: int) -> bool:
         place, most = self._places.get(here, -1), 2 * self.reach

@@ -284,9 +284,11 @@ function stepper(data, stage, programs, drawnOutside, port) {
       button.setAttribute("aria-disabled", String(position === (backwards ? 0 : last)));
     }
     drawTree();
-    const heading = shown("where").map(textOf).join("");
-    titles.source.textContent = "source" + (heading && " · " + heading);
     for (const name of Object.keys(panes)) if (name !== "tree") drawPane(name);
+    // the place of the source is in the title
+    const heading = shown("source").length > 1 ? panes.source.firstChild : null;
+    titles.source.textContent = "source" + (heading ? " · " + heading.textContent : "");
+    if (heading) heading.hidden = true;
     drawOffers();
     if (data.devices) panes.devices.parentElement.hidden = shown("devices").length === 0;
     programs.forEach(({ select }, i) => select(selections[i](position)));

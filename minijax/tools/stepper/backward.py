@@ -6,14 +6,16 @@ A cotangent is named after its forward value: ``ct of h``.
 
 from __future__ import annotations
 
+import math
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
 from minijax.core.records import NamedTuple
-from minijax.tools.documents.document import MARK, Line, Segment, line, padded
+from minijax.tools.documents.document import MARK, Line, Segment, length, line, padded
 from minijax.tools.documents.words import plural, shortened
 from minijax.tools.recording.backward import brief, listed
 from minijax.tools.recording.cursor import Cursor
@@ -51,39 +53,13 @@ MOST_GIVEN = 12
 
 
 class Standing(NamedTuple):
-    """The state of a backward pass at a moment.
-
-    ``step`` is the equation in progress or, if ``done``, the latest finished one. ``sums`` and ``counts`` hold the sum
-    and the number of the cotangents so far, by variable. ``changed`` are the variables that the latest step changed.
+    """The state of a backward pass at a moment: the equation in progress or, if ``done``, the latest finished one (None
+    before the first), and the number of finished equations.
     """
 
     step: TransposedRecord | None
     done: bool
     finished: int
-    sums: dict[int, CotangentRecord]
-    counts: dict[int, int]
-    changed: frozenset[int]
-
-
-class _Reached:
-    """The sums and the number of finished steps at an event. Later events continue from here."""
-
-    def __init__(
-        self, event: int, sums: dict[int, CotangentRecord], counts: Counter[int], changed: frozenset[int]
-    ) -> None:
-        self.event = event
-        self.sums = sums
-        self.counts = counts
-        self.changed = changed
-        self.finished = 0
-
-    def finish(self, step: TransposedRecord) -> None:
-        """Count a step as finished and add its cotangents."""
-        self.finished += 1
-        for total in step.sums:
-            self.sums[total.variable] = total
-            self.counts[total.variable] += 1
-        self.changed = frozenset(total.variable for total in step.sums)
 
 
 class BackwardPass:
@@ -105,9 +81,6 @@ class BackwardPass:
         self.worded = False
         # the lines drawn last, with the state that they show
         self.drawn: tuple[Any, list[Line]] | None = None
-        # the lines of each equation, with the state that they show
-        self.lines: dict[int, tuple[Any, list[Line]]] = {}
-        self._reached: _Reached | None = None
 
     @cached_property
     def record(self) -> BackwardRecord:
@@ -128,9 +101,8 @@ class BackwardPass:
     @cached_property
     def expected(self) -> Counter[int]:
         """The final number of cotangents of each variable."""
-        record = self.recorded
-        counts = Counter(seed.variable for seed in record.seeds if seed.number)
-        for step in record.steps:
+        counts = self._seeds.copy()
+        for step in self.recorded.steps:
             counts.update(part.variable for part in step.found)
         return counts
 
@@ -270,23 +242,56 @@ class BackwardPass:
     def at(self, event: int) -> Standing:
         """The state after ``event``."""
         steps = self.record.steps
-        reached = self._reached
-        if reached is None or reached.event > event:
-            sums = {total.variable: total for total in self.record.begins}
-            counts = Counter(seed.variable for seed in self.record.seeds if seed.number)
-            reached = self._reached = _Reached(event, sums, counts, frozenset(sums))
-        reached.event = event
-        while reached.finished < len(steps) and 0 <= steps[reached.finished].at <= event:
-            reached.finish(steps[reached.finished])
-        done, changed = reached.finished > 0, reached.changed
-        step = steps[reached.finished - 1] if done else None
-        if reached.finished < len(steps) and steps[reached.finished].begun < event:
-            step, done, changed = steps[reached.finished], False, frozenset()
-        return Standing(step, done, reached.finished, dict(reached.sums), dict(reached.counts), changed)
+        finished = bisect_right(self._ends, event)
+        if finished < len(steps) and steps[finished].begun < event:
+            return Standing(steps[finished], False, finished)
+        return Standing(steps[finished - 1] if finished else None, finished > 0, finished)
 
-    def complete(self, variable: int, standing: Standing) -> bool:
-        """Whether all cotangents of the variable have been added."""
-        return not self.failed and standing.counts.get(variable, 0) == self.expected[variable]
+    @cached_property
+    def _ends(self) -> list[float]:
+        """The event at which each step ended. A rule that raised never ended."""
+        return [step.at if step.at >= 0 else math.inf for step in self.recorded.steps]
+
+    @cached_property
+    def _sums(self) -> dict[int, tuple[list[int], list[CotangentRecord]]]:
+        """Variable -> the numbers of finished steps at which its sum changes, and the sums."""
+        record = self.record
+        out: dict[int, tuple[list[int], list[CotangentRecord]]] = {}
+        for finished, totals in enumerate((record.begins, *(step.sums for step in record.steps))):
+            for total in totals:
+                places, sums = out.setdefault(total.variable, ([], []))
+                places.append(finished)
+                sums.append(total)
+        return out
+
+    def total(self, variable: int, finished: int) -> tuple[int, CotangentRecord | None]:
+        """The number of cotangents that a variable has after ``finished`` steps, and their sum."""
+        places, sums = self._sums.get(variable, ((), ()))
+        place = bisect_right(places, finished)
+        count = place + self._seeds[variable] - (places[:1] == [0])
+        return count, sums[place - 1] if place else None
+
+    @cached_property
+    def _seeds(self) -> Counter[int]:
+        """The number of cotangents with which each variable begins."""
+        return Counter(seed.variable for seed in self.recorded.seeds if seed.number)
+
+    @cached_property
+    def linear(self) -> frozenset[int]:
+        """The equations that compute a tangent: one of their operands depends on an input."""
+        record = self.record
+        tangents = set(range(record.constants, record.constants + record.inputs))
+        known = set()
+        for index, equation in enumerate(record.equations):
+            if not tangents.isdisjoint(equation.operands):
+                known.add(index)
+                tangents.update(equation.results)
+        return frozenset(known)
+
+    def looked_at(self) -> tuple[Any, ...]:
+        """The choices that drawings depend on: names or letters, iterations and examples."""
+        known = ledger(self.recording)
+        return self.worded, tuple(sorted(known.iterations.items())), tuple(sorted(known.examples.items()))
 
     # --- values
 
@@ -368,13 +373,9 @@ def at_cursor(cursor: Cursor) -> BackwardPass | None:
 def _type_bytes(kind: str) -> int:
     """The size of an array of type ``f32[2,3]`` in bytes."""
     name, _, dims = kind.partition("[")
-    elements = 1
-    for each in filter(None, dims.rstrip("]").split(",")):
-        elements *= int(each)
     bits = re.match(r"[a-z]+(\d+)", name)
-    if bits is None:
-        return elements * (1 if name == "bool" else 8)  # a key has two words
-    return elements * max(int(bits[1]) // 8, 1)
+    size = max(int(bits[1]) // 8, 1) if bits else 1 if name == "bool" else 8  # a key has two words
+    return size * math.prod(int(each) for each in dims.rstrip("]").split(",") if each)
 
 
 def brief_line(text: str) -> Line:
@@ -409,24 +410,14 @@ def backward_lines(cursor: Cursor) -> list[Line]:
     standing = backward.at(cursor.moment.at)
     backward.worded = cursor.named
     # usually nothing has changed since the last drawing
-    key = (standing.step, standing.done, *_looked_at(backward))
+    key = (standing, *backward.looked_at())
     if backward.drawn is None or backward.drawn[0] != key:
-        backward.drawn = key, [*heading(backward, standing), *_rows(backward, standing)]
+        backward.drawn = key, list(_Drawing(backward, standing).lines())
     return backward.drawn[1]
 
 
-def heading(backward: BackwardPass, standing: Standing) -> Iterator[Line]:
-    """The name of the pass, and its progress."""
-    record = backward.record
-    steps = len(record.steps)
-    how = f"{standing.finished} of {plural(steps, 'step')}"
-    if not backward.failed and standing.finished == steps:
-        how = "complete"
-    where = "".join(f" · {loop_text(loop)}" for loop in backward.loops())
-    yield line(("heading", f"backward pass of {path_line(backward)}"), ("muted", f"{where} · {how}"))
-
-
 def path_line(backward: BackwardPass) -> str:
+    """The function of a backward pass; for a pass in a transpose rule, ``step › scan``."""
     if backward.around is None:
         return backward.function or "the linear program"
     outer, step = backward.around
@@ -435,52 +426,11 @@ def path_line(backward: BackwardPass) -> str:
     return f"{path_line(outer)} › {inner}" + (f" {named}" if named and named != outer.function else "")
 
 
-def _rows(backward: BackwardPass, standing: Standing) -> Iterator[Line]:
-    """The inputs, then the equations in program order under their lines."""
-    record = backward.record
-    width = _width(backward)
-    names = min(max(map(len, backward.names.values()), default=0), MOST_PADDED) + len("ct of ")
-    inputs = range(record.constants, record.constants + record.inputs)
-    shown = [variable for variable in inputs if backward.expected[variable]]
-    if shown:
-        yield line(("muted", "inputs"))
-    for variable in shown:
-        yield (*_margin(variable in standing.changed), *_cell(backward, standing, variable, names, alone=True))
-    here = standing.step.equation if standing.step is not None else len(record.equations) - 1
-    begin = min(max(here - MOST_ROWS // 2, 0), max(len(record.equations) - MOST_ROWS, 0))
-    end = min(begin + MOST_ROWS, len(record.equations))
-    if begin:
-        yield line(("muted", f"... {plural(begin, 'equation')} above"))
-    place = ""
-    looked = _looked_at(backward)
-    for index in range(begin, end):
-        if record.places[index] != place:
-            place = record.places[index]
-            yield place_line(backward.recording, place)
-        yield from _kept_equation(backward, standing, index, (width, names), looked)
-    if end < len(record.equations):
-        yield line(("muted", f"... {plural(len(record.equations) - end, 'equation')} below"))
-
-
-def _width(backward: BackwardPass) -> int:
-    """The width of the longest equation, in columns."""
-    found: dict[bool, int] = backward.__dict__.setdefault("widths", {})
-    if backward.worded not in found:
-        lengths = [len(brief_equation(backward, i)) for i in range(len(backward.record.equations))]
-        found[backward.worded] = max(lengths, default=0)
-    return found[backward.worded]
-
-
 def place_line(recording: Recording, place: str) -> Line:
     """`` 9  y = h @ w2``: a user line with its number."""
     file, number, _ = place_parts(place)
     code = (recording.source_line(file, number) or "").strip() if file else ""
     return line(("place", f"{number:>3} " if file else "    "), ("", code or place or "of no line"))
-
-
-def _margin(changed: bool, now: bool = False) -> tuple[Segment, Segment]:
-    mark: Segment = ("current", MARK + " ") if now else ("linked", "+ ") if changed else ("", "  ")
-    return mark, ("", "")
 
 
 def brief_equation(backward: BackwardPass, index: int) -> str:
@@ -492,119 +442,109 @@ def brief_equation(backward: BackwardPass, index: int) -> str:
     if len(written) != len(equation.operands):
         written = ["_"] * len(equation.operands)
     operands = [backward.letter(v) if v >= 0 else text for v, text in zip(equation.operands, written, strict=True)]
-    return shortened(f"{results} = {equation.primitive} {' '.join(operands)}".rstrip(), _widest(backward))
+    text = f"{results} = {equation.primitive} {' '.join(operands)}".rstrip()
+    return shortened(text, MOST_WORDED if backward.worded else MOST_EQUATION)
 
 
-def _widest(backward: BackwardPass) -> int:
-    return MOST_WORDED if backward.worded else MOST_EQUATION
-
-
-def _looked_at(backward: BackwardPass) -> tuple[Any, ...]:
-    """The choices that the drawing depends on: names or letters, iterations and examples."""
-    known = ledger(backward.recording)
-    return backward.worded, tuple(sorted(known.iterations.items())), tuple(sorted(known.examples.items()))
-
-
-def _kept_equation(
-    backward: BackwardPass, standing: Standing, index: int, widths: tuple[int, int], looked: tuple[Any, ...]
-) -> list[Line]:
-    """The lines of an equation, from the cache unless its results have changed."""
-    if standing.step is not None and standing.step.equation == index:
-        return list(_equation(backward, standing, index, *widths))
-    results = backward.record.equations[index].results
-    state = [(id(standing.sums.get(v)), standing.counts.get(v, 0), v in standing.changed) for v in results]
-    key = state, looked, widths
-    kept = backward.lines.get(index)
-    if kept is None or kept[0] != key:
-        kept = backward.lines[index] = key, list(_equation(backward, standing, index, *widths))
-    return kept[1]
-
-
-def _equation(backward: BackwardPass, standing: Standing, index: int, width: int, names: int) -> Iterator[Line]:
-    equation = backward.record.equations[index]
-    step = standing.step
-    now = step is not None and step.equation == index and (not standing.done or standing.finished < _steps(backward))
-    results = [variable for variable in equation.results if variable >= 0]
-    changed = any(variable in standing.changed for variable in results)
-    reached = any(variable in standing.sums for variable in results)
-    brief = brief_equation(backward, index)
-    expected = any(backward.expected[variable] for variable in results)
-    role = "" if now or reached else "muted"
-    first: Line = (*_margin(changed, now), (role, padded(brief, width)))
-    if not expected:
-        yield first if _linear(backward, index) else (*first, ("muted", "  not linear: computed as it is"))
-    else:
-        for i, variable in enumerate(v for v in results if backward.expected[v] or len(results) == 1):
-            lead: Line = first if not i else (*_margin(variable in standing.changed), ("", " " * width))
-            yield (*lead, ("", "  "), *_cell(backward, standing, variable, names))
-    if now and step is not None:
-        yield from _given(backward, standing, step)
-
-
-def _steps(backward: BackwardPass) -> int:
-    return len(backward.recorded.steps)
-
-
-def _linear(backward: BackwardPass, index: int) -> bool:
-    """Whether an equation computes a tangent: one of its operands depends on an input."""
-    return index in _linear_equations(backward)
-
-
-def _linear_equations(backward: BackwardPass) -> frozenset[int]:
-    found = backward.__dict__.get("linear")
-    if found is None:
-        record = backward.record
-        tangents = set(range(record.constants, record.constants + record.inputs))
-        known = set()
-        for index, equation in enumerate(record.equations):
-            if not tangents.isdisjoint(equation.operands):
-                known.add(index)
-                tangents.update(equation.results)
-        found = backward.__dict__["linear"] = frozenset(known)
-    return found
-
-
-def _cell(backward: BackwardPass, standing: Standing, variable: int, width: int, alone: bool = False) -> Line:
-    """``1/2 ct of h  0.25``: the current cotangent of a variable."""
-    named = backward.named(variable, alone)
-    total = standing.sums.get(variable)
-    progress = _progress(backward, standing, variable)
-    if total is None:
-        return (progress, *named)
-    pad = " " * max(width - sum(len(piece) for _, piece in named), 0)
-    return (progress, *named, ("", pad + "  "), *backward.value(total))
-
-
-def _progress(backward: BackwardPass, standing: Standing, variable: int) -> Segment:
-    """How many cotangents of a variable have been added: ``1/2``, ``✓`` for all, ``·`` for none."""
-    count, expected = standing.counts.get(variable, 0), backward.expected[variable]
-    if not count:
-        return ("muted", "·   ")
-    if backward.failed:
-        return ("muted", f"{count}/? ")
-    return ("good", "✓   ") if count == expected else ("warning", f"{count}/{expected} ")
-
-
-def _given(backward: BackwardPass, standing: Standing, step: TransposedRecord) -> Iterator[Line]:
-    """The residuals of the current equation and, after its rule, the cotangents that it gives its operands."""
-    record = backward.record
-    equation = record.equations[step.equation]
-    for variable in dict.fromkeys(equation.operands):
-        if 0 <= variable < record.constants:
-            yield (("", "      "), ("muted", "with "), *_residual(backward, variable))
-    if not standing.done:
-        return
-    for part in step.found[:MOST_GIVEN]:
-        plus = "adds " if standing.counts[part.variable] > 1 else "gives "
-        yield (("", "      "), ("linked", plus), *backward.named(part.variable), ("", "  "), *backward.value(part))
-    if len(step.found) > MOST_GIVEN:
-        yield line(("muted", f"        ... and {len(step.found) - MOST_GIVEN} more"))
-
-
-def _residual(backward: BackwardPass, variable: int) -> Line:
+def residual_line(backward: BackwardPass, variable: int) -> Line:
     """``c h = 0.5``: a residual, by its letter and its name."""
-    name = backward.residual_name(variable)
-    letter = backward.letter(variable)
+    name, letter = backward.residual_name(variable), backward.letter(variable)
     label = line(("muted", " "), ("var", name)) if name and name != letter else ()
-    shown = backward.residual(variable)
-    return (("residual", letter), *label, ("muted", " = "), *shown)
+    return (("residual", letter), *label, ("muted", " = "), *backward.residual(variable))
+
+
+class _Drawing:
+    """The lines of a backward pass at a moment: the inputs, then the equations in program order under their lines."""
+
+    def __init__(self, backward: BackwardPass, standing: Standing) -> None:
+        self.backward = backward
+        self.record = backward.record
+        self.standing = standing
+        self.names = min(max(map(len, backward.names.values()), default=0), MOST_PADDED) + len("ct of ")
+        equations = range(len(self.record.equations))
+        self.width = max([len(brief_equation(backward, index)) for index in equations], default=0)
+        # the variables that the latest step changed
+        step, done, finished = standing
+        totals = self.record.begins if not finished else self.record.steps[finished - 1].sums
+        self.changed = {total.variable for total in totals} if done or step is None else set()
+
+    def lines(self) -> Iterator[Line]:
+        backward, record, standing = self.backward, self.record, self.standing
+        how = f"{standing.finished} of {plural(len(record.steps), 'step')}"
+        if not backward.failed and standing.finished == len(record.steps):
+            how = "complete"
+        where = "".join(f" · {loop_text(loop)}" for loop in backward.loops())
+        yield line(("heading", f"backward pass of {path_line(backward)}"), ("muted", f"{where} · {how}"))
+        inputs = range(record.constants, record.constants + record.inputs)
+        shown = [variable for variable in inputs if backward.expected[variable]]
+        if shown:
+            yield line(("muted", "inputs"))
+        for variable in shown:
+            yield (*self._margin(variable in self.changed), *self._cell(variable, alone=True))
+        here = standing.step.equation if standing.step is not None else len(record.equations) - 1
+        begin = min(max(here - MOST_ROWS // 2, 0), max(len(record.equations) - MOST_ROWS, 0))
+        end = min(begin + MOST_ROWS, len(record.equations))
+        if begin:
+            yield line(("muted", f"... {plural(begin, 'equation')} above"))
+        place = ""
+        for index in range(begin, end):
+            if record.places[index] != place:
+                place = record.places[index]
+                yield place_line(backward.recording, place)
+            yield from self._equation(index)
+        if end < len(record.equations):
+            yield line(("muted", f"... {plural(len(record.equations) - end, 'equation')} below"))
+
+    def _margin(self, changed: bool, now: bool = False) -> tuple[Segment, Segment]:
+        mark: Segment = ("current", MARK + " ") if now else ("linked", "+ ") if changed else ("", "  ")
+        return mark, ("", "")
+
+    def _equation(self, index: int) -> Iterator[Line]:
+        backward, (step, done, finished) = self.backward, self.standing
+        now = step is not None and step.equation == index and (not done or finished < len(self.record.steps))
+        results = [variable for variable in self.record.equations[index].results if variable >= 0]
+        changed = not self.changed.isdisjoint(results)
+        reached = any(backward.total(variable, finished)[0] for variable in results)
+        role = "" if now or reached else "muted"
+        first: Line = (*self._margin(changed, now), (role, padded(brief_equation(backward, index), self.width)))
+        if not any(backward.expected[variable] for variable in results):
+            said = () if index in backward.linear else (("muted", "  not linear: computed as it is"),)
+            yield (*first, *said)
+        else:
+            for i, variable in enumerate(v for v in results if backward.expected[v] or len(results) == 1):
+                lead: Line = first if not i else (*self._margin(variable in self.changed), ("", " " * self.width))
+                yield (*lead, ("", "  "), *self._cell(variable))
+        if now and step is not None:
+            yield from self._given(step)
+
+    def _cell(self, variable: int, alone: bool = False) -> Line:
+        """``1/2 ct of h  0.25``: the current cotangent of a variable, after the number of cotangents added: ``✓`` for
+        all, ``·`` for none.
+        """
+        backward = self.backward
+        named = backward.named(variable, alone)
+        count, total = backward.total(variable, self.standing.finished)
+        expected = "?" if backward.failed else backward.expected[variable]
+        progress = ("good", "✓   ") if count == expected else ("warning", f"{count}/{expected} ")
+        if not count:
+            progress = ("muted", "·   ")
+        elif backward.failed:
+            progress = ("muted", f"{count}/? ")
+        if total is None:
+            return (progress, *named)
+        pad = " " * max(self.names - length(named), 0)
+        return (progress, *named, ("", pad + "  "), *backward.value(total))
+
+    def _given(self, step: TransposedRecord) -> Iterator[Line]:
+        """The residuals of the current equation and, after its rule, the cotangents that it gives its operands."""
+        backward = self.backward
+        for variable in dict.fromkeys(self.record.equations[step.equation].operands):
+            if 0 <= variable < self.record.constants:
+                yield (("", "      "), ("muted", "with "), *residual_line(backward, variable))
+        if not self.standing.done:
+            return
+        for part in step.found[:MOST_GIVEN]:
+            plus = "adds " if backward.total(part.variable, self.standing.finished)[0] > 1 else "gives "
+            yield (("", "      "), ("linked", plus), *backward.named(part.variable), ("", "  "), *backward.value(part))
+        if len(step.found) > MOST_GIVEN:
+            yield line(("muted", f"        ... and {len(step.found) - MOST_GIVEN} more"))

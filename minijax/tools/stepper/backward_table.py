@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from minijax.tools.documents.document import Block, Line, Row, Text, line, padded
 from minijax.tools.documents.words import plural
 from minijax.tools.recording.records import BackwardRecord, EquationRecord, Recording, TransposedRecord, place_parts
-from minijax.tools.stepper.backward import BackwardPass, brief_equation, passes_of, path_line, place_line
+from minijax.tools.stepper.backward import BackwardPass, brief_equation, passes_of, path_line, place_line, residual_line
 from minijax.tools.values.table import loop_text
 
 MOST_RESIDUALS = 8
@@ -119,7 +119,9 @@ def _kept(backward: BackwardPass) -> Iterator[Block]:
         size = sum(map(backward.residual_bytes, variables))
         where = place_line(backward.recording, place) if place else line(("muted", "  no source line"))
         rows.append((*where, ("muted", f"  {size:,} bytes")))
-        rows += [_residual_line(backward, variable) for variable in variables[:MOST_RESIDUALS]]
+        for variable in variables[:MOST_RESIDUALS]:
+            held = f"  {backward.residual_bytes(variable):,} bytes"
+            rows.append((("", "      "), *residual_line(backward, variable), ("muted", held)))
         if len(variables) > MOST_RESIDUALS:
             rows.append(line(("muted", f"      ... {len(variables) - MOST_RESIDUALS} more")))
     yield Row("kept", tuple(rows))
@@ -128,10 +130,3 @@ def _kept(backward: BackwardPass) -> Iterator[Block]:
 def _place_of(backward: BackwardPass, record: BackwardRecord, variable: int) -> str:
     life = backward.naming.lives.get(record.primals[variable])
     return life.place if life is not None and place_parts(life.place)[0] else ""
-
-
-def _residual_line(backward: BackwardPass, variable: int) -> Line:
-    name, letter = backward.residual_name(variable), backward.letter(variable)
-    label = f" {name}" if name and name != letter else ""
-    named = line(("", "      "), ("residual", letter), ("", label), ("muted", " = "))
-    return (*named, *backward.residual(variable), ("muted", f"  {backward.residual_bytes(variable):,} bytes"))

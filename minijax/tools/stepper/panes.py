@@ -74,9 +74,9 @@ MOST_GLANCE = 40
 class Piece(NamedTuple):
     """Adjacent lines of a pane.
 
-    Pieces of a recording with equal ``key`` have equal lines. ``draw`` makes them at the piece's moment. ``values`` are
-    the numbers of the values in them. ``now`` and ``used`` are the rows marked as current, and as belonging to it. A
-    marked line of a text begins with spaces, for the mark.
+    Pieces of a recording with equal ``key`` have equal lines. ``draw`` makes them at the piece's moment. A key may be
+    the id of an object that ``draw`` holds. ``values`` are the numbers of the values in the lines. ``now`` and ``used``
+    are the rows marked as current, and as belonging to it. A marked line of a text begins with spaces, for the mark.
     """
 
     key: Hashable
@@ -133,22 +133,18 @@ def tree_lines(cursor: Cursor, before: int = 8, after: int = 16, fold: int = FOL
 # --- the user's source
 
 
-def where_pieces(cursor: Cursor) -> Iterator[Piece]:
-    """The place of the source. If no line runs, it is the place of the last or the next line, and says so."""
+def source_pieces(cursor: Cursor) -> Iterator[Piece]:
+    """The user's source with the current line marked, below its place. If no line runs, it is the last or next one."""
     said, place = idle.near_place(cursor)
     file, number, function = place_parts(place)
-    if file:
-        said = f"{said}: " if said else ""
-        yield _one("place", (*line(("muted", said)), *place_line(file, number, function)), wrap=False)
-
-
-def source_pieces(cursor: Cursor) -> Iterator[Piece]:
-    """The user's source with the line at that place marked."""
-    file, number, _ = place_parts(idle.near_place(cursor)[1])
-    code = kept_source(cursor.recording, file, number) if file else None
+    if not file:
+        yield _one("no line", line(("muted", "the engine ran no line of yours")))
+        return
+    heading = (*line(("muted", f"{said}: " if said else "")), *place_line(file, number, function))
+    yield _one("place", heading, wrap=False)
+    code = kept_source(cursor.recording, file, number)
     if code is None:
-        said = "its source was not kept" if file else "the engine ran no line of yours"
-        yield _one("source", line(("muted", said)))
+        yield _one("no source", line(("muted", "its source was not kept")))
     else:
         yield Piece(("source", code.text, code.first), _same(code), (), (number - code.first,))
 
@@ -192,7 +188,7 @@ def stack_pieces(cursor: Cursor) -> Iterator[Piece]:
         for life in own[-MOST_TRACERS:]:
             number = life.tracer.id
             draw = partial(_life_text, life, naming, known)
-            yield Piece((life.born, number, life.name), draw, (number,), (), (0,) if number in operands else ())
+            yield Piece(id(life), draw, (number,), (), (0,) if number in operands else ())
 
 
 def _life_text(life: LifeRecord, naming: Naming, known: Ledger | None) -> Text:
@@ -257,11 +253,10 @@ def program_pieces(cursor: Cursor, most: int | None = None) -> Iterator[Piece]:
     state, node = cursor.state(), cursor.moment.node
     passed = at_cursor(cursor)
     if passed is not None:
-        standing = passed.at(cursor.moment.at)
-        begun = -1 if standing.step is None else standing.step.begun
+        _, done, finished = passed.at(cursor.moment.at)
         rows = [i for i, each in enumerate(backward_lines(cursor)) if any(role == "current" for role, _ in each)]
         values = [ct.number for step in passed.recorded.steps[:1] for ct in step.given]
-        key = "backward", passed.recorded.begun, begun, standing.done
+        key = "backward", passed.recorded.begun, finished, done
         yield Piece(key, lambda: Text(tuple(backward_lines(cursor)), wrap=False), values, rows)
     if isinstance(node, JaxprRecord | ModuleRecord | ExecutableRecord):
         yield _one("finished", line("  ", *finished_title(node)), 2)._replace(now=(0,))
@@ -559,7 +554,6 @@ def to_failure(cursor: Cursor) -> None:
 
 # The panes of a moment by name, as a page shows them.
 PIECES: dict[str, Callable[[Cursor], Iterator[Piece]]] = {
-    "where": where_pieces,
     "source": source_pieces,
     "stack": stack_pieces,
     "program": program_pieces,
@@ -573,7 +567,7 @@ def _pane(*names: str) -> Callable[[Cursor], Document]:
     return lambda cursor: pieces_document(piece for name in names for piece in PIECES[name](cursor))
 
 
-source_pane, stack_pane, program_pane = _pane("where", "source"), _pane("stack"), _pane("program")
+source_pane, stack_pane, program_pane = _pane("source"), _pane("stack"), _pane("program")
 rule_pane = _pane("operation", "rule")
 # The panes of a moment by name, in a stepper's order.
 PANES: dict[str, Callable[[Cursor], Document]] = {
