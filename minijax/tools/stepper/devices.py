@@ -19,6 +19,7 @@ from minijax.tools.documents.document import (
     Text,
     document,
     lay_out,
+    length,
     line,
 )
 from minijax.tools.documents.words import plural, shortened
@@ -26,7 +27,7 @@ from minijax.tools.recording.cursor import LEAVE, Cursor
 from minijax.tools.recording.device_records import DevicesRecord, Meeting
 from minijax.tools.recording.records import Recording
 from minijax.tools.values.devices import MAPPED
-from minijax.tools.values.moment import Unknown, at_hand, ledger
+from minijax.tools.values.moment import LoopShown, Unknown, at_hand, ledger
 from minijax.tools.values.on_devices import (
     NARROWEST,
     WIDEST,
@@ -123,7 +124,7 @@ def devices_pane(cursor: Cursor) -> Document:
 
 def _blocks(shown: DevicesShown, width: int, chosen: bool = True) -> tuple[Block, ...]:
     heading = Text(tuple(_heading(shown, chosen)), hanging=2)
-    rows = Text(tuple(device_lines(shown, width, chosen)), wrap=False)
+    rows = Text(tuple(_table(shown, width, chosen)), wrap=False)
     below = tuple(_below(shown, width))
     return (heading, rows, Text(below, hanging=2)) if below else (heading, rows)
 
@@ -134,19 +135,99 @@ def all_lines(shown: DevicesShown, width: int, chosen: bool) -> Iterator[Line]:
         yield from lay_out(document(block), width)
 
 
-def device_lines(shown: DevicesShown, width: int, chosen: bool = True) -> Iterator[Line]:
+def _table(shown: DevicesShown, width: int, chosen: bool) -> Iterator[Line]:
     """The table: a row for the whole array, then a row for each device or group of devices with equal values."""
-    table = _Table(shown, width, chosen)
-    yield from table.heading()
-    if table.ahead:
-        yield line(("muted", f"  … {plural(table.ahead, 'row')} before"))
-    for place in range(len(table.rows)):
-        yield table.line(place)
-    if table.behind:
-        yield line(("muted", f"  … {plural(table.behind, 'more row')}"))
-    left = len(shown.columns) - len(table.columns)
-    if left:
-        yield line(("muted", f"  … and {plural(left, 'value')} before these"))
+    mesh, met = shown.mesh, shown.meeting
+    names = [str(name) for name, _ in mesh.axes]
+    along = () if met is None else met.axes
+    own = {axis for column in shown.columns for axis in column.along} | set(along)
+    varied = [name for name in names if name in own]
+    rows, ahead, behind = _rows(mesh, varied, along)
+    labels = _labels(mesh, varied, rows)
+    links = _links(met, rows)
+    linked = max(map(len, links), default=0)
+    columns = shown.columns[-min(MOST_COLUMNS, max((width - 20) // (NARROWEST + 2), 1)) :]
+    room = width - len(labels[0]) - 2 - linked - 2 * len(columns)
+    room = max(min(room // max(len(columns), 1), WIDEST), NARROWEST)
+    cells = [_cells(column, rows, room) for column in columns]
+    result = next((i for i, each in enumerate(columns) if each.result), len(columns))
+
+    def row(place: int, label: Segment, link: str = "", role: str = "muted") -> Line:
+        out = [label]
+        for i, column in enumerate(cells):
+            out += [(role, link.ljust(linked))] if i == result else []
+            gap = max(map(length, column)) - length(column[place])
+            out += [("", "  "), *column[place], ("", " " * gap)]
+        return (*out, (role, link.ljust(linked))) if result == len(cells) else tuple(out)
+
+    yield row(0, ("muted", f"  {labels[0]}"))
+    yield row(1, ("", " " * (len(labels[0]) + 2)))
+    if len(rows) > 1:
+        yield row(2, ("muted", f"  {labels[1]}"))
+    if ahead:
+        yield line(("muted", f"  … {plural(ahead, 'row')} before"))
+    for place, devices in enumerate(rows):
+        here = chosen and mesh.index in devices
+        label: Segment = ("label" if here else "muted", labels[place + 2])
+        role = "linked" if met is not None and mesh.index in met.group(devices[0]) else "muted"
+        yield (("current", MARK + " ") if here else ("", "  "), *row(place + 3, label, links[place], role))
+    if behind:
+        yield line(("muted", f"  … {plural(behind, 'more row')}"))
+    if len(columns) < len(shown.columns):
+        yield line(("muted", f"  … and {plural(len(shown.columns) - len(columns), 'value')} before these"))
+
+
+def _rows(mesh: LoopShown, varied: Sequence[str], along: Sequence[str]) -> tuple[list[tuple[int, ...]], int, int]:
+    """The devices of each row (a collective's devices are adjacent); how many rows are hidden before and after."""
+    names, sizes = [str(name) for name, _ in mesh.axes], [size for _, size in mesh.axes]
+    ids = np.arange(mesh.count).reshape(sizes)
+    ids = ids.transpose(sorted(range(len(names)), key=lambda i: (names[i] not in varied, names[i] in along, i)))
+    rows = [tuple(row) for row in ids.reshape(math.prod(ids.shape[: len(varied)]), -1).tolist()]
+    here = next((i for i, row in enumerate(rows) if mesh.index in row), 0)
+    first = min(max(here - MOST_ROWS // 2, 0), max(len(rows) - MOST_ROWS, 0))
+    kept = rows[first : first + MOST_ROWS]
+    return kept, first, len(rows) - first - len(kept)
+
+
+def _labels(mesh: LoopShown, varied: Sequence[str], rows: Sequence[Sequence[int]]) -> list[str]:
+    """The heading of the labels, the label of the whole array, and the labels of the rows: device numbers, and the
+    coordinates on the axes that differ between rows. They are equally wide.
+    """
+    out = [["#", *varied], ["all", *[""] * len(varied)]]
+    for row in rows:
+        numbers = " ".join(map(str, row[:MOST_NUMBERS])) + (" …" if len(row) > MOST_NUMBERS else "")
+        places = np.unravel_index(row[0], [size for _, size in mesh.axes])
+        coordinates = {str(name): str(at) for (name, _), at in zip(mesh.axes, places, strict=True)}
+        out.append([numbers, *[coordinates[name] for name in varied]])
+    if len(mesh.axes) == 1:
+        out = [["device"], *[each[:1] for each in out[1:]]]
+    widths = [max(map(len, each)) for each in zip(*out, strict=True)]
+    return ["  ".join(map(str.ljust, each, widths)) for each in out]
+
+
+def _cells(column: DeviceColumn, rows: Sequence[Sequence[int]], room: int) -> list[Line]:
+    """The name and the type of a value, the value on all devices, and a cell for each row; ``?`` in each cell if all
+    values are unknown.
+    """
+    head = [line(("heading", shortened(column.name, room))), line(("type", shortened(column.type, room)))]
+    whole, *found = column.whole(), *[column.at(row[0]) for row in rows]
+    if all(isinstance(each, Unknown) for each in (whole, *found)):
+        return [*head, *[line(("muted", "?"))] * (len(rows) + 1)]
+    on_all: Line = () if isinstance(whole, Unknown) else together(whole, room)
+    return [*head, on_all, *[cell(each, room) for each in found]]
+
+
+def _links(met: Meeting | None, rows: Sequence[Sequence[int]]) -> list[str]:
+    """The column between operands and results: which devices communicate."""
+    if met is None:
+        return [""] * len(rows)
+    if met.way in ("one", "source"):
+        return [_arrow(met, row[0]) for row in rows]
+    out = []
+    for met_there, among in itertools.groupby(rows, lambda row: met.group(row[0])):
+        group = list(among)
+        out += _brackets(len(group), met_there[0] in group[0], met_there[-1] in group[-1])
+    return out
 
 
 def _heading(shown: DevicesShown, chosen: bool) -> Iterator[Line]:
@@ -192,106 +273,6 @@ def _unknown(shown: DevicesShown) -> dict[str, list[str]]:
     return out
 
 
-class _Table:
-    """The rows shown: one for each device or group of devices with equal values."""
-
-    def __init__(self, shown: DevicesShown, width: int, chosen: bool) -> None:
-        self.shown = shown
-        self.chosen = chosen
-        self.names = [str(name) for name, _ in shown.mesh.axes]
-        self.sizes = [size for _, size in shown.mesh.axes]
-        met = () if shown.meeting is None else shown.meeting.axes
-        self.varied = {axis for column in shown.columns for axis in column.along} | set(met)
-        self.rows, self.ahead, self.behind = self._rows(met)
-        most = max((width - 20) // (NARROWEST + 2), 1)
-        self.columns = shown.columns[-min(MOST_COLUMNS, most) :]
-        self.before = next((i for i, each in enumerate(self.columns) if each.result), len(self.columns))
-        self.links = self._links()
-        self.linked = max(map(len, self.links), default=0)
-        labels = [["all", *[""] * len(self.varied)] if len(self.names) > 1 else ["all"], *map(self._label, self.rows)]
-        head = ["#", *[name for name in self.names if name in self.varied]] if len(self.names) > 1 else ["device"]
-        widths = [max(map(len, each)) for each in zip(head, *labels, strict=True)]
-        self.labels = ["  ".join(map(str.ljust, each, widths)) for each in (head, *labels)]
-        room = width - max(map(len, self.labels)) - 2 - self.linked - 2 * len(self.columns)
-        self.room = max(min(room // max(len(self.columns), 1), WIDEST), NARROWEST)
-        self.cells = [self._cells(column) for column in self.columns]
-        self.widths = [
-            min(max(len(each.name), len(each.type), *map(len, map(_text, cells))), self.room)
-            for each, cells in zip(self.columns, self.cells, strict=True)
-        ]
-
-    def _cells(self, column: DeviceColumn) -> list[Line]:
-        """The cell of the whole array, then a cell for each row; ``?`` in each cell if all values are unknown."""
-        found = [column.whole(), *[column.at(row[0]) for row in self.rows]]
-        if all(isinstance(each, Unknown) for each in found):
-            return [line(("muted", "?"))] * len(found)
-        whole: Line = () if isinstance(found[0], Unknown) else together(found[0], self.room)
-        return [whole, *[cell(each, self.room) for each in found[1:]]]
-
-    def _rows(self, met: Sequence[str]) -> tuple[list[tuple[int, ...]], int, int]:
-        """The devices of each row (a collective's devices are adjacent); how many rows are hidden before and after."""
-        ids = np.arange(math.prod(self.sizes)).reshape(self.sizes)
-        places = range(len(self.names))
-        alike = [self.names[i] not in self.varied for i in places]
-        ids = ids.transpose(sorted(places, key=lambda i: (alike[i], self.names[i] in met, i)))
-        count = math.prod(size for size, same in zip(self.sizes, alike, strict=True) if same)
-        rows = [tuple(row) for row in ids.reshape(-1, count).tolist()]
-        here = next((i for i, row in enumerate(rows) if self.shown.mesh.index in row), 0)
-        first = min(max(here - MOST_ROWS // 2, 0), max(len(rows) - MOST_ROWS, 0))
-        kept = rows[first : first + MOST_ROWS]
-        return kept, first, len(rows) - first - len(kept)
-
-    def _label(self, row: Sequence[int]) -> list[str]:
-        """The device numbers of a row, and its coordinates on the axes that differ between rows."""
-        numbers = " ".join(map(str, row[:MOST_NUMBERS])) + (" …" if len(row) > MOST_NUMBERS else "")
-        if len(self.names) == 1:
-            return [numbers]
-        places = np.unravel_index(row[0], self.sizes)
-        return [numbers, *[str(at) for at, name in zip(places, self.names, strict=True) if name in self.varied]]
-
-    def _links(self) -> list[str]:
-        """The column between operands and results: which devices communicate."""
-        met = self.shown.meeting
-        if met is None:
-            return [""] * len(self.rows)
-        if met.way in ("one", "source"):
-            return [_arrow(met, row[0]) for row in self.rows]
-        out = []
-        for met_there, rows in itertools.groupby(self.rows, lambda row: met.group(row[0])):
-            group = list(rows)
-            out += _brackets(len(group), met_there[0] in group[0], met_there[-1] in group[-1])
-        return out
-
-    def heading(self) -> Iterator[Line]:
-        """The heads of the columns: names, with types below."""
-        names, types = [], []
-        for each in self.columns:
-            names.append(line(("heading", shortened(each.name, self.room))))
-            types.append(line(("type", shortened(each.type, self.room))))
-        title = "  " + self.labels[0]
-        yield self._line(("muted", title), "", names)
-        yield self._line(("", " " * len(title)), "", types)
-
-        if len(self.rows) > 1:
-            yield (("", "  "), *self._line(("muted", self.labels[1]), "", [cells[0] for cells in self.cells]))
-
-    def line(self, place: int) -> Line:
-        """One row."""
-        here = self.chosen and self.shown.mesh.index in self.rows[place]
-        mark: Segment = ("current", MARK + " ") if here else ("", "  ")
-        label: Segment = ("label" if here else "muted", self.labels[place + 2])
-        met = self.shown.meeting
-        role = "linked" if met is not None and self.shown.mesh.index in met.group(self.rows[place][0]) else "muted"
-        return (mark, *self._line(label, self.links[place], [cells[place + 1] for cells in self.cells], role))
-
-    def _line(self, label: Segment, link: str, cells: Sequence[Line], role: str = "muted") -> Line:
-        out, joint = [label], (role, link.ljust(self.linked))
-        for i, (content, wide) in enumerate(zip(cells, self.widths, strict=True)):
-            out += [joint] if i == self.before else []
-            out += [("", "  "), *content, ("", " " * (wide - len(_text(content))))]
-        return (*out, joint) if self.before == len(cells) else tuple(out)
-
-
 def _arrow(met: Meeting, device: int) -> str:
     """``─▶ 2   6 ─▶``: the device that receives from this one, and the device that sends to it."""
     to, by = met.to(device), met.by(device)
@@ -312,7 +293,3 @@ def _brackets(count: int, begins: bool, ends: bool) -> list[str]:
     for corner, joined in (("┤ ├", "┼─┼"), ("┐ ┌", "┬─┬"), ("┘ └", "┴─┴")):
         out[middle] = out[middle].replace(corner, joined)
     return out
-
-
-def _text(cells: Line) -> str:
-    return "".join(piece for _, piece in cells)
