@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 from minijax import errors
 from minijax.repl import batch, user_folder
 from minijax.tools.documents.theme import visible
-from minijax.tools.session.session import Session
 from minijax.tools.session.settings import Settings
 from minijax.tools.session.settings_file import load, settings_path
 
@@ -89,18 +88,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.code = given[1]
     elif given:
         arguments().parse_args(given, options)
-        if len(options.codes or ()) > 1:
-            arguments().error("give -c once; its code may have several lines")
+        wrong = _wrong(options)
+        if wrong:
+            arguments().error(wrong)
         options.code = options.codes[0] if options.codes else None
-    if options.code is not None and options.file is not None:
-        arguments().error("give a file or -c CODE, not both")
-    if options.inspect and options.file == "-":
-        arguments().error("-i reads standard input when the file has run: give the file's name, not '-'")
     if options.as_jax is not None:
-        if not options.as_jax or options.file is not None or options.code is not None:
-            arguments().error("--as-jax takes one file and its arguments: give no other file and no -c CODE")
-        if "\n" in "".join(options.as_jax):
-            arguments().error("--as-jax cannot pass on a line break in an argument")
         if not os.path.exists(os.path.expanduser(options.as_jax[0])):
             batch.write(sys.stderr, f"minijax-repl: cannot read {options.as_jax[0]}: no such file\n")
             return 2
@@ -120,6 +112,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
+def _wrong(options: Invocation) -> str:
+    """Why the options contradict each other; '' if they do not."""
+    if len(options.codes or ()) > 1:
+        return "give -c once; its code may have several lines"
+    if options.codes and options.file is not None:
+        return "give a file or -c CODE, not both"
+    if options.inspect and options.file == "-":
+        return "-i reads standard input when the file has run: give the file's name, not '-'"
+    if options.as_jax is not None and (not options.as_jax or options.file is not None or options.codes):
+        return "--as-jax takes one file and its arguments: give no other file and no -c CODE"
+    if "\n" in "".join(options.as_jax or ()):
+        return "--as-jax cannot pass on a line break in an argument"
+    return ""
+
+
 def _give_up(stream: TextIO | None) -> None:
     """Flush a stream. If this fails, redirect it to the null device: else Python reports the error again at exit."""
     with contextlib.suppress(OSError, ValueError, AttributeError):  # it may be None, closed, or not a file
@@ -133,9 +140,8 @@ def settings_from(options: Invocation) -> tuple[Settings, list[str]]:
     """The settings from the file, overridden by the options, and a list of the problems in the file."""
     settings = Settings()
     problems = [] if options.no_config else load(settings, settings_path())
-    given = {"panels": options.panels, "color": options.color, "theme": options.theme}
-    for name, value in given.items():
-        if value is not None:
+    for name in ("panels", "color", "theme"):
+        if (value := getattr(options, name)) is not None:
             try:
                 settings.set(name, value)
             except ValueError as error:
@@ -148,11 +154,7 @@ def settings_from(options: Invocation) -> tuple[Settings, list[str]]:
 def show_warnings_as_text() -> None:
     """Escape control characters in warnings, because a library's warning may contain text from a file."""
     formatted = warnings.formatwarning
-
-    def visible_warning(*args: Any, **kwargs: Any) -> str:
-        return visible(formatted(*args, **kwargs))
-
-    warnings.formatwarning = visible_warning
+    warnings.formatwarning = lambda *args, **kwargs: visible(formatted(*args, **kwargs))
 
 
 def _main(options: Invocation) -> int:
@@ -181,6 +183,14 @@ def _main(options: Invocation) -> int:
     session = batch.new_session(vars(user_module), options.x64, settings, late=True)
     page = batch.Page(batch.wants_colour(settings.color, sys.stdout.isatty()), settings)
     code, done = options.code, 0
+
+    def run(code: str, stop: bool) -> int:
+        if not options.json:
+            return batch.run(session, code, page, stop)
+        from minijax.repl import json_lines  # imported here: only this option needs it
+
+        return json_lines.run(session, code, stop)
+
     if options.file not in (None, "-"):
         try:
             with open(options.file, encoding="utf-8") as file:
@@ -190,11 +200,11 @@ def _main(options: Invocation) -> int:
             return 2
         sys.path.append(os.path.dirname(os.path.abspath(options.file)))  # a script imports its neighbours, as in Python
     if code is not None:
-        done = _batch(session, code, page, options.json, stop=True)
+        done = run(code, stop=True)
         if not options.inspect:
             return done
     if options.file == "-" or options.json or not sys.stdin.isatty():
-        return _batch(session, sys.stdin.read(), page, options.json, stop=False) or done
+        return run(sys.stdin.read(), stop=False) or done
     return batch.plain_prompt(session, page) if prompt is None else prompt.run(session)
 
 
@@ -209,14 +219,6 @@ def _prompt_module(options: Invocation) -> Any:
 
     gc.enable()
     return app
-
-
-def _batch(session: Session, code: str, page: batch.Page, as_json: bool, stop: bool) -> int:
-    if not as_json:
-        return batch.run(session, code, page, stop)
-    from minijax.repl import json_lines  # imported here: only this option needs it
-
-    return json_lines.run(session, code, stop)
 
 
 if __name__ == "__main__":

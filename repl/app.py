@@ -55,15 +55,6 @@ class SessionCompleter(Completer):
             yield Completion(found.text, -found.length, display_meta=found.kind)
 
 
-def signature_of(session: Session, before: str, columns: int) -> list[tuple[str, bool]]:
-    """The signature of the call around the cursor; empty until the table of commands is loaded."""
-    if "minijax.tools.commands.table" not in sys.modules:  # it loads in the background at the first prompt
-        return []
-    from minijax.tools.commands.completion import signature
-
-    return signature(session, before, columns)
-
-
 class SyntaxValidator(Validator):
     """Refuses input with a syntax error that more typing cannot repair, and says where the error is."""
 
@@ -79,21 +70,11 @@ class SyntaxValidator(Validator):
 
 
 class App:
-    """One interactive session.
-
-    Args:
-      session: runs the inputs; its settings choose keys and colours.
-      colour: whether to use colour; None to use the settings and the environment.
-      vi: whether to use vi keys, even if the settings choose others.
-      history: the history of inputs; None to read the user's history file.
-      input, output: prompt_toolkit's objects, which tests replace; None for the terminal.
-    """
+    """One interactive session. Tests replace the history file, and the terminal's input and output."""
 
     def __init__(
         self,
         session: Session,
-        colour: bool | None = None,
-        vi: bool = False,
         history: History | None = None,
         input: Input | None = None,
         output: Output | None = None,
@@ -101,10 +82,6 @@ class App:
         self.session = session
         self.settings = session.settings
         self.settings.panel_keys = dict(keys.PANEL_KEYS)
-        if vi:
-            self.settings.keys = "vi"
-        if colour is not None:
-            self.settings.color = "always" if colour else "never"
         self.output = create_output() if output is None else output
         self.history = BoundedHistory(history_path(), self.settings.history) if history is None else history
         self.warmer: Warmer | None = None
@@ -138,11 +115,6 @@ class App:
         self.prompt.default_buffer.on_cursor_position_changed += self._show_signature
         self._lexer_in_colour = InputLexer()
         self._next_input = ""
-        self._apply_settings()
-
-    def _apply_settings(self) -> None:
-        self.prompt.editing_mode = EditingMode.VI if self.settings.keys == "vi" else EditingMode.EMACS
-        self.prompt.color_depth = self.depth()
 
     def colour(self) -> bool:
         """Whether to use colour. If the settings leave it open, NO_COLOR and TERM decide."""
@@ -241,8 +213,12 @@ class App:
     def _show_signature(self, buffer: Buffer) -> None:
         """Show the signature of the call being typed below the input."""
         before = buffer.document.text_before_cursor
-        parts = signature_of(self.session, before, self.columns()) if "(" in before else []
-        shown: StyleAndTextTuples = [("class:mj-heading" if at else "class:mj-muted", piece) for piece, at in parts]
+        shown: StyleAndTextTuples = []
+        if "(" in before and "minijax.tools.commands.table" in sys.modules:  # it loads in the background
+            from minijax.tools.commands.completion import signature
+
+            parts = signature(self.session, before, self.columns())
+            shown = [("class:mj-heading" if at else "class:mj-muted", piece) for piece, at in parts]
         self.prompt.bottom_toolbar = shown or None
 
     def _command(self, command: str) -> None:
@@ -275,16 +251,10 @@ class App:
             settings.panels = tuple(each for each in settings.panels if each != name)
             self._say(f"{name}: folded away ({key} brings it back)")
         else:
-            shown = self._last(name)
+            last = self.session.recording
+            shown = Document() if last is None else summary(last, (name,), True, settings.style)
             self.show(shown)
-            self._say(
-                f"{key} again folds it away" if shown else f"the last line had no {name}; {key} again folds it away"
-            )
-
-    def _last(self, name: str) -> Document:
-        """A panel of the last line, in full."""
-        recording = self.session.recording
-        return Document() if recording is None else summary(recording, (name,), True, self.settings.style)
+            self._say(f"{'' if shown else f'the last line had no {name}; '}{key} again folds it away")
 
     def run(self) -> int:
         """Read and run inputs until Ctrl-D or ``exit()``; returns the exit code."""
@@ -315,11 +285,14 @@ class App:
 
     def _turn(self) -> int | None:
         """Read and run one input; return the exit code if it ended the session, otherwise None."""
-        self._apply_settings()
+        self.prompt.editing_mode = EditingMode.VI if self.settings.keys == "vi" else EditingMode.EMACS
+        self.prompt.color_depth = self.depth()
         self.prompt.bottom_toolbar = None  # clear what Ctrl-C may have left
         try:
+            # the text that a command put at the prompt for editing
+            given, self._next_input = self._next_input, ""
             with restored():
-                code = self.prompt.prompt(pre_run=self._warm_up, default=self._take_next_input())
+                code = self.prompt.prompt(pre_run=self._warm_up, default=given)
         except KeyboardInterrupt:
             return None  # Ctrl-C at the prompt clears the input
         except EOFError:
@@ -345,11 +318,6 @@ class App:
         finally:
             self._running.clear()
         return None
-
-    def _take_next_input(self) -> str:
-        """The text that a command put at the prompt for editing. A second call returns ''."""
-        text, self._next_input = self._next_input, ""
-        return text
 
     def _taken_back(self) -> bool:
         """Whether Ctrl-C came right after Enter, while the terminal still sent it as a key instead of a signal."""

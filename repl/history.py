@@ -7,17 +7,13 @@ a lock. If the file exceeds its size limit by half, the oldest lines are removed
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from prompt_toolkit.history import History
-
-try:
-    import fcntl
-except ImportError:  # no file locks on this system: an append of a short input is still atomic
-    fcntl = None  # type: ignore[assignment]
 
 MOST_ENTRIES = 10_000
 
@@ -50,8 +46,7 @@ class BoundedHistory(History):
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             os.fchmod(descriptor, 0o600)
-            if fcntl is not None:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield descriptor
         finally:
             os.close(descriptor)
@@ -62,7 +57,7 @@ class BoundedHistory(History):
             return []
         try:
             with self._locked() as descriptor:
-                entries = list(_entries(_read(descriptor)))
+                entries = list(_entries(descriptor))
                 if len(entries) > self.most * 3 // 2:
                     entries = entries[-self.most :]
                     os.ftruncate(descriptor, 0)
@@ -87,19 +82,11 @@ def _line(entry: str) -> str:
     return json.dumps(entry) + "\n"
 
 
-def _read(descriptor: int) -> str:
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    pieces = []
-    while piece := os.read(descriptor, 1 << 20):
-        pieces.append(piece)
-    return b"".join(pieces).decode("utf-8", "replace")
-
-
-def _entries(text: str) -> Iterator[str]:
-    for each in text.splitlines():
-        try:
-            entry = json.loads(each)
-        except ValueError:
-            continue  # a crash cut this line short
-        if isinstance(entry, str):
-            yield entry
+def _entries(descriptor: int) -> Iterator[str]:
+    with open(descriptor, encoding="utf-8", errors="replace", closefd=False) as file:
+        file.seek(0)
+        for each in file:
+            with contextlib.suppress(ValueError):  # a crash cut this line short
+                entry = json.loads(each)
+                if isinstance(entry, str):
+                    yield entry

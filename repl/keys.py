@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.application.current import get_app
@@ -68,20 +69,9 @@ def bindings(
         step = (len(before) - 1) % len(source.INDENT) + 1 if before and not before.strip(" ") else 1
         buffer.delete_before_cursor(step)
 
-    def add(key: str, action: Callable[[], None]) -> None:
-        @keys.add(key.lower())
-        def pressed(event: KeyPressEvent) -> None:
-            run_in_terminal(action)
-
-    def turn(panel: str) -> Callable[[], None]:
-        return lambda: turn_panel(panel)
-
-    def run(line: str) -> Callable[[], None]:
-        return lambda: command(line)
-
-    add(ALL_PANELS, toggle_panels)
-    for panel, key in PANEL_KEYS.items():
-        add(key, turn(panel))
-    for key, line in COMMAND_KEYS.items():
-        add(key, run(line))
+    actions = {ALL_PANELS: toggle_panels}
+    actions |= {key: partial(turn_panel, panel) for panel, key in PANEL_KEYS.items()}
+    actions |= {key: partial(command, line) for key, line in COMMAND_KEYS.items()}
+    for key, action in actions.items():
+        keys.add(key.lower())(lambda event, action=action: run_in_terminal(action) and None)
     return keys

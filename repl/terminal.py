@@ -10,28 +10,20 @@ import contextlib
 import os
 import signal
 import sys
+import termios
 import threading
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-try:
-    import termios
-except ImportError:  # this system has no termios
-    termios = None  # type: ignore[assignment]
-
 # Resets the modes that a prompt may have set: the alternate screen, bracketed paste, mouse reports, application cursor
 # keys, styles, a hidden cursor, no wrapping.
 _ORDERLY = "\x1b[?1049l\x1b[?2004l\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1015l\x1b[?1l\x1b>\x1b[0m\x1b[?25h\x1b[?7h"
-_SIGNALS = tuple(
-    number for name in ("SIGTERM", "SIGHUP", "SIGQUIT") if (number := getattr(signal, name, None)) is not None
-)
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def attributes() -> Any:
     """The terminal's attributes, or None if standard input is no terminal."""
-    if termios is None:
-        return None
     try:
         return termios.tcgetattr(sys.stdin.fileno())
     except (termios.error, OSError, ValueError):
@@ -43,7 +35,7 @@ def restore(before: Any) -> None:
     with contextlib.suppress(OSError, ValueError):
         # Do not write through sys.stdout: the signal may have interrupted a write to it.
         os.write(sys.stdout.fileno(), _ORDERLY.encode())
-    if termios is not None and before is not None:
+    if before is not None:
         with contextlib.suppress(termios.error, OSError, ValueError):
             termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, before)
 

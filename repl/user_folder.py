@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 
-_MACHINERY = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
+_MACHINERY = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>", importlib.__file__)
 
 
 class UserFolder:
@@ -43,9 +43,7 @@ class UserFolder:
 
     def _users(self, frame: FrameType | None) -> bool:
         """Whether user code runs the import."""
-        while frame is not None and (
-            frame.f_code.co_filename in _MACHINERY or frame.f_code.co_filename == importlib.__file__
-        ):
+        while frame is not None and frame.f_code.co_filename in _MACHINERY:
             frame = frame.f_back
         if frame is None:
             return False

@@ -21,21 +21,17 @@ def _colours() -> None:
     list(highlight("x = 1", "stablehlo"))
 
 
-def _compiler() -> None:
-    importlib.import_module("minijax.backend.client").load()
-
-
-def _commands() -> None:
-    importlib.import_module("minijax.tools.commands.completion")
-
-
-STEPS: tuple[Callable[[], None], ...] = (_colours, _commands, _compiler)
+STEPS: tuple[Callable[[], object], ...] = (
+    _colours,
+    lambda: importlib.import_module("minijax.tools.commands.completion"),
+    lambda: importlib.import_module("minijax.backend.client").load(),
+)
 
 
 class Warmer:
     """The background thread. ``busy()`` postpones the next step; ``stop()`` waits only for the current step."""
 
-    def __init__(self, steps: tuple[Callable[[], None], ...] = STEPS, quiet: float = QUIET) -> None:
+    def __init__(self, steps: tuple[Callable[[], object], ...] = STEPS, quiet: float = QUIET) -> None:
         self.steps = steps
         self.quiet = quiet
         self.done = 0

@@ -30,7 +30,8 @@ class Typed:
         with create_pipe_input() as keyboard:
             # Ctrl-C clears the line, so Ctrl-D exits
             keyboard.send_text("".join(keys) + CTRL_C + CTRL_D)
-            app = App(self.session, vi=vi, history=self.history, input=keyboard, output=self.output)
+            self.session.settings.keys = "vi" if vi else "emacs"
+            app = App(self.session, history=self.history, input=keyboard, output=self.output)
             self.exit_code = app.run()
 
     @property
