@@ -136,4 +136,4 @@ def without_places(text):
 
 def as_text(recording):
     """The text of ``%log --verbose`` for a recording, without times, folders and addresses."""
-    return without_places(plain(log_document(recording, most=10_000, verbose=True), 10_000))
+    return without_places(plain(log_document(recording, most=10_000, verbose=True, numbered=False), 10_000))

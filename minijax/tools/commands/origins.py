@@ -49,7 +49,7 @@ def run_origin(session: Session, args: Arguments) -> Result:
     found = origin_of(session, "origin", args["expr"], args["of"])
     title = shortened(args["expr"].strip())
     if args["of"]:
-        same = sum(life.name == args["of"] for life in found.recording.lives)
+        same = sum(life.called(args["of"]) for life in found.recording.lives)
         title = f"{args['of']}{' (the last of this name)' if same > 1 else ''} in {title}"
     shown = origin_document(found.lane, title, args["depth"], found.unfollowed, args["most"])
     return Result(shown + _nameless(found.recording), found.value, found.recording)
@@ -135,9 +135,10 @@ def _result_names(value: Any) -> list[str]:
 
 def _variable(command: str, recording: Recording, name: str) -> int:
     """The number of the last value of the variable ``name``. UsageError if there is none."""
-    found = [life.tracer.id for life in recording.lives if life.name == name]
+    stores = sorted([(at, life.tracer.id, each) for life in recording.lives for each, at in life.stores])
+    found = [number for _, number, each in stores if each == name]
     if not found:
-        names = list(dict.fromkeys(life.name for life in recording.lives if life.name))
+        names = list(dict.fromkeys(each for _, _, each in stores))
         held = _held(name, names, recording)
         raise UsageError(f"%{command} --of {name}: no variable {name} held a value in this call{held}")
     return found[-1]
@@ -234,9 +235,9 @@ def _asked(text: str) -> tuple[Condition, str]:
 def _known_names(known: Ledger, wanted: Sequence[str], expression: str) -> None:
     """Raise UsageError if the condition names a variable that does not exist."""
     __tracebackhide__ = True
-    from minijax.tools.values.table import named_values
+    from minijax.tools.values.table import stored_values
 
-    names = list(dict.fromkeys(named.name for named in named_values(known) if named.variable))
+    names = list(dict.fromkeys(named.name for named in stored_values(known)))
     for name in wanted:
         if name not in names:
             of = f" of {shortened(expression)}" if expression else ""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from types import FrameType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from minijax import errors
@@ -37,24 +37,30 @@ _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERA
 # A container with more items is searched again only if its length or its first item has changed.
 MOST_COMPARED = 64
 
-# Called with a value and its name.
-See = Callable[[Any, str], None]
+# Called with a value, its name, and the rank of the name. A call that began earlier gives lower ranks, so a function's
+# result is named after the caller's variable. In a call, a variable comes before the path into a tuple. Last come the
+# paths into ``args`` and ``kwargs`` of any function.
+See = Callable[[Any, str, int], None]
+_OF_TUPLE, _OF_FRAME, _OF_REST = 1, 2, 1 << 40
 
 
 class Frames:
     """Follows the user's frames from operation to operation."""
 
     def __init__(self) -> None:
-        # the frames of the last operation, outermost first, and the instruction of each
+        # the frames of the last operation, outermost first, the instruction of each, and its rank
         self.known: list[FrameType] = []
         self.stood: list[int] = []
+        self.ranks: list[int] = []
+        # how many frames have been seen
+        self.count = 0
         # the innermost of these frames, and its instruction
         self.last: FrameType | None = None
         self.last_stood = -1
         # how often variables have been read
         self.looks = 0
         # searched containers, as numbers, which do not keep the containers alive
-        self.containers: set[tuple[int, int, int]] = set()
+        self.containers: set[tuple[int, str, int]] = set()
         # id of a value -> the variable of the innermost frame that holds it; None until it is read
         self.named: dict[int, str] | None = None
 
@@ -68,7 +74,7 @@ class Frames:
         if frame is not None and self.known and self.known[-1] is frame and not frame.f_code.co_flags & _RESUMED:
             # the frames around this one wait for it, so their variables cannot have changed
             self.stood[-1] = self.last_stood = frame.f_lasti
-            self._variables(frame, see)
+            self._variables(frame, self.ranks[-1], see)
             return
         chain = errors.user_frames(MOST_FRAMES)
         stands = [each.f_lasti for each in chain]
@@ -77,17 +83,21 @@ class Frames:
             if a is not b:
                 break
             common += 1
-        ended, stood = self.known[common:], self.stood[:common]
+        ended, stood = [*zip(self.known, self.ranks, strict=True)][common:], self.stood[:common]
         self.known, self.stood = chain, stands
+        self.ranks[common:] = [(self.count + i) * _OF_FRAME for i in range(len(chain) - common)]
+        self.count += len(chain) - common
         self.last, self.last_stood = (chain[-1], stands[-1]) if chain else (None, -1)
-        for each in reversed(ended):
-            self._variables(each, see)
+        for each, rank in reversed(ended):
+            self._variables(each, rank, see)
+        resumed = [*[each.f_code.co_flags & _RESUMED for each in chain[1:]], 0]
         for i, each in enumerate(chain):
             if i >= common:
-                self._globals(each, see)
-            # also read the innermost frame that is still there: in a loop, it may be at the same instruction again
-            if i >= common - 1 or stood[i] != stands[i]:
-                self._variables(each, see)
+                self._globals(each, self.ranks[i], see)
+            # In a loop, a frame may be at the same instruction again: the innermost frame that is still there, and the
+            # callers of generators.
+            if i >= common - 1 or stood[i] != stands[i] or resumed[i]:
+                self._variables(each, self.ranks[i], see)
 
     def called(self, x: Any) -> str:
         """The variable of the innermost frame that holds ``x``, as of the last reading; '' if none does."""
@@ -97,14 +107,14 @@ class Frames:
 
     def finish(self, see: See) -> None:
         """Read all frames that are still followed, and release them."""
-        for each in reversed(self.known):
-            self._variables(each, see)
+        for each, rank in reversed([*zip(self.known, self.ranks, strict=True)]):
+            self._variables(each, rank, see)
         self.known = []
         self.last = None
         self.named = None
         self.containers.clear()
 
-    def _variables(self, frame: FrameType, see: See) -> None:
+    def _variables(self, frame: FrameType, rank: int, see: See) -> None:
         variables = frame.f_locals
         if variables is frame.f_globals:
             named = list(variables.items())[-MOST_NAMES:]
@@ -113,20 +123,21 @@ class Frames:
         # The order is that of the function's assignments: after ``w = params["w"]`` the value is called params["w"],
         # and after ``p = {"w": w}`` it is called w. Tuples come last: after ``x, t = dual``, dual[0] is called x.
         tuples = []
+        rest = _rest(frame.f_code)
         for name, value in named:
             if isinstance(value, (Tracer, Array)):
                 if name[0] != "_" or not _is_nobodys(name):
-                    see(value, name)
+                    see(value, name, rank)
             elif type(value) is tuple:
                 # the ``_`` of ``_, y = f(x)`` is no name
                 if name[0] != "_" or not _is_nobodys(name):
                     tuples.append((name, value))
             elif type(value) not in _NEVER and _may_hold(value):
-                self._container(value, name, see)
+                self._container(value, name, see, rank + _OF_REST * (name in rest))
         for name, value in tuples:
-            self._container(value, name, see)
+            self._container(value, name, see, rank + _OF_TUPLE + _OF_REST * (name in rest))
 
-    def _globals(self, frame: FrameType, see: See) -> None:
+    def _globals(self, frame: FrameType, rank: int, see: See) -> None:
         """Call ``see`` with the module variables that the code of ``frame`` mentions. The names in the code include
         attributes, so a module variable with the name of an attribute is read too.
         """
@@ -138,43 +149,52 @@ class Frames:
                 continue
             if type(value) is ModuleType:
                 if not _is_engines(value):
-                    self._module(value, name, words, see, 1)
+                    self._module(value, name, words, see, rank)
             else:
-                self._global(value, name, see)
+                self._global(value, name, see, rank)
 
-    def _module(self, module: ModuleType, path: str, words: tuple[str, ...], see: See, depth: int) -> None:
+    def _module(
+        self, module: ModuleType, path: str, words: tuple[str, ...], see: See, rank: int, depth: int = 1
+    ) -> None:
         held = vars(module)
         for name in words:
             value = held.get(name)
             if type(value) in _NEVER:
                 continue
             if type(value) is not ModuleType:
-                self._global(value, f"{path}.{name}", see)
+                self._global(value, f"{path}.{name}", see, rank)
             elif depth < MOST_MODULES and not _is_engines(value):
-                self._module(value, f"{path}.{name}", words, see, depth + 1)
+                self._module(value, f"{path}.{name}", words, see, rank, depth + 1)
 
-    def _global(self, value: Any, name: str, see: See) -> None:
+    def _global(self, value: Any, name: str, see: See, rank: int) -> None:
         if isinstance(value, (Tracer, Array)):
-            see(value, name)
+            see(value, name, rank)
         elif _may_hold(value):
-            self._container(value, name, see, MOST_OF_GLOBAL)
+            self._container(value, name, see, rank, MOST_OF_GLOBAL)
 
-    def _container(self, value: Any, name: str, see: See, most: int | None = None) -> None:
+    def _container(self, value: Any, name: str, see: See, rank: int, most: int | None = None) -> None:
         for leaf, path in _leaves(value, name, self._new, most):
-            see(leaf, path)
+            see(leaf, path, rank)
 
-    def _new(self, value: Any, items: Mapping[Any, Any]) -> bool:
-        """Whether the container ``value`` has not been searched yet, or its ``items`` have changed since."""
+    def _new(self, value: Any, path: str, items: Mapping[Any, Any]) -> bool:
+        """Whether the container ``value`` has not been searched yet by this ``path``, or its ``items`` have changed."""
         if len(items) <= MOST_COMPARED:
-            key = (id(value), len(items), hash(tuple(map(id, items.values()))))
+            key = (id(value), path, hash(tuple(map(id, items.values()))))
         else:
-            key = (id(value), len(items), id(next(iter(items.values()), None)))
+            key = (id(value), path, hash((len(items), id(next(iter(items.values()), None)))))
         if key in self.containers:
             return False
         if len(self.containers) > 10_000:
             self.containers.clear()
         self.containers.add(key)
         return True
+
+
+def _rest(code: CodeType) -> tuple[str, ...]:
+    """The names of the parameters ``*args`` and ``**kwargs`` of a function."""
+    first = code.co_argcount + code.co_kwonlyargcount
+    count = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[first : first + count]
 
 
 def _is_nobodys(name: str) -> bool:
@@ -232,7 +252,7 @@ def _attribute(key: Any) -> str:
 
 
 def _leaves(
-    value: Any, name: str, new: Callable[[Any, Mapping[Any, Any]], bool], most: int | None = None
+    value: Any, name: str, new: Callable[[Any, str, Mapping[Any, Any]], bool], most: int | None = None
 ) -> Iterator[tuple[Any, str]]:
     """The arrays and tracers in a container, with their paths. ``new`` decides which inner containers are searched.
     ``most``: how many containers at most.
@@ -244,7 +264,7 @@ def _leaves(
             return
         container, path, depth = todo.pop()
         found = _items(container)
-        if found is None or not found[0] or not new(container, found[0]):
+        if found is None or not found[0] or not new(container, path, found[0]):
             continue
         items, written = found
         for key, each in list(items.items())[:MOST_LEAVES]:

@@ -304,13 +304,13 @@ class Full(Summary):
         life = self.lives.see(value, self.scopes, self.birth_place(), held=True)
         return 0 if life is None else life.number
 
-    def name_variable(self, value: Any, name: str) -> None:
+    def name_variable(self, value: Any, name: str, rank: int) -> None:
         """Record that the user's variable ``name`` holds ``value``."""
         life = self.lives.known.get(id(value))
-        if life is not None:
-            self.lives.names.setdefault(life.number, name)
-            return
-        self.lives.name(value, self.scopes, self.birth_place(), name)
+        # nearly always the name is known already
+        names = self.lives.names.get(life.number, ()) if life is not None else ()
+        if name not in names or rank < names[0]:
+            self.lives.name(value, self.scopes, self.birth_place(), name, rank)
 
     def note_run(
         self, primitive: Any, level: str, args: tuple[Any, ...], operands: list[Any], params: dict[str, Any]
@@ -532,7 +532,7 @@ class Full(Summary):
         if get_ident() == self.thread and not self.stopped:
             self.importing.append(len(self.scopes))
             for value, name in zip(values, names, strict=False):
-                self.name_variable(value, name)
+                self.name_variable(value, name, 0)
 
     @_own_work
     def imported_end(self) -> None:

@@ -11,6 +11,7 @@ from a row when the record is read.
 from __future__ import annotations
 
 import itertools
+import operator
 import weakref
 from array import array
 from collections.abc import Sequence
@@ -34,6 +35,8 @@ from minijax.tools.recording.values import Values
 
 # Maximum number of arrays whose variables are remembered before an operation uses the arrays.
 MOST_NAMED = 20_000
+# Maximum number of variables that are kept for one value.
+MOST_ALIASES = 12
 
 # What a row describes: an array, or a tracer of one of these classes.
 ARRAY, TWO, DUAL, BATCHED, STAGED, UNKNOWN, OTHER = range(7)
@@ -57,6 +60,27 @@ def _shape_of(kind: type) -> int:
         _shapes.clear()
     _shapes[kind] = found
     return found
+
+
+# The variables that held a value, the lowest rank first: rank, name, event, rank, name, event, ...
+Names = tuple[Any, ...]
+
+
+def with_name(known: Names, name: str, rank: int, now: int) -> Names:
+    """``known`` with the variable ``name``, which holds the value by event ``now``."""
+    if not known:
+        return rank, name, now
+    stores = list(zip(known[::3], known[1::3], known[2::3], strict=True))
+    for i, (other, text, since) in enumerate(stores):
+        if text == name:
+            if other <= rank:
+                return known
+            now = since
+            del stores[i]
+            break
+    place = next((i for i, (other, _, _) in enumerate(stores) if other > rank), len(stores))
+    stores[place:place] = [(rank, name, now)]
+    return tuple(itertools.chain(*stores[:MOST_ALIASES]))
 
 
 class Life(weakref.ref):  # type: ignore[type-arg]
@@ -93,10 +117,10 @@ class Lives:
         self.gone = self.known.gone
         self.rows: list[Any] = []
         self.count = 0
-        # number -> the name of the first variable that held it
-        self.names: dict[int, str] = {}
-        # id of an array in a variable, before an operation uses it -> the array, held weakly, and the variable's name
-        self.named: dict[int, tuple[weakref.ref[Array], str]] = {}
+        # number -> the variables that held it
+        self.names: dict[int, Names] = {}
+        # id of an array in variables, before an operation uses it -> the array, held weakly, and the variables
+        self.named: dict[int, tuple[weakref.ref[Array], Names]] = {}
         # ids of the first arrays whose names were not kept, and the event of the first of them; ``packed``: whether
         # forgetting dead arrays freed too little room
         self.unnamed: set[int] = set()
@@ -111,20 +135,13 @@ class Lives:
         # number of a tracer -> the variable whose value it is, in a staged program that runs again under interpreters
         self.ran: dict[int, Var] = {}
 
-    def see(self, x: Any, scopes: Sequence[Scope], place: str = "", name: str = "", held: bool = False) -> Life | None:
+    def see(self, x: Any, scopes: Sequence[Scope], place: str = "", held: bool = False) -> Life | None:
         """The life of ``x``, which begins now if ``x`` is new. None for a tracer whose interpreter has ended, for an
         inline number (unless ``held``: it is inside a tracer), and for an object that is no tracer or array.
         """
-        life = self.known.get(id(x))
-        if life is not None:
-            if name and life.number not in self.names:
-                self.names[life.number] = name
-            return life
-        return self.begin(x, scopes, place, name, held)
+        return self.known.get(id(x)) or self.begin(x, scopes, place, held)
 
-    def begin(
-        self, x: Any, scopes: Sequence[Scope], place: str = "", name: str = "", held: bool = False
-    ) -> Life | None:
+    def begin(self, x: Any, scopes: Sequence[Scope], place: str = "", held: bool = False) -> Life | None:
         """``see``, for a value that is new."""
         bad: bool | None = False
         if isinstance(x, Tracer):
@@ -136,7 +153,7 @@ class Lives:
             kind = type(x)
             shape = _shapes.get(kind) or _shape_of(kind)
             if shape <= BATCHED:
-                return self._begin_around(x, scopes, place, name, shape)
+                return self._begin_around(x, scopes, place, shape)
             scope = scopes[level]
             aval = x.aval
             physical = preview.type_texts.get(aval) or preview.aval_text(aval)
@@ -146,8 +163,8 @@ class Lives:
         elif isinstance(x, Array) and (held or type(x) is not LiteralArray):
             if self.named:
                 known = self.named.pop(id(x), None)
-                if not name and known is not None and known[0]() is x:
-                    name = known[1]
+                if known is not None and known[0]() is x:
+                    self.names[self.count + 1] = known[1]
             scope, shape, variable, tangent = scopes[0], ARRAY, None, False
             aval = x.aval
             physical = preview.type_texts.get(aval) or preview.aval_text(aval)
@@ -163,8 +180,6 @@ class Lives:
         now = self.known.now
         row = (now, scope.label, scope.at, physical, physical, shape, tangent, 0, worth, place)
         life = self._begin(x, row, shape, physical, bad)
-        if name:
-            self.names[life.number] = name
         if variable is not None:
             self.values.variables[life.number] = variable
         return life
@@ -178,20 +193,30 @@ class Lives:
                 if life is not None:
                     ran.setdefault(life.number, variable)
 
-    def name(self, x: Any, scopes: Sequence[Scope], place: str, name: str) -> None:
-        """Note that a user variable holds ``x``, a tracer or array. An array that no operation uses gets no number."""
-        if id(x) in self.known or isinstance(x, Tracer):
-            self.see(x, scopes, place, name)
+    def name(self, x: Any, scopes: Sequence[Scope], place: str, name: str, rank: int) -> None:
+        """Note that a user variable holds ``x``, a tracer or array. An array that no operation uses gets no number.
+        Of several variables, the one of the lowest ``rank`` is the name that is shown.
+        """
+        life = self.known.get(id(x))
+        if life is None and isinstance(x, Tracer):
+            life = self.begin(x, scopes, place)
+            if life is None:
+                return
+        if life is not None:
+            self.names[life.number] = with_name(self.names.get(life.number, ()), name, rank, self.known.now)
         else:
             known = self.named.get(id(x))
             if known is not None and known[0]() is x:
+                if name not in known[1] or rank < known[1][0]:
+                    self.named[id(x)] = known[0], with_name(known[1], name, rank, self.known.now)
                 return
             if known is None and len(self.named) >= MOST_NAMED and not self._forget_dead():
                 self.unnamed_since = self.known.now if self.unnamed_since < 0 else self.unnamed_since
                 if len(self.unnamed) < MOST_NAMED:
                     self.unnamed.add(id(x))
                 return
-            self.named[id(x)] = weakref.ref(x), name  # may replace an array that has died, with the same id
+            # may replace an array that has died, with the same id
+            self.named[id(x)] = weakref.ref(x), with_name((), name, rank, self.known.now)
 
     def _forget_dead(self) -> bool:
         """Forget the names of unused arrays that have died. Returns whether that made room."""
@@ -215,7 +240,7 @@ class Lives:
         self._asked = len(variables)
         return self._staged
 
-    def _begin_around(self, x: Any, scopes: Sequence[Scope], place: str, name: str, shape: int) -> Life:
+    def _begin_around(self, x: Any, scopes: Sequence[Scope], place: str, shape: int) -> Life:
         """``begin``, for a tracer that holds values."""
         # the values inside come first, because they were made first
         values = (x.val,) if shape == BATCHED else (x.primal,) if shape == DUAL else (x.primal, x.tangent)
@@ -254,8 +279,6 @@ class Lives:
             place,
         )
         life = self._begin(x, row, shape, physical, bad)
-        if name:
-            self.names[life.number] = name
         if variable is not None:
             self.values.variables[life.number] = variable
         if tangent is not None:
@@ -309,7 +332,7 @@ class Lives:
 class LifeTable(Lazy):
     """The lives of a recording, in order of birth. A record is made when it is read."""
 
-    def __init__(self, rows: list[Any], names: dict[int, str], deaths: Any, again: dict[int, int]) -> None:
+    def __init__(self, rows: list[Any], names: dict[int, Names], deaths: Any, again: dict[int, int]) -> None:
         super().__init__(len(rows) // _WIDTH)
         self.again = again
         self.rows = rows
@@ -335,8 +358,11 @@ class LifeTable(Lazy):
             "" if physical == kind else physical,
             holds if any(holds) else (),
         )
-        name, again = self.names.get(index + 1, ""), self.again.get(index + 1, 0)
-        return LifeRecord(tracer, row[_SCOPE], row[_AT], self.deaths[index], name, row[_PLACE], again)
+        names, again = self.names.get(index + 1, (0, "", 0)), self.again.get(index + 1, 0)
+        held: tuple[tuple[str, int], ...] = ()
+        if len(names) > 3 or names[2] > row[_AT]:
+            held = tuple(sorted(zip(names[1::3], names[2::3], strict=True), key=operator.itemgetter(1)))
+        return LifeRecord(tracer, row[_SCOPE], row[_AT], self.deaths[index], names[1], row[_PLACE], again, held)
 
     def text(self, number: int) -> str:
         """The text of a value as an operand."""

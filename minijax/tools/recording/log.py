@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 
 from minijax.tools.documents.document import Document, Line, Segment, Text, document, line
@@ -34,14 +35,20 @@ _MOST_PARAMETERS = 24
 
 
 def log_document(
-    recording: Recording, most: int = 200, start: int = 0, verbose: bool = False, whole: str = ""
+    recording: Recording,
+    most: int = 200,
+    start: int = 0,
+    verbose: bool = False,
+    whole: str = "",
+    numbered: bool = True,
 ) -> Document:
     """The tree of a full recording as an indented log: ``most`` lines, from event ``start``. Equal steps share one
     line, and the end of the log says how to see each step (``whole``). With ``verbose``, every record has a line with
     its place, parameters and rule.
     """
     lines: list[Line] = []
-    naming = naming_of(recording)
+    naming = copy.copy(naming_of(recording))
+    naming.lines = {}
     moments = timeline(recording)
     repeats = repeats_of(recording, moments)
     left = 0
@@ -69,9 +76,15 @@ def log_document(
             else:
                 shown = record_line(node, naming=naming, around=around)
             lines.append((("", "  " * min(moments.depth(position), MOST_INDENT)), *shown))
+            alone = isinstance(node, BindRecord) and not (run is not None and first >= 0)
+            for number in node.results if alone else ():  # type: ignore[union-attr]
+                naming.lines.setdefault(number, len(lines))
         position = end
+    if numbered:
+        width = len(str(len(lines)))
+        lines = [(("muted", f"{i:{width}}  "), *each) for i, each in enumerate(lines, 1)]
     if repeated and whole:
-        lines.append(line(("muted", f"×: steps that do the same; {whole}")))
+        lines.append(line(("muted", f"×: iterations of equal operations; {whole}")))
     if left:
         lines.append(line(("muted", f"... {left} more records (--most {len(lines) + left} shows them)")))
     if recording.truncated:

@@ -91,11 +91,13 @@ class Naming:
     Attributes:
       recording: the recording.
       names: number -> the result of ``known``.
+      lines: in a log, number -> the number of the line that shows the operation that made the value.
     """
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.names: dict[int, str] = {}
+        self.lines: dict[int, int] | None = None
 
     @cached_property
     def lives(self) -> Mapping[int, LifeRecord]:
@@ -290,7 +292,7 @@ class Naming:
 
     def name(self, number: int) -> str:
         """The value in the user's words: ``h``, ``params['w']``, ``a @ w1``, ``primal of h``, ``reduce_sum(e ** 2)``;
-        else ``mul #12``; '' if ``number`` is 0.
+        else ``mul #12``, in a log ``mul of line 3``; '' if ``number`` is 0.
         """
         if not number:
             return ""
@@ -304,7 +306,9 @@ class Naming:
             said = f"{maker.primitive}({', '.join(self.operands(maker))})"
             if len(said) <= MOST_COMPUTED:
                 return said
-        return f"{maker.primitive} #{number}"
+        if self.lines is None:
+            return f"{maker.primitive} #{number}"
+        return f"{maker.primitive} of line {self.lines[number]}" if number in self.lines else f"a {maker.primitive}"
 
     def operands(self, bind: BindRecord, fitted: bool = False) -> list[str]:
         """The operands of an operation, each by its name, or by its value if it has no name.

@@ -39,9 +39,10 @@ class LifeRecord(Frozen):
     """The lifetime of a tracer or array: from ``born`` until just before ``died`` (-1: to the end of its scope).
 
     ``scope`` is the ``at`` of the interpreter's ``ScopeRecord`` (``-level`` if it was on the stack before the recording
-    began). ``name`` is the first variable of the user that held it, with the path to it (``params['w']``); ``place`` is
-    the line that made it. If the engine runs a staged program again, ``again`` is the number of the tracer that was
-    this variable during staging.
+    began). ``name`` is the user's variable that held it, with the path to it (``params['w']``): of several, that of the
+    outermost function. ``held`` has all these variables, each with the event by which it held the value, if there are
+    several or if this was after ``born``. ``place`` is the line that made the value. If the engine runs a staged program
+    again, ``again`` is the number of the tracer that was this variable during staging.
     """
 
     tracer: TracerRecord
@@ -51,6 +52,16 @@ class LifeRecord(Frozen):
     name: str = ""
     place: str = ""
     again: int = 0
+    held: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def stores(self) -> tuple[tuple[str, int], ...]:
+        """All variables that held the value, in order, each with the event by which it held the value."""
+        return self.held or (((self.name, self.born),) if self.name else ())
+
+    def called(self, name: str) -> bool:
+        """Whether a variable ``name`` held the value."""
+        return name == self.name or any(each == name for each, _ in self.held)
 
 
 class SourceRecord(Frozen):

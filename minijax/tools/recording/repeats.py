@@ -1,15 +1,19 @@
-"""Finds repeated records, such as the steps of a loop, so that a tree can show them in one row.
+"""Finds the iterations of loops, so that a tree can show equal ones in one row.
 
-Two records are equal if they have the same line, primitive, interpreter and types, and equally many events inside. A
-record with an error, a cache miss or a non-finite value equals no other, so that it stays visible.
+An iteration is found by its lines: the records of one come from the same lines, in the same order, as those of the
+next. Two iterations are equal if their records also have the same primitives, types and names. A record with an error,
+a cache miss or a non-finite value equals no other, so that it stays visible.
 """
 
 from __future__ import annotations
 
+import itertools
+import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from minijax.core.records import Frozen
+from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.records import (
     BindRecord,
     CacheRecord,
@@ -75,32 +79,69 @@ class Repeats:
             if len(siblings) > MOST_SIBLINGS:
                 return []
             position = self.moments.other(position) + 1
-        numbers: dict[Hashable, int] = {}
-        keys = [numbers.setdefault(self._key(each), len(numbers)) for each in siblings]
+        spots = _numbered([self._spot(each) for each in siblings])
+        exact = _numbered([self._key(each) for each in siblings])
         siblings.append(end)
         out = []
-        for first, period, times in runs_of(keys):
-            last = first + period * times
-            label = self._label(siblings[first : first + period])
-            out.append(Repeated(tuple(siblings[first:last:period]), siblings[last], label))
+
+        def add(first: int, period: int, times: int) -> None:
+            step = siblings[first : first + period]
+            starts = tuple(siblings[first : first + period * times : period])
+            out.append(Repeated(starts, siblings[first + period * times], self._label(step)))
+
+        for first, period, times in runs_of(spots, self._line_of(siblings)):
+            iterations = [tuple(exact[first + i * period :][:period]) for i in range(times)]
+            place = first
+            for _, equal in itertools.groupby(iterations):
+                count = len(list(equal))
+                if count >= LEAST_TIMES:
+                    add(place, period, count)
+                else:
+                    # the loops inside an iteration
+                    for begin in range(place, place + count * period, period):
+                        for inner, length, often in runs_of(exact[begin : begin + period]):
+                            add(begin + inner, length, often)
+                place += count * period
         return out
 
-    def _key(self, position: int) -> Hashable:
-        """A key shared by equal records."""
-        last = self.moments.other(position)
-        if bisect_left(self.special, position) < bisect_right(self.special, last) or self._misses(position, last):
-            return position, last
+    def _spot(self, position: int) -> Hashable:
+        """A key shared by the records of one line: those of all iterations of a loop."""
         node = self.moments.node(position)
-        kind, size = type(node).__name__, last - position
+        kind = type(node).__name__
         if isinstance(node, BindRecord):
-            return kind, size, node.place, node.expression, node.primitive, node.level, node.in_types
+            return kind, node.place, node.expression, node.primitive, node.level
         if isinstance(node, ScopeRecord):
-            return kind, size, node.place, node.level, node.subject
+            return kind, node.place, node.level, node.subject
         if isinstance(node, (RuleRecord, EquationRecord)):
             return kind, node.place, node.primitive
         if isinstance(node, (PhaseRecord, JaxprRecord)):
             return kind, node.name, getattr(node, "phase", ""), getattr(node, "equations", 0)
-        return (kind, node.name, node.cache) if isinstance(node, CacheRecord) else (position, last)
+        return (kind, node.name, node.cache) if isinstance(node, CacheRecord) else position
+
+    def _key(self, position: int) -> Hashable:
+        """A key shared by equal records of one line."""
+        last = self.moments.other(position)
+        if bisect_left(self.special, position) < bisect_right(self.special, last) or self._misses(position, last):
+            return position
+        node = self.moments.node(position)
+        if isinstance(node, EquationRecord):
+            return self._spot(position), *re.findall(r":(\S+)", node.text.partition(" = ")[0])
+        if not isinstance(node, BindRecord):
+            return self._spot(position)
+        # parts of a container are the same for all iterations: ``acc[0]`` and ``acc[1]``
+        names = [re.split(r"\W", each)[0] for each in naming_of(self.recording).results(node)]
+        return self._spot(position), node.in_types, node.types, tuple(names)
+
+    def _line_of(self, siblings: Sequence[int]) -> Callable[[int], tuple[str, int]]:
+        """A function from the index of a sibling to its function and its line."""
+
+        def line_of(index: int) -> tuple[str, int]:
+            node = self.moments.node(siblings[index])
+            _, line, function = place_parts(getattr(node, "place", ""))
+            # a backward pass goes from the last line to the first
+            return ("", 0) if isinstance(node, RuleRecord) else (function, line)
+
+        return line_of
 
     def _misses(self, first: int, last: int) -> bool:
         """Whether there is a cache miss between these moments."""
@@ -141,12 +182,31 @@ class Repeats:
         return ""
 
 
-def runs_of(keys: Sequence[int]) -> list[tuple[int, int, int]]:
-    """The longest runs of equal steps in ``keys``, from left to right: (first index, keys per step, steps)."""
+def _numbered(keys: Sequence[Hashable]) -> list[int]:
+    """A number for each key; equal keys have equal numbers."""
+    numbers: dict[Hashable, int] = {}
+    return [numbers.setdefault(key, len(numbers)) for key in keys]
+
+
+def _rotation(first: int, period: int, line_of: Callable[[int], tuple[str, int]]) -> int:
+    """How many records after ``first`` an iteration begins: at its first line, if its lines are of one function."""
+    lines = [line_of(first + i) for i in range(period)]
+    if len({function for function, _ in lines}) > 1:
+        return 0
+    begins = [i for i in range(period) if lines[i] == min(lines) and lines[i - 1] != lines[i]]
+    return begins[0] if len(begins) == 1 else 0
+
+
+def runs_of(
+    keys: Sequence[int], line_of: Callable[[int], tuple[str, int]] | None = None
+) -> list[tuple[int, int, int]]:
+    """The longest runs of equal steps in ``keys``, from left to right: (first index, keys per step, steps).
+    ``line_of`` tells the line of each key, so that steps begin at the first line of a loop.
+    """
     out = []
     first = 0
     while first < len(keys):
-        best = (0, 1)
+        best = (0, 1, 0)
         for period in range(1, min(MOST_IN_STEP, (len(keys) - first) // LEAST_TIMES) + 1):
             if keys[first] != keys[first + period]:
                 continue
@@ -155,10 +215,14 @@ def runs_of(keys: Sequence[int]) -> list[tuple[int, int, int]]:
                 end += 1
             times = (end - first) // period
             if times >= LEAST_TIMES and times * period > best[0]:
-                best = (times * period, period)
-        covered, period = best
+                best = (times * period, period, end)
+        covered, period, end = best
         if covered:
-            out.append((first, period, covered // period))
+            turned = 0 if line_of is None else _rotation(first, period, line_of)
+            times = (end - first - turned) // period
+            if times >= LEAST_TIMES:
+                out.append((first + turned, period, times))
+                first, covered = first + turned, times * period
         first += covered or 1
     return out
 

@@ -292,7 +292,7 @@ class Session:
         full = [each for each in self.recordings if each.level == "full" and source.is_call(each.source)]
         for recording in reversed(full[-_LATELY:]):
             # searching longer recordings would take too long
-            if len(recording.lives) <= MOST_LOOKED and any(life.name == name for life in recording.lives):
+            if len(recording.lives) <= MOST_LOOKED and any(life.called(name) for life in recording.lives):
                 return recording.source.strip()
         return ""
 

@@ -20,7 +20,7 @@ from minijax.tools.documents.words import plural, shortened
 from minijax.tools.recording.cursor import SearchProgress
 from minijax.tools.values.expressions import NotKnown, Variables, array_of
 from minijax.tools.values.moment import Ledger, LoopShown
-from minijax.tools.values.table import Named, loop_text, named_values
+from minijax.tools.values.table import Named, loop_text, stored_values
 
 # Limits of a search: seconds, and iterations of a value's loops.
 MOST_SECONDS = 30.0
@@ -194,7 +194,7 @@ class ConditionSearch:
     def __init__(self, known: Ledger, wanted: Condition, heed: Callable[[int, int], None] | None = None) -> None:
         self.known = known
         self.wanted = wanted
-        held = {named.name for named in named_values(known) if named.variable}
+        held = {named.name for named in stored_values(known)}
         self.question = Question(wanted, held) if wanted.body else None
         self.progress = SearchProgress()
         # progress callback; its exception ends the search
@@ -219,7 +219,7 @@ class ConditionSearch:
         end = time.monotonic() + MOST_SECONDS
         newest: dict[str, Named] = {}
         before: Any = None
-        every = named_values(self.known)
+        every = stored_values(self.known)
         asked = [(done, named) for done, named in enumerate(every) if named.name in self.names]
         # values in the same loops are visited iteration by iteration: all values of an iteration before the next one
         for _, group in itertools.groupby(asked, lambda each: [loop.key for loop in self.known.loops(each[1].number)]):

@@ -21,7 +21,7 @@ from minijax.tools.documents.words import shortened
 from minijax.tools.values.brief import brief, numpy_of
 from minijax.tools.values.examples import apart
 from minijax.tools.values.moment import Ledger, Worth
-from minijax.tools.values.table import Named, named_until, named_values, picked
+from minijax.tools.values.table import Named, picked, stored_values
 
 # The most names that the error for an unknown name lists.
 _MOST_NAMES = 8
@@ -94,7 +94,7 @@ def evaluate(known: Ledger, at: int, expression: str) -> Evaluated:
         tree = ast.parse(expression.strip(), "<expression>", "eval")
     except (SyntaxError, ValueError) as error:
         return Evaluated(None, f"{type(error).__name__}: {getattr(error, 'msg', error)}")
-    held = {named.name: named for named in named_until(known, at) if named.variable}  # the latest value of each name
+    held = {named.name: named for named in stored_values(known) if named.since <= at}  # the latest value of each name
     variables = Variables(held, [*dir(builtins), "np", "jnp"], tree)
     tree = ast.fix_missing_locations(variables.visit(tree))
     for name in variables.missing:
@@ -127,9 +127,9 @@ def array_of(known: Ledger, named: Named, used: list[Worth] | None = None) -> np
 
 def _missing(known: Ledger, at: int, said: str) -> Evaluated:
     """The error for a name without a value at event ``at``; it says whether the name gets a value later."""
-    for named in named_values(known):
+    for named in stored_values(known):
         is_part = named.name.startswith((f"{said}[", f"{said}."))
-        if named.variable and named.life.born > at and (named.name == said or is_part):
+        if named.since > at and (named.name == said or is_part):
             return Evaluated(None, f"{said} has no value yet at this moment", later=named)
     never = unknown_name(known, said)
     return Evaluated(None, never or f"no value of {said} is known here", unknown=said if never else "")
@@ -137,7 +137,7 @@ def _missing(known: Ledger, at: int, said: str) -> Evaluated:
 
 def unknown_name(known: Ledger, name: str) -> str:
     """The error for a name that never has a value in the recording; '' if the name or a part of it has a value."""
-    names = list(dict.fromkeys(named.name for named in named_values(known) if named.variable))
+    names = list(dict.fromkeys(named.name for named in stored_values(known)))
     if any(each == name or each.startswith((f"{name}[", f"{name}.")) for each in names):
         return ""
     some = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")

@@ -48,7 +48,8 @@ MOST_SHARED = 8
 
 class Named(NamedTuple):
     """A value with a name. ``variable``: whether the name is a variable. ``scope``: where it was created. ``function``:
-    the user's function where it was created, '' if it is the function of the scope.
+    the user's function where it was created, '' if it is the function of the scope. ``since``: the event by which the
+    variable held it.
     """
 
     number: int
@@ -57,6 +58,7 @@ class Named(NamedTuple):
     life: LifeRecord
     scope: ScopeRecord | None
     function: str = ""
+    since: int = -1
 
 
 class ValueRow(NamedTuple):
@@ -88,6 +90,17 @@ def named_values(known: Ledger) -> Sequence[Named]:
     if found is None:
         found = tuple(_named(known, known.recording.lives))
         known.__dict__["_named"] = found
+    return found
+
+
+def stored_values(known: Ledger) -> Sequence[Named]:
+    """All values of variables, in the order of the stores: a value once for each variable that held it."""
+    found: Sequence[Named] | None = known.__dict__.get("_stored")
+    if found is None:
+        stores = [(named, *store) for named in named_values(known) if named.variable for store in named.life.stores]
+        stores.sort(key=lambda store: store[2])
+        found = tuple([named._replace(name=name, since=since) for named, name, since in stores])
+        known.__dict__["_stored"] = found
     return found
 
 
