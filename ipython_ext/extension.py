@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
-import IPython
-import traitlets
 from IPython.core.error import UsageError
 
 from minijax import errors
@@ -30,8 +29,10 @@ from minijax.tools.session.session import RECORDED, Entry, FailedInput, Session,
 from minijax.tools.session.tracebacks import passed_engine
 from minijax.tools.session.values import COLOURS
 
-# Packages that run cells: their lines are not user code.
-_MACHINERY = (*IPython.__path__, *traitlets.__path__)
+# Packages that run cells and answer widgets: their lines are not user code.
+_RUNNERS = ("IPython", "traitlets", "ipykernel", "ipywidgets", "anywidget", "comm", "tornado", "asyncio")
+_SPECS = (importlib.util.find_spec(name) for name in _RUNNERS)
+_MACHINERY = [path for spec in _SPECS if spec is not None for path in spec.submodule_search_locations or ()]
 # For ``%export``, keep at most this many characters of a value's text.
 _LONGEST = 20_000
 

@@ -9,6 +9,7 @@ import minijax.numpy as jnp
 from minijax import custom_vjp, grad, jit, value_and_grad
 from minijax.tools.commands import find
 from minijax.tools.documents.document import plain
+from minijax.tools.documents.words import short_path
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.log import log_document
 from minijax.tools.recording.recorder import record
@@ -210,3 +211,41 @@ def test_a_log_refers_to_its_lines():
     assert references
     for primitive, number in references:
         assert re.search(rf"\b{primitive}\(", lines[int(number) - 1])
+
+
+# --- one short name
+
+
+@pytest.mark.parametrize(
+    "path, short",
+    [
+        ("params['params']['Dense_0']['kernel']", "Dense_0.kernel"),
+        ("variables['params']['Block_1']['Dense_0']['bias']", "Block_1.Dense_0.bias"),
+        ("state.params['params']['Dense_0']['kernel']", "Dense_0.kernel"),
+        ("params['layers'][0]['w']", "layers[0].w"),
+        ("grads['params']['Dense_0']['kernel']", "grads.Dense_0.kernel"),
+        ("params['w']", "params['w']"),
+        ("params[0]", "params[0]"),
+        ("p['l1']['w']", "p['l1']['w']"),
+        ("params['a b']['c']['d']", "params['a b']['c']['d']"),
+        ("model.layers[0].w", "model.layers[0].w"),
+    ],
+)
+def test_paths_into_parameters_are_short(path, short):
+    assert short_path(path) == short
+
+
+def test_a_short_path_and_the_whole_path_name_the_same_value():
+    def apply(variables, *args):
+        return args[0] @ variables["params"]["Dense_0"]["kernel"]
+
+    def loss(params, x):
+        return apply(params, x).sum()
+
+    params = {"params": {"Dense_0": {"kernel": jnp.ones((2, 2))}}}
+    _, recording = record(loss, params, X)
+    assert [life.name for life in recording.lives[:2]] == ["X", "Dense_0.kernel"]
+    session = Session(find, {"loss": loss, "params": params, "x": X})
+    for name in ("Dense_0.kernel", "params['params']['Dense_0']['kernel']"):
+        assert "found" in plain(session.run_line(f"%find ({name}).max() > 0.5 in loss(params, x)").shown)
+    assert "Dense_0.kernel" in plain(session.run_line("%origin loss(params, x)").shown)

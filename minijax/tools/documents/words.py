@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import re
+
 LONGEST = 60
 
 
@@ -69,3 +72,30 @@ def shortened(string: str, limit: int = LONGEST) -> str:
     if "\n" in string:
         string = " ".join(string.split())
     return string if len(string) <= limit else string[: limit - 3] + "..."
+
+
+# Names of containers that hold a model's parameters by module; the paths into them are clear without these names.
+_PARAMETERS = ("params", "variables")
+_STEP = re.compile(r"\.(\w+)|\['([A-Za-z_]\w*)'\]|(\[\d+\])")
+
+
+@functools.lru_cache(maxsize=4096)
+def short_path(path: str) -> str:
+    """``Dense_0.kernel`` for ``params['params']['Dense_0']['kernel']``, ``grads.Dense_0.kernel`` for the same part of
+    ``grads``. Other paths, such as ``params['w']``, do not change.
+    """
+    root = path[: re.match(r"\w*", path).end()]  # type: ignore[union-attr]
+    steps, place = [root], len(root)
+    while place < len(path):
+        step = _STEP.match(path, place)
+        if step is None:
+            return path
+        steps.append(step[1] or step[2] or step[3])
+        place = step.end()
+    last = max((i for i, step in enumerate(steps) if step in _PARAMETERS), default=-1)
+    rest = steps[last + 1 :]
+    if last < 0 or sum(not step.startswith("[") for step in rest) < 2:
+        return path
+    # ``state.params``, as of ``params``; other containers of parameters, such as gradients, keep their name
+    around = [step for step in steps[:last] if step not in _PARAMETERS and step not in ("self", "state")]
+    return ".".join([*around, *rest]).replace(".[", "[")

@@ -6,7 +6,6 @@ once, and the end. A cursor stands at one moment. ``state`` describes that momen
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -48,34 +47,6 @@ from minijax.tools.recording.timeline import (
 )
 
 __all__ = ["BEGIN", "END", "ENTER", "EVENT", "LEAVE", "Cursor", "Moment", "State", "moments", "texts", "ways"]
-
-
-class Prefix(Sequence[EquationRecord]):
-    """The first ``length`` items of ``known``. No copy: a long jaxpr has such a prefix at every moment."""
-
-    __slots__ = ("known", "length")
-
-    def __init__(self, known: Sequence[EquationRecord], length: int) -> None:
-        self.known = known
-        self.length = length
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, index: Any) -> Any:
-        places = range(self.length)[index]
-        return self.known[places] if isinstance(places, int) else tuple([self.known[i] for i in places])
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Prefix) and self.known is other.known:
-            return self.length == other.length
-        return isinstance(other, (Prefix, tuple)) and tuple(self) == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __repr__(self) -> str:
-        return f"<{self.length} equations>"
 
 
 class JaxprSoFar(Frozen):
@@ -156,85 +127,6 @@ def ways(known: Sequence[Moment]) -> list[Any]:
     return out
 
 
-class Alive(Sequence[LifeRecord]):
-    """The live tracers of a scope at one moment, in order of birth. Tracers are looked up when read, newest first,
-    because a pane shows only a few of thousands of tracers.
-    """
-
-    __slots__ = ("at", "length", "lives")
-
-    def __init__(self, lives: ScopeLives, at: int, length: int) -> None:
-        self.lives = lives
-        self.at = at
-        self.length = length
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, index: Any) -> Any:
-        first = index.start if isinstance(index, slice) else index
-        if first is not None and first < 0:
-            # an index from the end needs only the newest tracers
-            return self.lives.newest(self.at, -first)[index]
-        return self.lives.newest(self.at, self.length)[index]
-
-    def __iter__(self) -> Iterator[LifeRecord]:
-        return iter(self.lives.newest(self.at, self.length))
-
-    def __repr__(self) -> str:
-        return f"<{self.length} tracers>"
-
-
-class ScopeLives:
-    """The tracers of one scope in order of birth. Finding the live ones takes time in proportion to the number found.
-    ``births`` and ``deaths`` are the events when tracers begin and end (-1: never). If None, the records give them.
-
-    ``_latest`` is a binary tree stored as a list (children of i at 2i and 2i + 1): the latest death below each node.
-    """
-
-    def __init__(self, known: Sequence[LifeRecord], births: Any = None, deaths: Any = None) -> None:
-        self.known = known
-        if births is None:
-            births, deaths = [life.born for life in known], [life.died for life in known]
-        died = np.asarray(deaths, np.int64)
-        self.births = integers(np.asarray(births, np.int64))
-        self.deaths = integers(np.sort(died[died >= 0]))
-        self._last: tuple[tuple[int, int, int], tuple[LifeRecord, ...]] | None = None
-        self.size = size = 1 << max(len(known) - 1, 0).bit_length()
-        latest = np.full(2 * size, -1, np.int64)  # padding: ended before any event
-        latest[size : size + len(known)] = np.where(died < 0, np.iinfo(np.int64).max, died)
-        while size > 1:
-            np.maximum(latest[size : 2 * size : 2], latest[size + 1 : 2 * size : 2], out=latest[size // 2 : size])
-            size //= 2
-        self._latest = integers(latest)
-
-    def at(self, at: int) -> Alive:
-        """The tracers alive at event ``at``."""
-        return Alive(self, at, bisect_right(self.births, at) - bisect_right(self.deaths, at))
-
-    def newest(self, at: int, most: int) -> tuple[LifeRecord, ...]:
-        """The last ``most`` tracers alive at event ``at``."""
-        born = bisect_right(self.births, at)
-        # at most moments no tracer of this scope begins or ends, so the last answer still holds
-        key = (born, bisect_right(self.deaths, at), most)
-        if self._last is not None and self._last[0] == key:
-            return self._last[1]
-        out: list[LifeRecord] = []
-        todo = [(1, 0, self.size)]  # (node, the index of its first leaf, the number of its leaves)
-        while todo and len(out) < most:
-            node, first, count = todo.pop()
-            if first >= born or self._latest[node] <= at:
-                continue
-            if count == 1:
-                out.append(self.known[first])
-            else:
-                half = count // 2
-                todo += [(2 * node, first, half), (2 * node + 1, first + half, half)]
-        found = tuple(reversed(out))
-        self._last = key, found
-        return found
-
-
 class Cursor:
     """A position in ``recording``. Moves return whether the cursor moved.
 
@@ -257,7 +149,7 @@ class Cursor:
         self.heed: Callable[[int, int], None] | None = None
         # scope -> its equations, or its tracers, once they have been read
         self._equations: dict[int, Picked] = {}
-        self._lives: dict[int, ScopeLives] = {}
+        self._lives: dict[int, tuple[Any, Any, Any]] = {}
         self._by_scope: tuple[Indices, Any, Any] | None = None
         self._equations_by_scope: tuple[Indices, Any] | None = None
         # the last state that was read, and its position: several panes read the same state
@@ -460,13 +352,13 @@ class Cursor:
             known = self._equations_of(scope)
             count = known.up_to(self.position)
             if count:
-                programs.append(JaxprSoFar(label, scope, Prefix(known, count)))
+                programs.append(JaxprSoFar(label, scope, known.first(count)))
         return State(
             moment,
             stack,
             path,
             binds[-1] if binds else None,
-            tuple([lives.at(moment.at) if lives.known else () for lives in map(self._lives_of, scopes)]),
+            tuple([self._alive(scope, moment.at) for scope in scopes]),
             tuple(programs),
             next((place for place in places if place_parts(place)[0]), ""),
             self._rule(),
@@ -491,8 +383,10 @@ class Cursor:
             known = self._equations[scope] = Picked(self.moments.node, places[by_scope.of(scope)])
         return known
 
-    def _lives_of(self, scope: int) -> ScopeLives:
-        """The tracers of a scope; for evaluation, the arrays that the user's variables hold."""
+    def _alive(self, scope: int, at: int) -> Picked:
+        """The tracers of a scope that are alive at event ``at``, in order of birth; for evaluation, the arrays that the
+        user's variables hold.
+        """
         known = self._lives.get(scope)
         if known is None:
             if self._by_scope is None:
@@ -500,9 +394,11 @@ class Cursor:
                 self._by_scope = Indices(scopes, births), births, deaths
             by_scope, births, deaths = self._by_scope
             places = by_scope.of(scope)
-            known = ScopeLives(Picked(self.recording.lives.__getitem__, places), births[places], deaths[places])
-            self._lives[scope] = known
-        return known
+            known = self._lives[scope] = places, births[places], deaths[places]
+        places, births, deaths = known
+        count = int(np.searchsorted(births, at, side="right"))
+        ends = deaths[:count]
+        return Picked(self.recording.lives.__getitem__, places[:count][(ends < 0) | (ends > at)])
 
 
 def _fits(node: BindRecord, shape: str) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 from minijax import errors
 from minijax.core.array import Array
 from minijax.core.trace import Tracer
-from minijax.tools.documents.words import shortened
+from minijax.tools.documents.words import short_path, shortened
 from minijax.tools.recording.forcing import names_in
 
 # At most this many variables of a frame are read; in a module (a prompt has hundreds of variables) the newest ones.
@@ -41,7 +41,7 @@ MOST_COMPARED = 64
 # result is named after the caller's variable. In a call, a variable comes before the path into a tuple. Last come the
 # paths into ``args`` and ``kwargs`` of any function.
 See = Callable[[Any, str, int], None]
-_OF_TUPLE, _OF_FRAME, _OF_REST = 1, 2, 1 << 40
+_OF_TUPLE, _OF_FRAME, OF_REST = 1, 2, 1 << 40
 
 
 class Frames:
@@ -57,8 +57,6 @@ class Frames:
         # the innermost of these frames, and its instruction
         self.last: FrameType | None = None
         self.last_stood = -1
-        # how often variables have been read
-        self.looks = 0
         # searched containers, as numbers, which do not keep the containers alive
         self.containers: set[tuple[int, str, int]] = set()
         # id of a value -> the variable of the innermost frame that holds it; None until it is read
@@ -70,7 +68,6 @@ class Frames:
         parameter. ``frame`` is the innermost frame, if it is known.
         """
         self.named = None
-        self.looks += 1
         if frame is not None and self.known and self.known[-1] is frame and not frame.f_code.co_flags & _RESUMED:
             # the frames around this one wait for it, so their variables cannot have changed
             self.stood[-1] = self.last_stood = frame.f_lasti
@@ -133,9 +130,9 @@ class Frames:
                 if name[0] != "_" or not _is_nobodys(name):
                     tuples.append((name, value))
             elif type(value) not in _NEVER and _may_hold(value):
-                self._container(value, name, see, rank + _OF_REST * (name in rest))
+                self._container(value, name, see, rank + OF_REST * (name in rest))
         for name, value in tuples:
-            self._container(value, name, see, rank + _OF_TUPLE + _OF_REST * (name in rest))
+            self._container(value, name, see, rank + _OF_TUPLE + OF_REST * (name in rest))
 
     def _globals(self, frame: FrameType, rank: int, see: See) -> None:
         """Call ``see`` with the module variables that the code of ``frame`` mentions. The names in the code include
@@ -174,7 +171,10 @@ class Frames:
 
     def _container(self, value: Any, name: str, see: See, rank: int, most: int | None = None) -> None:
         for leaf, path in _leaves(value, name, self._new, most):
-            see(leaf, path, rank)
+            short = short_path(path)
+            see(leaf, short, rank)
+            if short != path:  # users may ask for either
+                see(leaf, path, rank + 2 * OF_REST)
 
     def _new(self, value: Any, path: str, items: Mapping[Any, Any]) -> bool:
         """Whether the container ``value`` has not been searched yet by this ``path``, or its ``items`` have changed."""

@@ -9,7 +9,6 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from time import perf_counter
-from types import FrameType
 from typing import Any
 
 from minijax import errors
@@ -17,12 +16,12 @@ from minijax.core.array import get_aval
 from minijax.core.records import NamedTuple
 from minijax.core.trace import Tracer, state
 from minijax.ir.jaxpr import Jaxpr, JaxprEqn, Literal
-from minijax.tools.documents.words import shortened
+from minijax.tools.documents.words import short_path, shortened
 from minijax.tools.programs import links
 from minijax.tools.recording import preview, summary
 from minijax.tools.recording.backward import PASS_CHARACTERS, Transpositions
 from minijax.tools.recording.forcing import forced_by, lower_levels
-from minijax.tools.recording.frames import Frames
+from minijax.tools.recording.frames import OF_REST, Frames
 from minijax.tools.recording.lives import Lives
 from minijax.tools.recording.noted import OWN_RULE, Note, NotedTree, Notes
 from minijax.tools.recording.records import CALL, CacheRecord, PhaseRecord
@@ -112,15 +111,6 @@ class Full(Summary):
         self.last_place = ""
         # for each imported program that is being evaluated: the number of open scopes when it began
         self.importing: list[int] = []
-        # for each open bind, and for the equation being transposed: the value of ``frames.looks`` when a rule of the
-        # engine with plain parameters began. While ``looks`` keeps this value, no user code has run. The entry is -2
-        # until the rule is known, and -1 if the rule is the user's or a parameter is not plain.
-        self.trusted: list[int] = []
-        self.transposing_trusted = -1
-        # the user's frame in which each open backward pass began
-        self.pass_frames: list[FrameType | None] = []
-        # whether variables have been read since the last backward pass began
-        self.looked = False
         # the recorder's own time since it was last subtracted
         self.own_since = 0.0
         self.own_when = array("d", self.own_when)  # type: ignore[assignment]
@@ -168,7 +158,6 @@ class Full(Summary):
         self.handled[opened.first] = id(sys.exc_info()[1])
         subject = preview.subject_text(main.subject)
         self.notes.extend((SCOPE, self.events, self.scopes[-1].label, main.level, subject, stack, place))
-        self.trusted.append(-1)
         self.open.append(opened)
 
     def main_pop(self, main: Any) -> None:
@@ -202,20 +191,17 @@ class Full(Summary):
         self.events += 1
         self.passing = 0
         _, _, birth_place, within, _ = self.open[-1] if self.open else _OUTSIDE
-        frames = self.frames
-        frame = frames.last
-        trusted = self.trusted[-1] if within else self.transposing_trusted
-        alone = trusted == frames.looks and (within or self.looked)  # no user code has run since variables were read
-        if not alone and not self.stopped:
+        frames, frame = self.frames, None
+        if not self.stopped:
             # read variables before this event begins: values held only by frames that have ended die at the last event
             frame = errors.user_frame(5)  # this frame, the hook's guard, and two of ``bind`` are not the user's
             if (
                 frame is not None
                 and (frame is not frames.last or frame.f_lasti != frames.last_stood)
+                # in a backward pass, the user's frame waits until the pass ends
                 or not within
-                and not self.going_back()
+                and not (state.source is not None and self.transpositions.open)
             ):
-                self.looked = True
                 frames.look(self.name_variable, frame)
         self.lives.known.now = self.events
         if self.events > self.last_event:
@@ -253,11 +239,10 @@ class Full(Summary):
                 forcer, forced = forced_by(trace, args)
         elif below or shown is not args:
             lower = lower_levels(trace, args)
-        cached, shown_params, is_plain = "", _NONE, True
+        cached, shown_params = "", _NONE
         if params:
             plain = preview.plain_parameters(params)
             if plain is None:
-                is_plain = False
                 shown_params = preview.parameters(params)
                 self.take_room(sum([len(text) for _, text in shown_params]))
                 if any(map(holds_program, params.values())):
@@ -287,18 +272,11 @@ class Full(Summary):
             len(operands),
             *operands,
         )
-        self.trusted.append(-2 if is_plain else -1)
         self.open.append(_new_tuple(_Begun, (first, primitive, place, True, len(notes))))
-        if alone:  # phases seldom begin inside an engine's rule, so time is only added up
+        if within:  # phases seldom begin inside a rule, so time is only added up
             self.own_since += perf_counter() - began
         else:
             self.note_own(began)
-
-    def going_back(self) -> bool:
-        """Whether variables have been read since the running backward pass began. No second reading is needed, because
-        the user's frame waits until the pass ends.
-        """
-        return self.looked and state.source is not None and bool(self.transpositions.open)
 
     def number(self, value: Any) -> int:
         life = self.lives.see(value, self.scopes, self.birth_place(), held=True)
@@ -356,12 +334,7 @@ class Full(Summary):
         _, kind, _, _, after = self.open[-1] if self.open else _OUTSIDE
         if kind is primitive and after == len(notes) and table != "transpose":
             notes += (OWN_RULE, self.events, table, primitive.name, said, "")
-            if self.sources.engines and self.trusted[-1] == -2:
-                self.trusted[-1] = self.frames.looks
         else:
-            if table == "transpose" and self.sources.engines and self.transposing_trusted == -2:
-                if self.pass_frames and self.frames.last is self.pass_frames[-1]:
-                    self.transposing_trusted = self.frames.looks
             notes += (RULE, self.events, table, primitive.name, said, self.sources.place())
         self.own_since += perf_counter() - began
 
@@ -390,7 +363,6 @@ class Full(Summary):
                 self.notes += (LEFT, o.first, self.events, 1, life.bad, "", 1, life.number)
             # only here the record ends: an interrupt before this line leaves it open with its contents
             del opened[-1]
-            del self.trusted[len(opened) :]
             if self.found:
                 self.found.pop(o.first, None)
         self.own_since += perf_counter() - began
@@ -429,7 +401,6 @@ class Full(Summary):
         # only here the record ends: an interrupt before this line leaves it open with its contents
         self.notes.extend(note)
         del self.open[-1]
-        del self.trusted[len(self.open) :]
         if self.found:
             self.found.pop(o.first, None)
 
@@ -498,8 +469,7 @@ class Full(Summary):
         sums: Sequence[tuple[Any, Any]],
     ) -> None:
         if get_ident() == self.thread:
-            self.looked = False
-            self.pass_frames.append(errors.user_frame())
+            self.frames.last_stood = -1  # read variables once more
             if not self.stopped:
                 self.take_room(PASS_CHARACTERS * len(jaxpr.eqns))
             self.transpositions.begin(self.events, self.scopes, None if self.stopped else jaxpr, known, outs, cts, sums)
@@ -507,24 +477,18 @@ class Full(Summary):
     def transposing(self, eqn: Any, ct: Any) -> None:
         if get_ident() == self.thread and not self.stopped:
             began = perf_counter()
-            params = eqn.params
-            self.transposing_trusted = -2 if not params or preview.plain_parameters(params) is not None else -1
             self.transpositions.before(self.events, eqn, ct)
             self.own_since += perf_counter() - began
 
     def transposed(self, eqn: Any, found: Sequence[tuple[Any, Any, Any]]) -> None:
         if get_ident() == self.thread and not self.stopped:
             began = perf_counter()
-            self.transposing_trusted = -1
             self.transpositions.after(self.events, eqn, found)
             self.own_since += perf_counter() - began
 
     @_own_work
     def backward_end(self) -> None:
         if get_ident() == self.thread:
-            self.transposing_trusted = -1
-            if self.pass_frames:
-                self.pass_frames.pop()
             self.transpositions.end(self.events)
 
     @_own_work
@@ -532,7 +496,7 @@ class Full(Summary):
         if get_ident() == self.thread and not self.stopped:
             self.importing.append(len(self.scopes))
             for value, name in zip(values, names, strict=False):
-                self.name_variable(value, name, 0)
+                self.name_variable(value, short_path(name), OF_REST)
 
     @_own_work
     def imported_end(self) -> None:
@@ -611,7 +575,6 @@ class Full(Summary):
         if error is not None:
             self.note_error(CALL, error, self.sources.place_of_error(error))
         self.frames.finish(self.name_variable)
-        self.pass_frames.clear()
         lives = self.lives.table()
         backward = self.transpositions.records(self.events, lives)
         notes = Notes(self.notes, lives, self.events + 1)

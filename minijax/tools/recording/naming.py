@@ -301,7 +301,7 @@ class Naming:
             return shortened(found, MOST_NAME)
         maker = self.maker(number)
         if maker is None:
-            return f"#{number}"
+            return f"#{number}" if self.lines is None else ""
         if len(maker.results) == 1 and all(self.known(n) or self._from_outside(n) for n in maker.operands if n):
             said = f"{maker.primitive}({', '.join(self.operands(maker))})"
             if len(said) <= MOST_COMPUTED:

@@ -197,9 +197,7 @@ def _rotation(first: int, period: int, line_of: Callable[[int], tuple[str, int]]
     return begins[0] if len(begins) == 1 else 0
 
 
-def runs_of(
-    keys: Sequence[int], line_of: Callable[[int], tuple[str, int]] | None = None
-) -> list[tuple[int, int, int]]:
+def runs_of(keys: Sequence[int], line_of: Callable[[int], tuple[str, int]] | None = None) -> list[tuple[int, int, int]]:
     """The longest runs of equal steps in ``keys``, from left to right: (first index, keys per step, steps).
     ``line_of`` tells the line of each key, so that steps begin at the first line of a loop.
     """

@@ -9,21 +9,13 @@ import linecache
 import weakref
 from collections.abc import Callable
 from types import (
-    BuiltinFunctionType,
-    CellType,
     CodeType,
     FrameType,
     FunctionType,
-    MethodDescriptorType,
-    MethodType,
-    WrapperDescriptorType,
 )
 from typing import Any
 
-import numpy as np
-
 from minijax import errors
-from minijax.core.primitive import Primitive
 from minijax.core.rules import DerivedRule, shown_rule
 from minijax.core.trace import state
 from minijax.tools.documents.words import shortened
@@ -42,14 +34,6 @@ _RUNS_MAGICS = ("get_ipython().run_line_magic(", "get_ipython().run_cell_magic("
 as_typed: dict[str, list[str]] = {}
 
 
-# Types of objects that cannot call user code. Other objects in a rule are searched, up to ``_DEEPEST`` levels deep.
-_PLAIN_VALUES = type(None), bool, int, float, complex, str, np.dtype, np.ufunc, np.generic, Primitive
-_PLAIN_PARTS = (*_PLAIN_VALUES, BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
-_PLAIN_PACKAGES = ("builtins", "minijax", "ml_dtypes", "numpy")  # packages of classes
-_EMPTY = CellType()
-_DEEPEST = 4
-
-
 class Sources:
     """Collects places while a recorder watches; ``records`` reads the files at the end."""
 
@@ -62,11 +46,8 @@ class Sources:
         self.wanted: dict[str, set[int]] = {}
         # id of the code of a rule -> that code
         self.rules: dict[int, CodeType] = {}
-        # id of a rule -> a weak reference (ids are reused), the result of ``rule``, and whether the rule calls
-        # only engine code, as far as that can be seen
-        self.described: dict[int, tuple[weakref.ref[Any], tuple[str, str, int], bool]] = {}
-        # whether the rule described last calls only engine code
-        self.engines = False
+        # id of a rule -> a weak reference (ids are reused), and the result of ``rule``
+        self.described: dict[int, tuple[weakref.ref[Any], tuple[str, str, int]]] = {}
         # whether an imported program is being evaluated: then the equations' own expressions are used
         self.asking = False
         # number of lines that ``records`` dropped at its limit
@@ -138,12 +119,10 @@ class Sources:
         """
         known = self.described.get(id(rule))
         if known is not None and known[0]() is rule:
-            self.engines = known[2]
             return known[1]
         described = self._describe(rule)
-        self.engines = _is_engines(rule)
         if isinstance(rule, (FunctionType, functools.partial)):
-            self.described[id(rule)] = weakref.ref(rule), described, self.engines
+            self.described[id(rule)] = weakref.ref(rule), described
         return described
 
     def _describe(self, rule: Callable[..., Any]) -> tuple[str, str, int]:
@@ -199,28 +178,6 @@ def expression(code: CodeType, offset: int) -> str:
     said = " ".join(b" ".join(encoded).decode(errors="replace").split())
     # the call that runs a magic is generated code
     return "" if said.startswith(_RUNS_MAGICS) else shortened(said, MOST_EXPRESSION)
-
-
-def _is_engines(value: Any, depth: int = 0) -> bool:
-    """Whether a rule is an engine function that holds only engine functions, primitives and plain objects."""
-    if depth > _DEEPEST:
-        return False
-    if isinstance(value, FunctionType):
-        cells = [cell.cell_contents for cell in value.__closure__ or () if cell != _EMPTY]
-        held = [*cells, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
-        if errors.is_user_file(value.__code__.co_filename) or value.__dict__:
-            return False
-    elif isinstance(value, functools.partial):
-        held = [value.func, *value.args, *value.keywords.values()]
-    elif isinstance(value, MethodType):
-        held = [value.__func__, value.__self__]
-    elif isinstance(value, (tuple, list)):
-        held = [*value]
-    elif isinstance(value, type):
-        return value.__module__.partition(".")[0] in _PLAIN_PACKAGES
-    else:
-        return isinstance(value, _PLAIN_PARTS)
-    return all([_is_engines(each, depth + 1) for each in held])
 
 
 def _last_line(code: CodeType) -> int:

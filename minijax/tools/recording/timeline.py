@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from minijax.core.records import NamedTuple
+from minijax.tools.recording.lazily import LikeTuple
 from minijax.tools.recording.records import (
     BindRecord,
     EquationRecord,
@@ -341,14 +342,18 @@ class Indices:
         return self._order[begin:end]
 
 
-class Picked(Sequence[Any]):
+class Picked(LikeTuple):
     """The items that ``get`` returns for the indices ``places``, without a copy."""
 
     __slots__ = ("get", "places")
 
     def __init__(self, get: Callable[[int], Any], places: Any) -> None:
         self.get = get
-        self.places = integers(places)
+        self.places = places if isinstance(places, memoryview) else integers(places)
+
+    def first(self, count: int) -> Picked:
+        """The first ``count`` items."""
+        return Picked(self.get, self.places[:count])
 
     def __len__(self) -> int:
         return len(self.places)

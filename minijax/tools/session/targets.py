@@ -30,7 +30,7 @@ from minijax.core.trace import Tracer
 from minijax.interop.uses import is_jax_array
 from minijax.ir.jaxpr import ClosedJaxpr
 from minijax.pytree import keystr, tree_flatten_with_path, tree_leaves
-from minijax.tools.documents.words import shortened
+from minijax.tools.documents.words import short_path, shortened
 from minijax.tools.session import real_jax, static
 from minijax.tools.session.source import parse_expression
 from minijax.tools.session.specs import SPECS, expression_text, spec
@@ -449,7 +449,7 @@ def input_names(target: Target) -> list[str]:
 def leaf_names(target: Target) -> list[str]:
     """The names of the leaves of a target's arguments, in order: ``x``, ``p['w'][0]``."""
     pairs = [*zip(target.names, target.args, strict=True), *sorted(target.kwargs.items())]
-    return [name + keystr(path) for name, x in pairs for path, _ in tree_flatten_with_path(x)[0]]
+    return [short_path(name + keystr(path)) for name, x in pairs for path, _ in tree_flatten_with_path(x)[0]]
 
 
 def typed(session: Session, command: str, line: str, cell: str | None, everything: bool = False) -> Target:
