@@ -39,8 +39,8 @@ class LifeRecord(Frozen):
     """The lifetime of a tracer or array: from ``born`` until just before ``died`` (-1: to the end of its scope).
 
     ``scope`` is the ``at`` of the interpreter's ``ScopeRecord`` (``-level`` if it was on the stack before the recording
-    began). ``name`` is the variable of the user that held it, with the path to it (``params['w']``): of several, the one
-    in the outermost function. ``held`` has all of them, each with the event by which it held the value, if there are
+    began). ``name`` is the variable of the user that held it, with the path to it (``params['w']``): of several, that
+    of the outermost function. ``held`` has all of them, each with the event by which it held the value, if there are
     several or if this was after ``born``. ``place`` is the line that made the value. If the engine runs a staged
     program again, ``again`` is the number of the tracer that was this variable during staging.
     """
