@@ -2,16 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from minijax.core.array import Array, as_array
-from minijax.ir.jaxpr import JaxprEqn
+from minijax.core.records import NamedTuple
+from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn
 
 # Primitives that run one program once on their operands -> the parameter with that program.
 CALLED = {"jit": "jaxpr", "remat2": "jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
+
+# The same for programs on devices and other calls.
+CALLS = {**CALLED, "shard_map": "jaxpr", "call": "call_jaxpr", "closed_call": "call_jaxpr"}
+
+
+class InnerProgram(NamedTuple):
+    """A program inside an operation: its parameter, its role, and for each input the operand that initializes it."""
+
+    key: str
+    title: str
+    closed: Any
+    operands: Sequence[int]
+
+    @property
+    def jaxpr(self) -> Jaxpr:
+        """The program without its constants."""
+        return self.closed.jaxpr if isinstance(self.closed, ClosedJaxpr) else self.closed
+
+
+def programs_of(primitive: str, params: Mapping[str, Any], operands: int) -> tuple[list[InnerProgram], int, int]:
+    """The programs that an operation runs, the index of the operand with the first carry, and the number of carries.
+
+    Operand ``first + i`` and result ``i`` are the same carry.
+    """
+    if primitive in CALLS:
+        key = CALLS[primitive]
+        return [InnerProgram(key, "", params[key], range(operands))], 0, 0
+    if primitive == "scan":
+        return (
+            [InnerProgram("jaxpr", "body", params["jaxpr"], range(operands))],
+            params["num_consts"],
+            params["num_carry"],
+        )
+    if primitive == "while":
+        of_cond, first = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+        of_condition = [*range(of_cond), *range(first, operands)]
+        condition = InnerProgram("cond_jaxpr", "condition", params["cond_jaxpr"], of_condition)
+        body = InnerProgram("body_jaxpr", "body", params["body_jaxpr"], range(of_cond, operands))
+        return [condition, body], first, operands - first
+    if primitive == "cond":
+        rest = range(1, operands)
+        branches = enumerate(params["branches"])
+        return [InnerProgram("branches", f"branch {i}", each, rest) for i, each in branches], 0, 0
+    if primitive == "custom_linear_solve":  # only the solver runs; the other functions are for derivatives
+        lengths = params["const_lengths"]
+        before = lengths.matvec + lengths.vecmat
+        given = range(before + lengths.solve + lengths.transpose_solve, operands)
+        own = [*range(before, before + lengths.solve), *given]
+        return [InnerProgram("jaxprs", "solve", params["jaxprs"].solve, own)], 0, 0
+    return [], 0, 0
 
 
 def called(eqn: JaxprEqn) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, inlined
 from minijax.ops.callback import debug_callback_p, debug_print_p, io_callback_p, pure_callback_p
 from minijax.ops.custom_derivatives import Closed, Function, StagedFunction, Written
 from minijax.tools.values.examples import RuleNeeded, zeros_of
-from minijax.tools.values.loops import CALLED
+from minijax.tools.values.loops import CALLED, programs_of
 from minijax.tools.values.references import is_reference, without_references
 
 Reasons = list[str]
@@ -70,13 +70,8 @@ class Purifier:
         refusal = refused(eqn)
         if refusal:
             return None, [refusal] * len(eqn.outvars)
-        special = {"scan": self._scan, "while": self._while, "cond": self._cond}.get(eqn.primitive.name)
-        if special is not None:
-            params, out = special(eqn.params, list(reasons))
-        elif eqn.primitive.name in CALLED:
-            params, out = self._call(eqn, reasons)
-        else:
-            params, out = self._others(eqn, reasons)
+        inside = eqn.primitive.name in ("scan", "while", "cond", *CALLED)
+        params, out = (self._inside if inside else self._others)(eqn, reasons)
         return (None if out and all(out) else params), out
 
     def rule(self, function: Function) -> Function:
@@ -86,39 +81,31 @@ class Purifier:
             self.made[key] = KnownRule(self, function), function
         return self.made[key][0]
 
-    def _scan(self, params: dict[str, Any], reasons: Reasons) -> tuple[dict[str, Any], Reasons]:
-        n, m = params["num_consts"], params["num_carry"]
-        consts, carry, xs = reasons[:n], reasons[n : n + m], reasons[n + m :]
+    def _inside(self, eqn: JaxprEqn, reasons: Sequence[str]) -> tuple[dict[str, Any], Reasons]:
+        name, params = (
+            eqn.primitive.name,
+            {k: self.rule(v) if isinstance(v, Function) else v for k, v in eqn.params.items()},
+        )
+        programs, first, count = programs_of(name, params, len(reasons))
+        carried = list(reasons[first : first + count])
         while True:
-            body, out = self.closed(params["jaxpr"], [*consts, *carry, *xs])
-            joined = [a or b for a, b in zip(carry, out, strict=False)]
-            if joined == carry:
-                return {**params, "jaxpr": body}, [*carry, *out[m:]]
-            carry = joined
-
-    def _while(self, params: dict[str, Any], reasons: Reasons) -> tuple[dict[str, Any], Reasons]:
-        n, m = params["cond_nconsts"], params["body_nconsts"]
-        carry = reasons[n + m :]
-        while True:
-            body, out = self.closed(params["body_jaxpr"], [*reasons[n : n + m], *carry])
-            joined = [a or b for a, b in zip(carry, out, strict=True)]
-            if joined == carry:
+            now = [*reasons[:first], *carried, *reasons[first + count :]]
+            gate = now[0] if name == "cond" else ""
+            made: dict[str, list[ClosedJaxpr]] = {}
+            out = [""] * len(eqn.outvars)
+            for each in programs:
+                closed, found = self.closed(each.closed, [now[k] for k in each.operands])
+                made.setdefault(each.key, []).append(closed)
+                if each.key == "cond_jaxpr":
+                    (gate,) = found
+                else:
+                    out = [a or b for a, b in zip(out, found, strict=True)]
+            out[:count] = joined = [a or b for a, b in zip(carried, out, strict=False)]
+            if joined == carried:
                 break
-            carry = joined
-        cond, (going,) = self.closed(params["cond_jaxpr"], [*reasons[:n], *carry])
-        params = {**params, "cond_jaxpr": cond, "body_jaxpr": body}
-        return params, [going or c for c in carry]
-
-    def _cond(self, params: dict[str, Any], reasons: Reasons) -> tuple[dict[str, Any], Reasons]:
-        made = [self.closed(branch, reasons[1:]) for branch in params["branches"]]
-        out = [reasons[0] or next(filter(None, each), "") for each in zip(*[r for _, r in made], strict=True)]
-        return {**params, "branches": tuple(c for c, _ in made)}, out
-
-    def _call(self, eqn: JaxprEqn, reasons: Sequence[str]) -> tuple[dict[str, Any], Reasons]:
-        held = CALLED[eqn.primitive.name]
-        closed, out = self.closed(eqn.params[held], reasons)
-        params = {k: self.rule(v) if isinstance(v, Function) else v for k, v in eqn.params.items()}
-        return {**params, held: closed}, out
+            carried = joined
+        params.update((key, tuple(each) if key == "branches" else each[0]) for key, each in made.items())
+        return params, [gate or r for r in out]
 
     def _others(self, eqn: JaxprEqn, reasons: Sequence[str]) -> tuple[dict[str, Any], Reasons]:
         reason = next(filter(None, reasons), "")

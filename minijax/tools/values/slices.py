@@ -12,17 +12,8 @@ from typing import Any
 from minijax.core.records import Frozen
 from minijax.core.refs import AbstractRef
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
+from minijax.tools.values.loops import InnerProgram, programs_of
 
-# Operations that pass their unchanged operands to one inner program -> the parameter with this program.
-CALLS = {
-    "jit": "jaxpr",
-    "remat2": "jaxpr",
-    "shard_map": "jaxpr",
-    "call": "call_jaxpr",
-    "closed_call": "call_jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-}
 # If the programs of one equation ran more often than this, their frames count as unknown.
 MOST_FRAMES = 200
 # Operations whose inner program only combines two elements.
@@ -121,52 +112,27 @@ def look_into(
 
     ``focus`` adds the dependencies of its variable.
     """
-    everything = frozenset(range(operands)), ()
-    # for each program: its role, and for each of its inputs the operand that initializes it
-    programs: list[tuple[str, ClosedJaxpr | Jaxpr, Sequence[int]]] = []
-    # the index of the operand with the first carry, and how many carries there are
-    first, carries = 0, 0
-    # operands that any result depends on
-    always: frozenset[int] = frozenset()
-    if primitive in CALLS:
-        programs = [("", params[CALLS[primitive]], range(operands))]
-    elif primitive == "scan":
-        first, carries = params["num_consts"], params["num_carry"]
-        if params["length"] == 0:
-            return frozenset(first + i for i in outs if i < carries), ()
-        programs = [("body", params["jaxpr"], range(operands))]
-    elif primitive == "while":
-        of_cond, first = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
-        carries = operands - first
-        programs = [
-            ("condition", params["cond_jaxpr"], [*range(of_cond), *range(first, operands)]),
-            ("body", params["body_jaxpr"], range(of_cond, operands)),
-        ]
-    elif primitive == "cond":
-        chosen, branches, always = known.branches(), params["branches"], frozenset({0})
-        taken = range(len(branches)) if chosen is None else sorted(set(chosen))
-        programs = [(f"branch {i}", branches[i], range(1, operands)) for i in taken]
-    elif primitive == "custom_linear_solve":  # only the solver runs; the other functions are for derivatives
-        lengths = params["const_lengths"]
-        before = lengths.matvec + lengths.vecmat
-        rest = range(before + lengths.solve + lengths.transpose_solve, operands)
-        programs = [("solve", params["jaxprs"].solve, [*range(before, before + lengths.solve), *rest])]
-    shapes = [(len(each.in_avals if isinstance(each, ClosedJaxpr) else each.invars), at) for _, each, at in programs]
-    if not programs or any(n != len(at) for n, at in shapes) or _takes_refs(params):
-        return everything
+    programs, first, carries = programs_of(primitive, params, operands)
+    taken = known.branches() if primitive == "cond" else None
+    programs = [each for i, each in enumerate(programs) if taken is None or i in taken]
+    if not programs or _takes_refs(params) or any(len(each.jaxpr.invars) != len(each.operands) for each in programs):
+        return frozenset(range(operands)), ()
+    if primitive == "scan" and params["length"] == 0:
+        return frozenset(first + i for i in outs if i < carries), ()
     while True:
         parts = []
-        for title, program, at in programs:
-            wanted = frozenset({0}) if title == "condition" else outs
-            back = {i: k - first for i, k in enumerate(at) if first <= k < first + carries and title == "body"}
-            parts.append(_part(title, program, wanted, at, known, focus, back))
+        for each in programs:
+            gate = each.key == "cond_jaxpr"
+            places = {i: k - first for i, k in enumerate(each.operands) if first <= k < first + carries and not gate}
+            parts.append(_part(each, frozenset({0}) if gate else outs, known, focus, places))
         needed = {part.operands[i] for part in parts for i in part.inputs}
         more = outs | {k - first for k in needed if first <= k < first + carries}
         if more == outs:
             break
         outs = more
     # the body of a while may run zero times: then a result is the initial carry
-    return always | needed | {first + i for i in outs if primitive == "while"}, tuple(parts)
+    also = {"while": {first + i for i in outs}, "cond": {0}}.get(primitive, set())
+    return frozenset(needed | also), tuple(parts)
 
 
 def _takes_refs(params: Mapping[str, Any]) -> bool:
@@ -174,19 +140,14 @@ def _takes_refs(params: Mapping[str, Any]) -> bool:
 
 
 def _part(
-    title: str,
-    closed: ClosedJaxpr | Jaxpr,
-    outs: frozenset[int],
-    operands: Sequence[int],
-    known: WhatRan,
-    focus: Focus | None,
-    carries: Mapping[int, int],
+    program: InnerProgram, outs: frozenset[int], known: WhatRan, focus: Focus | None, carries: Mapping[int, int]
 ) -> SlicedProgram:
-    jaxpr, consts = (closed.jaxpr, closed.consts) if isinstance(closed, ClosedJaxpr) else (closed, ())
+    jaxpr, closed = program.jaxpr, program.closed
     uses, wanted = slice_program(jaxpr, outs, known, focus)
     inputs = frozenset(i for i, var in enumerate(jaxpr.invars) if var in wanted)
+    consts = closed.consts if isinstance(closed, ClosedJaxpr) else ()
     held = tuple([x for var, x in zip(jaxpr.constvars, consts, strict=False) if var in wanted])
-    return SlicedProgram(title, jaxpr, uses, inputs, tuple(operands), carries, held)
+    return SlicedProgram(program.title, jaxpr, uses, inputs, tuple(program.operands), carries, held)
 
 
 def slice_program(
