@@ -44,6 +44,11 @@ class Numbers(Frozen):
         """``low`` as a text."""
         return str(self.low) if self.kind == "i" else decimal(float(self.low))
 
+    def range(self) -> str:
+        """``-1.25 … 2.0``, or ``all 2.0`` if all elements are equal; ``|…| all 2.0`` for absolute values."""
+        alike = self.low == self.high and not (self.nans or self.infs or self.sampled)
+        return ("|…| " if self.kind == "c" else "") + (f"all {self.lowest}" if alike else self.between())
+
     def between(self) -> str:
         """``low … high``."""
         if self.kind == "i":

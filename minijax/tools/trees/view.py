@@ -409,10 +409,7 @@ def range_line(found: Numbers) -> Line:
     if found.kind == "b":
         parts.append(("value", f"{found.high:,} of {found.seen:,} true"))
     elif found.low is not None:
-        sides = ("|…| ",) if found.kind == "c" else ()
-        alike = found.low == found.high and not (found.sampled or found.nans or found.infs)
-        between = f"all {found.lowest}" if alike else found.between()
-        parts += [*(("muted", each) for each in sides), ("value", between)]
+        parts.append(("value", found.range()))
     if found.nans or found.infs:
         named = [f"{count:,} {name}" for count, name in ((found.nans, "nan"), (found.infs, "inf")) if count]
         finite = found.seen - found.nans - found.infs

@@ -166,11 +166,6 @@ def examples_text(array: Array, axes: int) -> str:
     return "×".join(map(str, array.aval.shape[:axes])) + "× " if axes else ""
 
 
-def range_text(n: Numbers) -> str:
-    """``-1.25 … 2.0``, or ``all 2.0``; of complex numbers the absolute values: ``|…| all 2.0``."""
-    return ("|…| " if n.kind == "c" else "") + (f"all {n.lowest}" if n.low == n.high else n.between())
-
-
 def _fitted(kind: str, found: ValueSummary, room: int) -> Line:
     """Type, range, mean, picture (``spark``) and counts. The least important are left out if ``room`` is too small.
 
@@ -186,7 +181,7 @@ def _fitted(kind: str, found: ValueSummary, room: int) -> Line:
         share = f"{about}{n.high / n.seen:.1%} true" if n.sampled else f"{n.high:,} of {n.seen:,} true"
         parts["range"] = ("value", share)
     elif n.low is not None:
-        parts["range"] = ("value", about + range_text(n))
+        parts["range"] = ("value", about + n.range())
         if n.low != n.high:
             parts["mean"] = ("muted", f"mean {about}{number_text(found.mean, 3)}")
             parts["picture"] = ("param-name", found.spark)
