@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -112,6 +115,11 @@ def test_moving_an_argument_records_the_call_again(person):
     page = person.ask(view, kind="again", control=1, index=[], value=5.0, moment=2)
     assert page["kind"] == "page" and page["data"]["start"] == 2 and page["controls"][1]["values"] == [5.0]
     assert person.run("shown._widget.page.leaves", "d")[0]["data"]["text/plain"] == "[3.0, 5]"
+    # the call is still made from the user's line
+    view = view_of(person.run("%step grad(f)(3.0)", "o"))
+    page = person.ask(view, kind="again", control=0, index=[], value=2.5, moment=3)
+    data = zlib.decompress(base64.b64decode(page["data"]["parts"][0][1]), -15).decode()
+    assert re.search(r'"Cell In\[\d+\], line 1"', data) and "widget.py" not in data
     # an error in the user's code ends the recording, and no interpreter remains on the stack
     person.run("def g(x):\n    if x > 4.0: raise ValueError('too much')\n    return jnp.sin(x)", "e")
     view = view_of(person.run("%step g(3.0)", "f"))

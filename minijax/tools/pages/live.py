@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from minijax.tools.pages.page import packed, script, style
 from minijax.tools.pages.part import WIDTH
 from minijax.tools.pages.widget import MOST_RECORDS, SteppedPage, log_lines
 from minijax.tools.recording.cursor import Cursor
-from minijax.tools.recording.records import Recording
+from minijax.tools.recording.records import Recording, place_parts
 from minijax.tools.recording.timeline import timeline
 from minijax.tools.session.result import Step
 from minijax.tools.values.moment import at_hand
@@ -70,6 +71,9 @@ class LivePage:
         # how many arguments have no sliders only because there are too many arguments
         movable = sum(_is_movable(value) for value in self.leaves)
         self.left = max(movable - MOST_ARGUMENTS, 0) if len(self.controls) == MOST_ARGUMENTS else 0
+        places = (getattr(node, "place", "") for _, node in step.recording.walk())
+        # the line that the first call was made from, for later calls, which the notebook makes
+        self.place = next((place for place in places if place_parts(place)[2] == "<module>"), "")
         self._show(step.recording, step.position)
 
     def _show(self, recording: Recording, start: int) -> None:
@@ -114,7 +118,7 @@ class LivePage:
         try:
             self.leaves[leaf] = changed(before, index, value)
             assert self.step.again is not None
-            recording, error = self.step.again(self.leaves)
+            recording, error = _called_at(self.place, partial(self.step.again, self.leaves))
         except Exception as failed:  # user code may raise any error, and the number may not fit the type
             recording, error = None, failed
         finally:
@@ -129,6 +133,13 @@ class LivePage:
         control["values"] = _elements(self.leaves[leaf])
         self._show(recording, moment)
         return self._whole()
+
+
+def _called_at(place: str, call: Callable[[], Any]) -> Any:
+    """The result of ``call``, called from a line of the user."""
+    file, number, _ = place_parts(place)
+    code = compile("\n" * (number - 1) + "call()", file or "<call>", "eval")
+    return eval(code, {"call": call})
 
 
 def changed(leaf: Any, index: tuple[int, ...], value: float) -> Any:

@@ -254,10 +254,7 @@ def _elements(values: np.ndarray) -> str:
     if values.ndim:
         return "[" + ", ".join(map(_elements, values)) + "]"
     item = values.item()
-    if not isinstance(item, float):
-        return str(item)
-    written = f"{item:.{DIGITS}g}"
-    return written + ".0" if written.lstrip("-").isdigit() else written
+    return decimal(item, DIGITS) if isinstance(item, float) else str(item)
 
 
 def listed(record: BackwardRecord, recording: Recording) -> BackwardRecord:

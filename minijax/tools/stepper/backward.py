@@ -412,7 +412,7 @@ def backward_lines(cursor: Cursor) -> list[Line]:
     # usually nothing has changed since the last drawing
     key = (standing, *backward.looked_at())
     if backward.drawn is None or backward.drawn[0] != key:
-        backward.drawn = key, list(_Drawing(backward, standing).lines())
+        backward.drawn = key, list(_PassView(backward, standing).lines())
     return backward.drawn[1]
 
 
@@ -453,7 +453,7 @@ def residual_line(backward: BackwardPass, variable: int) -> Line:
     return (("residual", letter), *label, ("muted", " = "), *backward.residual(variable))
 
 
-class _Drawing:
+class _PassView:
     """The lines of a backward pass at a moment: the inputs, then the equations in program order under their lines."""
 
     def __init__(self, backward: BackwardPass, standing: Standing) -> None:

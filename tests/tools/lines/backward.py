@@ -6,6 +6,7 @@ GOOD = (
     ("%backward f(3.0) --cotangent 2.0", ("ct of x  -2.0", "-5.95997")),
     ("%backward v.sum() * x * x", ("reduce_sum", "→ ct of v  [9.0, 9.0, 9.0]", "+ ct of x", "bytes")),
     ("%backward grad(f)(3.0)", ("the call itself differentiates", "derivative of f · ", "-2.979985", "0.28224")),
+    ("%backward x * 12345.6", ("ct of x  12345.6",)),
     ("%backward f(x) * x", ("ct of x", "+ ct of", "✓")),
     ("%backward jit(f)(3.0)", ("› jit", "-2.979985")),
     ("%backward minijax.checkpoint(lambda x: f(f(x)))(2.0)", ("bytes of residuals", "8 saved", "run again: sin cos")),
