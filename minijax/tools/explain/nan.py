@@ -1,14 +1,18 @@
-"""Finds the origin of a NaN or infinity: it runs a program equation by equation until one makes a non-finite value.
+"""Finds where NaNs and infinities come from: runs a program equation by equation and follows each NaN to the result.
 
 The function is staged, and its equations run one by one: also inside ``jit``, ``scan``, ``while``, branches and custom
 rules, and on request in the backward pass. During staging an observer records which rule created each equation, and
 which axes ``vmap`` added to its results.
+
+A NaN carries the number of its causes in the bits that IEEE 754 leaves free. Operations that only move elements keep
+these bits. Of any other operation, the operands that make each NaN are found by running it again without some NaNs.
 """
 
 from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from threading import get_ident
 from types import FrameType
@@ -20,18 +24,38 @@ from minijax import errors
 from minijax.api import vjp
 from minijax.api.flat import FlatFun, avals_of, check_args, describe
 from minijax.core import dtypes, observe
-from minijax.core.array import as_array, get_aval
+from minijax.core.array import Array, as_array, get_aval
 from minijax.core.keys import is_key
 from minijax.core.records import Frozen
 from minijax.core.trace import Tracer
 from minijax.interpreters import transpose
 from minijax.interpreters.stage import JaxprTracer, stage
 from minijax.interpreters.vmap import BatchTracer
-from minijax.ir.jaxpr import JaxprEqn, Literal, Var
+from minijax.ir.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
+from minijax.ops.nary import elementwise_primitives
 from minijax.pytree import tree_flatten, tree_leaves, tree_map
+from minijax.tools.explain import walk as walks
 from minijax.tools.explain.walk import EvaluationWatch, JaxprWalk, Unending, as_called, of_own_thread, uses
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.variables import variable_labels
+
+# Primitives outside the elementwise table whose result has a NaN where the operand has one.
+_ONE_BY_ONE = {"convert_element_type", "reduce_precision", "real", "imag", "conj", "complex", "copy", "name"}
+# Primitives whose results are elements of their operands.
+_MOVING = {
+    *("reshape", "transpose", "broadcast_in_dim", "squeeze", "rev", "slice", "dynamic_slice", "gather", "split"),
+    *("tile", "concatenate", "stack", "unstack", "pad", "dynamic_update_slice", "scatter", "select_n", "clamp"),
+    *("sort", "top_k", "device_put", "sharding_constraint", "reshard", "optimization_barrier", "stop_gradient"),
+}
+# Primitives that compute each result from a whole matrix.
+_OF_MATRICES = {
+    *("cholesky", "lu", "qr", "geqrf", "householder_product", "eigh", "eig", "svd", "schur", "hessenberg"),
+    *("tridiagonal", "triangular_solve", "custom_linear_solve", "tridiagonal_solve"),
+}
+# Causes of one equation that are told apart; causes in one operation that are told apart.
+_MOST_CAUSES, _MOST_TOGETHER = 50, 16
+# After the first NaN, this share of the equations is followed one by one.
+_FOLLOWED = 4
 
 
 class Operand(Frozen):
@@ -70,15 +94,29 @@ class Found(Frozen):
     batch: tuple[str, ...]
 
 
+class Cause(Frozen):
+    """Where a NaN comes from: the equation ``found`` that made or ``read`` it, or the argument ``name``."""
+
+    number: int
+    found: Found | None = None
+    read: bool = False
+    name: str = ""
+
+    def __hash__(self) -> int:
+        return self.number
+
+
 class Search(Frozen):
     """The result of a search.
 
     Attributes:
       nan, inf: the first equation that made a NaN, and the first that made an infinity from finite values.
       read: the first equation that read a NaN which no equation made: it came from an argument or a constant. If no
-      equation made or read a NaN, the first equation that read an infinity which no equation made.
+        equation made or read a NaN, the first equation that read an infinity which no equation made.
       given: the non-finite arguments and constants of the whole function.
       bad_result: whether a result of the whole function is non-finite; None if it did not run to its end.
+      reaching: the causes of the result's NaNs: groups of causes with the number of NaNs that each group made together.
+      nans, size, unknown: how many NaNs and elements the result has, and how many NaNs whose causes are unknown.
       equations, hurried: how many equations ran, and whether later loops and calls ran as a whole.
       stopped: why the function did not run to its end after a NaN was found, or ''.
     """
@@ -88,9 +126,18 @@ class Search(Frozen):
     read: Found | None
     given: tuple[Operand, ...]
     bad_result: bool | None
+    reaching: tuple[tuple[tuple[Cause, ...], int], ...]
+    nans: int
+    size: int
+    unknown: int
     equations: int
     hurried: bool
     stopped: str
+
+    @property
+    def causes(self) -> list[Cause]:
+        """The causes of the result's NaNs, in the order of the run."""
+        return sorted({cause for causes, _ in self.reaching for cause in causes}, key=lambda cause: cause.number)
 
 
 # --- staging ------------------------------------------------------------------------------------------------
@@ -214,50 +261,70 @@ def find_nonfinite(
     leaves, in_tree = tree_flatten((tuple(args), kwargs))
     leaves = check_args(leaves, "nan", fun, in_tree)
     run = backward_of(fun, args, kwargs) if backward else as_called(fun, args, kwargs)
-    flat = FlatFun(run, in_tree, "nan", subject=describe(fun))
+    results: list[Any] = []
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        out = run(*args, **kwargs)
+        results[:] = tree_leaves(out)
+        return out
+
+    noted.__wrapped__ = fun  # type: ignore[attr-defined]
+    flat = FlatFun(noted, in_tree, "nan", subject=describe(fun))
     levels = _Levels()
-    walk = _JaxprWalk(levels)
-    values = [as_array(x) for x in leaves]
+    walk = _NanWalk(levels)
     called = dict(names or {})
-    called.update(zip(map(id, values), FlatFun(fun, in_tree, "nan").input_names(), strict=True))
+    values = [as_array(x) for x in leaves]
+    argument_names = FlatFun(fun, in_tree, "nan").input_names()
+    given = list(zip(argument_names, values, strict=True))
+    values = [walk.given(name, x) for name, x in given]
     recorder = Recorder("full", retrace=True)
+    outs: Sequence[Any] | None = None
     stopped = ""
     try:
         with recorder, observe.watching(levels):
             closed = stage(flat, avals_of(leaves), describe(fun), label="nan")
-    except errors.JAXTypeError:  # the function's Python code depends on values
-        given = values
-        outs: list[Any] | None = _watched(walk, flat, values)
+    except errors.JAXTypeError:  # the function's Python code depends on values: inspect the operations that it runs
+        with observe.watching(EvaluationWatch(walk)), np.errstate(all="ignore"):
+            outs = flat(*values)
     else:
         walk.names = variable_labels(recorder.recording)
-        given = [*values, *closed.consts]
-        outs = None
+        constants = [(called.get(id(x), "a constant"), x) for x in closed.consts]
+        given += constants
+        closed = ClosedJaxpr(closed.jaxpr, [walk.given(name, x) for name, x in constants])
         try:
             with np.errstate(all="ignore"):
                 outs = walk.closed(closed, values, (), "forward")
         except Unending:
             stopped = "a loop did not end after this, so the program was stopped"
         except Exception as error:
-            if not walk.done:
+            if walk.nan is None:
                 raise
             stopped = f"the program raised {type(error).__name__} after this"
-    inputs = [_operand(called.get(id(x), "a constant"), x) for x in given if not isinstance(x, Tracer)]
-    bad = None if outs is None else any(any(_bad(x)) for x in outs)
+    inputs = [_operand(called.get(id(x), name), x) for name, x in given if not isinstance(x, Tracer)]
     read = walk.read_nan or (walk.read_inf if walk.nan is None and walk.inf is None else None)
-    return Search(walk.nan, walk.inf, read, tuple(x for x in inputs if x.bad), bad, walk.count, walk.hurried, stopped)
+    return Search(
+        walk.nan,
+        walk.inf,
+        read,
+        tuple(x for x in inputs if x.bad),
+        *walk.reaching(None if outs is None else [_as_returned(*each) for each in zip(results, outs, strict=True)]),
+        walk.count,
+        walk.hurried or walk.done,
+        stopped,
+    )
 
 
-def _watched(walk: _JaxprWalk, flat: FlatFun, values: Sequence[Any]) -> list[Any]:
-    """Run a function that cannot be staged, and inspect the results of its operations."""
-    with observe.watching(EvaluationWatch(walk)), np.errstate(all="ignore"):
-        return flat(*values)
+def _as_returned(result: Any, value: Any) -> Any:
+    """A result of the function: a Python number has not been rounded to the dtype of ``value``."""
+    return np.asarray(result) if isinstance(result, (bool, int, float, complex, np.generic, np.ndarray)) else value
 
 
 # --- running ------------------------------------------------------------------------------------------------
 
 
-class _JaxprWalk(JaxprWalk):
-    """Runs a program and keeps the first equations that make a non-finite value."""
+class _NanWalk(JaxprWalk):
+    """Runs a program, keeps the first equations that make a non-finite value, and numbers the causes of each NaN."""
 
     def __init__(self, levels: _Levels) -> None:
         super().__init__()
@@ -269,35 +336,215 @@ class _JaxprWalk(JaxprWalk):
         # the first equation that read a non-finite value which no earlier equation made
         self.read_nan: Found | None = None
         self.read_inf: Found | None = None
+        self.causes: list[Cause] = []
+        # a NaN's number is the index of the set of its causes; 0: unknown
+        self.sets: list[frozenset[int]] = [frozenset()]
+        self.numbers: dict[frozenset[int], int] = {frozenset(): 0}
+        # equation, and whether it made or read NaNs -> its causes
+        self.causes_of: dict[tuple[JaxprEqn, bool], list[int]] = {}
+        # ``count`` at the first NaN
+        self.found_at = 0
 
     @property
     def done(self) -> bool:
-        return self.nan is not None
+        followed = self.found_at + walks.MOST_EQUATIONS // _FOLLOWED
+        return self.nan is not None and (self.hurried or self.count > followed)
 
     def level_of(self, eqn: JaxprEqn) -> str:
-        return self.levels.rule_of.get(id(eqn), "")
+        # the fourth part of a source has the transposed primitives, which are unknown in programs of JAX
+        in_jax = "backward, in a derivative by JAX" if len(eqn.source or ()) > 3 else ""
+        return self.levels.rule_of.get(id(eqn), "") or in_jax
+
+    # --- causes
+
+    def number_of(self, causes: frozenset[int]) -> int:
+        if causes not in self.numbers:
+            self.numbers[causes] = len(self.sets)
+            self.sets.append(causes)
+        return self.numbers[causes]
+
+    def union(self, numbers: Sequence[int]) -> int:
+        return self.number_of(frozenset().union(*[self.sets[number] for number in numbers]))
+
+    def add(self, *facts: Any) -> int:
+        """The number of NaNs of a new cause."""
+        self.causes.append(Cause(len(self.causes), *facts))
+        return self.number_of(frozenset({len(self.causes) - 1}))
+
+    def of_equation(self, eqn: JaxprEqn, read: bool, describe: Callable[[], Found]) -> int:
+        """The number of NaNs that ``eqn`` makes or, with ``read``, takes from a constant."""
+        known = self.causes_of.setdefault((eqn, read), [])
+        if len(known) < _MOST_CAUSES:
+            known.append(self.add(describe(), read))
+        return known[-1]
+
+    def given(self, name: str, x: Any) -> Any:
+        """``x``, or a copy with numbered NaNs."""
+        if isinstance(x, Tracer) or not _bad(x)[0]:
+            return x
+        value = np.asarray(as_array(x))
+        return Array(_numbered(value, np.full(value.shape, self.add(None, False, name))), get_aval(x))
+
+    def known_numbers(self, x: Any) -> np.ndarray:
+        numbers = _numbers(_host(x))
+        return np.where(numbers < len(self.sets), numbers, 0)
+
+    def reaching(self, outs: Sequence[Any] | None) -> tuple[bool | None, tuple[Any, ...], int, int, int]:
+        """``bad_result``, ``reaching``, ``nans``, ``size`` and ``unknown`` of the search for these results."""
+        if outs is None:
+            return None, (), 0, 0, 0
+        counts: Counter[int] = Counter()
+        for x in outs:
+            if _bad(x)[0]:
+                counts.update(self.known_numbers(x)[_nans(x)].ravel().tolist())
+        size = sum(np.size(_host(x)) for x in outs if _floats(x) is not None)
+        causes = {number: tuple(self.causes[i] for i in sorted(self.sets[number])) for number in counts}
+        reaching = tuple((causes[number], count) for number, count in counts.items() if number)
+        return any(any(_bad(x)) for x in outs), reaching, counts.total(), size, counts[0]
 
     def look(self, eqn: JaxprEqn, env: dict[Var, Any], inside: tuple[str, ...], level: str) -> None:
-        """Keep ``eqn`` if it is the first that made a NaN or infinity from other values, or the first that read one
-        from an argument or a constant."""
+        """Number the NaNs that ``eqn`` made; and keep it if it is the first that made or read a NaN or infinity."""
         outs = [env.get(v) for v in eqn.outvars]
         nans, infs = zip(*map(_bad, outs), strict=True) if outs else ((), ())
         if not any(nans) and (self.inf is not None or not any(infs)):
             return
         args = [v.val if type(v) is Literal else env[v] for v in eqn.invars]
         had_nan, had_inf = (any(each) for each in zip(*map(_bad, args), strict=True)) if args else (False, False)
-        made: Sequence[Any] = outs
-        if any(nans) and had_nan and self.nan is None:
-            made = _without_given_nan(eqn, args)
-            had_nan = not any(_bad(x)[0] for x in made)
-        if any(nans) and not had_nan and self.nan is None:
-            self.nan = self.found("nan", eqn, args, outs, inside, level, made)
-        elif any(infs) and not had_inf and not had_nan and self.inf is None:
+        if any(nans):
+            self.follow(eqn, args, outs, lambda made: self.found("nan", eqn, args, outs, inside, level, made))
+        if any(infs) and not had_inf and not had_nan and self.inf is None:
             self.inf = self.found("inf", eqn, args, outs, inside, level)
-        elif any(nans) and self.nan is None and self.read_nan is None:
-            self.read_nan = self.found("nan", eqn, args, outs, inside, level)
         elif any(infs) and had_inf and self.inf is None and self.read_inf is None:
             self.read_inf = self.found("inf", eqn, args, outs, inside, level)
+
+    def follow(
+        self,
+        eqn: JaxprEqn,
+        args: Sequence[Any],
+        outs: Sequence[Any],
+        describe: Callable[[Sequence[np.ndarray] | None], Found],
+    ) -> None:
+        """Number the NaNs of the results of ``eqn``."""
+
+        def read() -> Found:
+            found = describe(None)
+            self.read_nan = self.read_nan or found
+            return found
+
+        operands = []
+        for x in args:
+            numbers = np.zeros((), int)
+            if _bad(x)[0]:
+                numbers = self.known_numbers(x)
+                strange = _nans(x) & (numbers == 0)
+                if strange.any():
+                    numbers = np.where(strange, self.of_equation(eqn, True, read), numbers)
+            operands.append(numbers)
+        found = [np.zeros(np.shape(_host(x)), int) for x in outs]
+        nans = [_nans(x) for x in outs]
+        if any(numbers.any() for numbers in operands):
+            found = self.passed_on(eqn, args, operands, outs, nans)
+        made = [nan & (numbers == 0) for nan, numbers in zip(nans, found, strict=True)]
+        if any(each.any() for each in made):
+            number = self.of_equation(eqn, False, lambda: describe(made))
+            found = [np.where(new, number, numbers) for new, numbers in zip(made, found, strict=True)]
+            if self.nan is None:
+                self.nan = self.causes[min(self.sets[number])].found
+                self.found_at = self.count
+        for x, nan, numbers in zip(outs, nans, found, strict=True):
+            if nan.any() and not any(x is arg for arg in args):
+                self.write(x, numbers)
+
+    def write(self, x: Any, numbers: np.ndarray) -> None:
+        if isinstance(x, Array):
+            x._np = _numbered(_host(x), numbers)
+
+    def ran(self, outs: Sequence[Any], stepped: Sequence[Any]) -> None:
+        for x, same in zip(outs, stepped, strict=True):
+            if _bad(x)[0]:
+                self.write(x, self.known_numbers(same))
+
+    def met(self, eqn: JaxprEqn, envs: Sequence[dict[Var, Any]], inside: Sequence[tuple[str, ...]], level: str) -> None:
+        """A NaN in the result of a collective comes from the NaNs of any device."""
+        args = [env[v] for env in envs for v in eqn.invars if type(v) is not Literal]
+        numbers = {number for x in args if _bad(x)[0] for number in np.unique(self.known_numbers(x)).tolist()} - {0}
+        if not numbers:
+            super().met(eqn, envs, inside, level)
+        for x in [env[v] for env in envs for v in eqn.outvars]:
+            if numbers and _bad(x)[0]:
+                self.write(x, np.full(np.shape(_host(x)), self.union([*numbers])))
+
+    def gathered(self, outs: Sequence[Any], parts: Sequence[Sequence[Any]]) -> None:
+        """A NaN in a result of several devices comes from the NaNs of the devices' results."""
+        for x, each in zip(outs, zip(*parts, strict=True), strict=True):
+            found = [self.known_numbers(part) for part in each if _bad(part)[0]]
+            if _bad(x)[0] and found:
+                known = np.unique(np.concatenate([part.ravel() for part in found]))
+                self.write(x, np.full(np.shape(_host(x)), self.union(known.tolist())))
+
+    def passed_on(
+        self,
+        eqn: JaxprEqn,
+        args: Sequence[Any],
+        operands: Sequence[np.ndarray],
+        outs: Sequence[Any],
+        nans: Sequence[np.ndarray],
+    ) -> list[np.ndarray]:
+        """For each result, the numbers of the NaNs that come from operands with these ``operands`` numbers."""
+        name = eqn.primitive.name
+        if eqn.primitive in elementwise_primitives or name in _ONE_BY_ONE:
+            return [np.where(nan, self.combined(operands, nan.shape), 0) for nan in nans]
+        known = sorted({number for each in operands for number in np.unique(each).tolist()} - {0})
+        kept = [np.zeros(nan.shape, int) for nan in nans]
+        if name in _MOVING or len(known) == 1:
+            kept = [np.where(nan, self.known_numbers(x), 0) for nan, x in zip(nans, outs, strict=True)]
+            kept = [np.where(np.isin(each, known), each, 0) for each in kept]
+        left = [nan & (each == 0) for nan, each in zip(nans, kept, strict=True)]
+        if not any(each.any() for each in left):
+            return kept
+        # do not call the user's Python again; and with other values a loop might never end
+        if name in _OF_MATRICES or eqn.effects or uses(eqn, "pure_callback", "while"):
+            return [np.where(rest, self.union(known), each) for rest, each in zip(left, kept, strict=True)]
+        made = self.again(eqn, args, operands, 0)
+        left = [rest & ~new for rest, new in zip(left, made, strict=True)]
+        if not any(each.any() for each in left):
+            return kept
+        if len(known) == 1 or len(known) > _MOST_TOGETHER:
+            return [np.where(rest, self.union(known), each) for rest, each in zip(left, kept, strict=True)]
+        members = np.stack([np.concatenate([x.ravel() for x in self.again(eqn, args, operands, n)]) for n in known])
+        flat = np.concatenate([each.ravel() for each in kept])
+        for i in np.flatnonzero(np.concatenate([each.ravel() for each in left])).tolist():
+            flat[i] = self.union([known[k] for k in np.flatnonzero(members[:, i])] or known)
+        sizes = np.cumsum([each.size for each in kept])[:-1]
+        return [part.reshape(each.shape) for part, each in zip(np.split(flat, sizes), kept, strict=True)]
+
+    def combined(self, operands: Sequence[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+        """The numbers of elementwise results: the union of the operands' causes at each element."""
+        out = np.zeros(shape, int)
+        for each in operands:
+            each = np.broadcast_to(each, shape)
+            both = (out != 0) & (each != 0) & (out != each)
+            pairs = {pair: self.union(pair) for pair in set(zip(out[both].tolist(), each[both].tolist(), strict=True))}
+            joined = [pairs[pair] for pair in zip(out[both].tolist(), each[both].tolist(), strict=True)]
+            out = np.where(out == 0, each, out)
+            out[both] = joined
+        return out
+
+    def again(self, eqn: JaxprEqn, args: Sequence[Any], operands: Sequence[np.ndarray], kept: int) -> list[np.ndarray]:
+        """Where ``eqn`` has NaNs if each NaN of its operands that has not the number ``kept`` is replaced by 1.
+
+        1 is in the domain of nearly every primitive.
+        """
+        changed = []
+        for x, numbers in zip(args, operands, strict=True):
+            if numbers.any():
+                value = _host(x)
+                x = as_array(np.where((numbers != 0) & (numbers != kept), value.dtype.type(1), value))
+            changed.append(x)
+        with observe.unobserved():
+            out = eqn.primitive.bind(*changed, **eqn.params)
+        outs = out if eqn.primitive.multiple_results else [out]
+        return [_nans(x) for x in outs]
 
     def found(
         self,
@@ -307,9 +554,9 @@ class _JaxprWalk(JaxprWalk):
         outs: Sequence[Any],
         inside: tuple[str, ...],
         level: str,
-        made: Sequence[Any] | None = None,
+        made: Sequence[np.ndarray] | None = None,
     ) -> Found:
-        """Describe ``eqn``. ``made``: its results without the NaNs of the operands; by default ``outs``."""
+        """Describe ``eqn``. ``made``: the elements of its results that it made; by default all that are bad."""
         bad = {"nan": np.isnan, "inf": np.isinf}[what]
         taken = set(self.names.values())
         letters = [each for each in "abcdefghijklmnopqrstuvwxyz" if each not in taken] or ["?"]
@@ -317,9 +564,10 @@ class _JaxprWalk(JaxprWalk):
         index: tuple[int, ...] | None = None
         results = []
         batch: tuple[str, ...] = ()
-        for v, x, here in zip(eqn.outvars, outs, made or outs, strict=True):
-            values = _floats(here)
-            result = _operand("", x, wrong=None if values is None else bad(values))
+        for k, (v, x) in enumerate(zip(eqn.outvars, outs, strict=True)):
+            values = _floats(x)
+            wrong = None if values is None else bad(values)
+            result = _operand("", x, wrong=made[k] if made else wrong)
             results.append(result)
             if result.bad and index is None and result.index is not None:
                 index = result.index
@@ -356,6 +604,12 @@ def _floats(x: Any) -> np.ndarray | None:
     return value
 
 
+def _nans(x: Any) -> np.ndarray:
+    """Where ``x`` has NaNs."""
+    value = _floats(x)
+    return np.zeros(_host(x).shape, bool) if value is None else np.isnan(value)
+
+
 def _bad(x: Any) -> tuple[bool, bool]:
     """Whether ``x`` contains a NaN, and whether it contains an infinity."""
     value = _floats(x)
@@ -364,24 +618,37 @@ def _bad(x: Any) -> tuple[bool, bool]:
     return bool(np.isnan(value).any()), bool(np.isinf(value).any())
 
 
-def _without_given_nan(eqn: JaxprEqn, args: Sequence[Any]) -> Sequence[Any]:
-    """The results of ``eqn`` with each NaN of its operands replaced by 1. The NaNs that are left are made by ``eqn``.
+def _host(x: Any) -> np.ndarray:
+    """``x`` as a NumPy array; random keys have no elements."""
+    if x is None or is_key(getattr(x, "dtype", None)):
+        return np.zeros(0, bool)
+    return np.asarray(x._value() if isinstance(x, Array) else as_array(x))
 
-    1 is in the domain of nearly every primitive. Equations with effects do not run again: their result is ().
+
+def _words(value: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """The words of the real numbers in ``value`` as a matrix with a row for each element; where they are NaNs; and
+    the bits of a NaN that may hold a number. All refer to the memory of ``value``, which is contiguous.
     """
-    # do not call the user's Python again; and with other values a loop might never end
-    if eqn.effects or uses(eqn, "pure_callback", "while"):
-        return ()
-    with observe.unobserved():
-        out = eqn.primitive.bind(*[_nan_to_one(x) for x in args], **eqn.params)
-    return out if eqn.primitive.multiple_results else [out]
+    flat = value.reshape(-1)
+    real = flat.real.dtype if value.dtype.kind == "c" else value.dtype
+    bits = {2: 6, 4: 22, 8: 51}.get(real.itemsize, 0) + (3 if real == np.float16 else 0)
+    parts = flat.view(f"u{real.itemsize}").reshape(value.size, -1)
+    return parts, np.isnan(flat.view(real)).reshape(parts.shape), (1 << bits) - 1
 
 
-def _nan_to_one(x: Any) -> Any:
-    if not _bad(x)[0]:
-        return x
-    value = np.asarray(as_array(x))
-    return as_array(np.where(np.isnan(value), value.dtype.type(1), value))
+def _numbers(value: np.ndarray) -> np.ndarray:
+    """The number in each NaN of ``value``, 0 elsewhere."""
+    parts, nan, mask = _words(np.ascontiguousarray(value))
+    return np.where(nan, parts & mask, 0).max(-1, initial=0).astype(int).reshape(value.shape)
+
+
+def _numbered(value: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """A copy of ``value`` with ``numbers`` in its NaNs; 0 for a number that does not fit."""
+    out = np.array(value, order="C")
+    parts, nan, mask = _words(out)
+    rows = np.where(numbers > mask, 0, numbers).reshape(-1, 1)
+    parts[nan] = (parts & ~np.array(mask, parts.dtype) | rows.astype(parts.dtype))[nan]
+    return out
 
 
 def number(x: Any) -> str:

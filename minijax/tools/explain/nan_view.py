@@ -11,6 +11,8 @@ from minijax.tools.explain.walk import MOST_EQUATIONS, place_text
 from minijax.tools.recording import preview
 
 _LONGEST = 100
+# Maximum number of operations that are listed besides the first.
+_MOST_CAUSES = 8
 
 # primitive -> the usual cause of a NaN or infinity from it, and a fix
 ADVICE = {
@@ -54,19 +56,24 @@ def search_document(search: Search, title: str, backward: bool) -> Document:
     blocks: list[Block] = []
     for each in search.given:
         blocks.append(Row("given", (_operand_line(each, "is not finite to begin with:"),)))
-    for found in (search.inf, search.nan):
-        if found is not None:
-            blocks.append(_found_section(found))
+    main = next((each.found for each in search.causes if each.found is not None and not each.read), search.nan)
+    if search.inf is not None:
+        blocks.append(_found_section(search.inf, "first infinity made by ", search))
+    if main is not None:
+        first = "first NaN" if main is search.nan else "first NaN of the result"
+        blocks.append(_found_section(main, f"{first} made by ", search))
     # if a named argument has the NaN already, the equation that reads it adds nothing
     read = search.read if search.nan is None and not search.given else None
     if read is not None and search.bad_result:
-        blocks.append(_found_section(read, passed_on=True))
+        said = f"first {_WORDS[read.what]} was there before any operation, first read by "
+        blocks.append(_found_section(read, said, search))
+    blocks += _other_causes(search, main or read)
     if not search.nan and not search.inf:
         passes = "forward and backward" if backward else "forward"
         blocks.append(Row("found", (line(("good", "nothing"), f": no operation of {title} made a NaN or infinity"),)))
         ran = f"{plural(search.equations, 'equation')} run, {passes}"
         blocks.append(Row("", (line(("muted", ran if backward else f"{ran}; --grad looks at the derivative too")),)))
-    blocks.append(Row("result", (_result_line(search),)))
+    blocks.append(Row("result", tuple(_result_lines(search))))
     if read is not None and not search.bad_result:  # many programs write a NaN or infinity and discard it with where
         what, place = _WORDS[read.what], place_text(read.source)[0]
         said = f"the {what} is written in the program; {read.primitive} at {place} reads it first"
@@ -77,15 +84,46 @@ def search_document(search: Search, title: str, backward: bool) -> Document:
     return Document(tuple(blocks))
 
 
-def _result_line(search: Search) -> Line:
+def _other_causes(search: Search, shown: Found | None) -> Iterator[Block]:
+    """The NaNs that ``shown`` did not make: an earlier one that did not reach the result, and others that did."""
+    reached = any(each.found is search.nan for each in search.causes)
+    if search.bad_result and search.nan is not None and not reached and not search.unknown:
+        yield Row("masked", (line(*_made_at(search.nan), " made a NaN that did not reach the result"),))
+    said = dict.fromkeys(_made_at(each.found) for each in search.causes if each.found is not None)
+    if shown is not None:
+        said.pop(_made_at(shown), None)
+    lines = []
+    for name in said:
+        of = [n for causes, n in search.reaching if any(each.found and _made_at(each.found) == name for each in causes)]
+        lines.append(line(*name, ("muted", f"  {plural(sum(of), 'element')} of the result")))
+    if len(lines) > _MOST_CAUSES:
+        lines[_MOST_CAUSES:] = [line(("muted", f"and {plural(len(lines) - _MOST_CAUSES, 'more operation')}"))]
+    if lines:
+        yield Row("also by", tuple(lines))
+
+
+def _made_at(found: Found) -> Line:
+    place = place_text(found.source)[0]
+    return line(("primitive", found.primitive), ("muted", f" ({found.level}) at "), ("place", place))
+
+
+def _result_lines(search: Search) -> Iterator[Line]:
     found = search.nan is not None or search.inf is not None or search.read is not None or bool(search.given)
     if search.bad_result is None:
-        return line(f"unknown: {search.stopped}")
-    if search.bad_result:
-        return line(("error", "not finite"), "" if found else f": {OUTSIDE}")
-    if found:
-        return line(("good", "finite"), f": the {'NaN' if _has_nan(search) else 'infinity'} did not reach it")
-    return line(("good", "finite"))
+        yield line(f"unknown: {search.stopped}")
+    elif search.bad_result:
+        count = f": NaN in {search.nans:,} of {search.size:,} elements" if search.nans and search.size > 1 else ""
+        yield line(("error", "not finite"), count if found else f": {OUTSIDE}")
+        for each in search.causes:
+            if each.name:
+                count = plural(sum(many for causes, many in search.reaching if each in causes), "element")
+                yield line(f"the NaN of {each.name} is in {count} of it")
+        if search.unknown and found:
+            yield line(("muted", f"the causes of {plural(search.unknown, 'NaN')} of it are unknown"))
+    elif found:
+        yield line(("good", "finite"), f": the {'NaN' if _has_nan(search) else 'infinity'} did not reach it")
+    else:
+        yield line(("good", "finite"))
 
 
 def _has_nan(search: Search) -> bool:
@@ -93,14 +131,12 @@ def _has_nan(search: Search) -> bool:
     return (found is not None and found.what == "nan") or any(each.element == "nan" for each in search.given)
 
 
-def _found_section(found: Found, passed_on: bool = False) -> Section:
-    what = _WORDS[found.what]
-    how = " was there before any operation, first read by " if passed_on else " made by "
-    title = line(("error", f"first {what}"), how, ("primitive", found.primitive), ("muted", f" ({found.level})"))
-    return Section(title, tuple(_found_rows(found, passed_on)))
+def _found_section(found: Found, said: str, search: Search) -> Section:
+    title = line(("error", said), ("primitive", found.primitive), ("muted", f" ({found.level})"))
+    return Section(title, tuple(_found_rows(found, READ if found is search.read else _advice(found, search))))
 
 
-def _found_rows(found: Found, passed_on: bool) -> Iterator[Block]:
+def _found_rows(found: Found, advice: str) -> Iterator[Block]:
     place, text = place_text(found.source)
     yield Row("at", (line(("place", place)), *([line(shortened(text, _LONGEST))] if text else [])))
     params = preview.parameters(found.params)
@@ -120,7 +156,7 @@ def _found_rows(found: Found, passed_on: bool) -> Iterator[Block]:
     for each in found.outputs:
         if each.bad:
             yield Row("output", (_operand_line(each, _count_text(each)),))
-    yield Row("advice", (line(READ if passed_on else _advice(found)),))
+    yield Row("advice", (line(advice),))
 
 
 def _count_text(operand: Operand) -> str:
@@ -143,10 +179,12 @@ def _operand_line(operand: Operand, said: str = "") -> Line:
     return tuple(out)
 
 
-def _advice(found: Found) -> str:
+def _advice(found: Found, search: Search) -> str:
     said = ADVICE.get(found.primitive, "Look at its inputs: which of them is wrong?")
     if found.primitive == "div" and [each.element or each.smallest for each in found.inputs[1:]] in (["inf"], ["-inf"]):
         said = INF_BY_INF
+    if search.inf is None:
+        said = said.replace(" (it is shown above)", "")
     if found.what == "inf" and found.primitive in OVERFLOWING:
         said = OVERFLOW
     return f"{said} {BACKWARD}" if found.level != "forward" else said

@@ -125,6 +125,17 @@ class JaxprWalk:
         """The level of ``eqn``, such as 'forward'; '' if ``eqn`` has the level of the equations around it."""
         return ""
 
+    def ran(self, outs: Sequence[Any], stepped: Sequence[Any]) -> None:
+        """Called for an operation that ran as a whole, with its results and with those of the equations inside it."""
+
+    def met(self, eqn: JaxprEqn, envs: Sequence[dict[Any, Any]], inside: Sequence[tuple[str, ...]], level: str) -> None:
+        """Called after a collective, with the environment of each device."""
+        for env, here in zip(envs, inside, strict=True):
+            self.look(eqn, env, here, level)
+
+    def gathered(self, outs: Sequence[Any], parts: Sequence[Sequence[Any]]) -> None:
+        """Called after a program on several devices, with its results and the results of each device."""
+
     def turn(self, goes: np.ndarray, carry: Sequence[Any]) -> None:
         """Called before each iteration of a ``while`` and after the last one. ``goes``: whether the loop continues; in
         a batched loop, a boolean for each example.
@@ -199,6 +210,7 @@ class JaxprWalk:
         each = [frame.inside(call, device) for device in range(min(count, self.most_devices))]
         for inner in eqn.params["jaxpr"].eqns:
             together = bool(axes_of(inner.primitive, inner.params))
+            met: list[tuple[dict[Var, Any], tuple[str, ...]]] = []
             for device, there in enumerate(each):
                 wanted = (*inner.invars, *inner.outvars) if together else inner.invars
                 env = {v: there.value(v) for v in wanted if type(v) is not Literal}
@@ -210,14 +222,19 @@ class JaxprWalk:
                         self.equation(inner, env, here, level)
                     continue
                 self.count += 1
+                met.append((env, here))
+            if met:
                 self.source = inner.source or around
-                self.look(inner, env, here, level)
+                self.met(inner, [env for env, _ in met], [here for _, here in met], level)
                 self.source = around
         env = {v: x for v, x in zip(eqn.invars, args, strict=True) if type(v) is not Literal}
         bind_eqn(eqn, env)
+        outs = [env[v] for v in eqn.outvars]
         if not self.done:
-            self.look(eqn, env, inside, level)
-        return [env[v] for v in eqn.outvars]
+            results = eqn.params["jaxpr"].outvars
+            rows = [[v.val if type(v) is Literal else there.value(v) for v in results] for there in each]
+            self.gathered(outs, [row for row in rows if not any(isinstance(x, Unknown) for x in row)])
+        return outs
 
     def scan(self, params: dict[str, Any], args: list[Any], inside: tuple[str, ...], level: str) -> list[Any]:
         m, length = params["num_carry"], params["length"]
@@ -290,10 +307,12 @@ class EvaluationWatch(observe.Observer):
         ins = [Var(get_aval(x)) if np.ndim(x) else Literal(x, get_aval(x)) for x in args]
         eqn = JaxprEqn(primitive, ins, params, [Var(get_aval(x)) for x in outs], state.source or errors.source_info())
         env: dict[Any, Any] = dict(zip(ins, args, strict=True))
+        self.walk.count += 1
         runner = self.walk.runner(eqn)
         if runner is not None and not self.walk.hurried:
             with contextlib.suppress(Unending):
-                runner(list(args), (), level)
+                self.walk.ran(outs, runner(list(args), (), level))
+                return
         env.update(zip(eqn.outvars, outs, strict=True))
         self.walk.source = eqn.source
         self.walk.look(eqn, env, (), level)
