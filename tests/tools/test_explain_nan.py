@@ -373,3 +373,33 @@ def test_dictionaries_keep_the_order_of_a_plain_call():
     search = find_nonfinite(chain, ({"b": ONE * 2, "a": ONE},), {"d": ONE * 9, "c": ONE})
     assert search.nan is not None
     assert search.nan.inputs[0].element == f"{9 * np.log(np.log(np.float32(2))):.7g}"
+
+
+def test_python_numbers_are_not_rounded_to_float32():
+    text = shown("o = lambda x: (x * 1e30) * 1e30", "%nan o(1e5)")
+    assert text.endswith("result finite")
+
+
+def test_an_infinity_that_the_program_writes_is_not_said_to_be_shown():
+    text = shown("y = jnp.where(x > 0, x, -jnp.inf)", "%nan jnp.where(x > 0, x, -jnp.inf) - y")
+    assert "first NaN made by sub" in text and "shown above" not in text and "NaN in 1 of 2 elements" in text
+
+
+def test_a_derivative_by_jax_is_backward():
+    session = Session(find, {})
+    for line in ("import jax", "import jax.numpy as jn", "from minijax.interop import from_jax"):
+        session.run_line(line)
+    session.run_line("step = from_jax(jax.jit(jax.grad(lambda p: jn.where(p > 0, jn.sqrt(p), 0.).sum())))")
+    text = plain(session.run_line("%nan step(jn.array([1., 0.]))").shown, 100)
+    assert "first NaN made by mul (backward, in a derivative by JAX)" in text
+
+
+def test_a_nan_that_does_not_reach_the_result_is_not_blamed():
+    def g(x):
+        masked = jnp.nan_to_num(jnp.log(x - 5.0))
+        return masked + jnp.sqrt(x - 0.75) + lax.scan(lambda c, e: (c, jnp.arccos(e)), 0.0, x)[1]
+
+    text = " ".join(plain(search_document(find_nonfinite(g, (XS,), {}), "g(x)", False), 200).split())
+    assert "first NaN of the result made by sqrt" in text and "masked log (forward)" in text
+    assert "also by acos (forward)" in text and "1 element of the result" in text
+    assert "result not finite: NaN in 3 of 4 elements" in text

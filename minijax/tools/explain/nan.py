@@ -282,7 +282,7 @@ def find_nonfinite(
     outs: Sequence[Any] | None = None
     stopped = ""
     try:
-        with recorder, observe.watching(levels):
+        with recorder, observe.watching(levels), np.errstate(all="ignore"):
             closed = stage(flat, avals_of(leaves), describe(fun), label="nan")
     except errors.JAXTypeError:  # the function's Python code depends on values: inspect the operations that it runs
         with observe.watching(EvaluationWatch(walk)), np.errstate(all="ignore"):

@@ -208,21 +208,29 @@ class JaxprWalk:
         frame, around = replay(closed, args), self.source
         count = frame.count(call)
         each = [frame.inside(call, device) for device in range(min(count, self.most_devices))]
+        # the values of the equations that ran here, for each device
+        kept: list[dict[Any, Any]] = [{} for _ in each]
+
+        def value(device: int, v: Any) -> Any:
+            if type(v) is Literal:
+                return v.val
+            return kept[device][v] if v in kept[device] else each[device].value(v)
+
         for inner in eqn.params["jaxpr"].eqns:
             together = bool(axes_of(inner.primitive, inner.params))
             met: list[tuple[dict[Var, Any], tuple[str, ...]]] = []
-            for device, there in enumerate(each):
-                wanted = (*inner.invars, *inner.outvars) if together else inner.invars
-                env = {v: there.value(v) for v in wanted if type(v) is not Literal}
-                if self.done or any(isinstance(x, Unknown) for x in env.values()):
-                    continue
+            for device, env in enumerate(kept):
                 here = (*inside, f"{eqn.primitive.name}, device {device} of {count}")
-                if not together:
+                wanted = (*inner.invars, *inner.outvars) if together else inner.invars
+                env.update({v: value(device, v) for v in wanted if type(v) is not Literal})
+                if self.done or any(isinstance(env[v], Unknown) for v in wanted if type(v) is not Literal):
+                    continue
+                if together:
+                    self.count += 1
+                    met.append((env, here))
+                else:
                     with bound_axes(_axes_of_devices(eqn)):
                         self.equation(inner, env, here, level)
-                    continue
-                self.count += 1
-                met.append((env, here))
             if met:
                 self.source = inner.source or around
                 self.met(inner, [env for env, _ in met], [here for _, here in met], level)
@@ -231,8 +239,7 @@ class JaxprWalk:
         bind_eqn(eqn, env)
         outs = [env[v] for v in eqn.outvars]
         if not self.done:
-            results = eqn.params["jaxpr"].outvars
-            rows = [[v.val if type(v) is Literal else there.value(v) for v in results] for there in each]
+            rows = [[value(device, v) for v in eqn.params["jaxpr"].jaxpr.outvars] for device in range(len(each))]
             self.gathered(outs, [row for row in rows if not any(isinstance(x, Unknown) for x in row)])
         return outs
 

@@ -79,6 +79,9 @@ session.run_line("def logs(x):\\n    y = jnp.log(x - 3.)\\n    return y * 2.")
 each = dict(mesh=jax.make_mesh((8,), ("i",), axis_types=(AUTO,)), in_specs=P("i"), out_specs=P("i"))
 session.namespace["logs"] = jax.shard_map(session.namespace["logs"], **each)
 found["nan"] = shown("%nan logs(jnp.arange(16.))")
+session.run_line("def meet(x):\\n    y = jnp.log(12.5 - x)\\n    return lax.psum(y, 'i') * 2.")
+session.namespace.update(lax=lax, meet=jax.shard_map(session.namespace["meet"], **{**each, "out_specs": P()}))
+found["collective"] = shown("%nan meet(jnp.arange(16.))")
 found["origin"] = shown("%origin logs(jnp.arange(16.) + 4.)")
 
 
@@ -125,6 +128,10 @@ def test_a_nan_is_found_on_the_device_that_makes_it():
     text = shown_there()["nan"]
     assert "y = jnp.log(x - 3.)" in text
     assert "inside   shard_map, device 0 of 8" in text
+
+    text = shown_there()["collective"]
+    assert "first NaN made by log" in text and "device 6 of 8" in text and "psum" not in text
+    assert "NaN in 2 of 2 elements" in text
 
 
 def test_origins_pass_through_a_shard_map():
