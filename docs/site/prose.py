@@ -13,7 +13,7 @@ from minijax.tools.commands.table import COMMANDS
 
 REFERENCE, TOUR = "commands.html", "tour.html"
 # A link's target in the Markdown -> the page that is generated from that file.
-MADE_OF = {"../minijax/tools/commands/table.py": REFERENCE, "../minijax/tools/commands/tour_parts.py": TOUR}
+MADE_OF = {"../minijax/tools/commands/table.py": REFERENCE, "../minijax/tools/commands/tour.md": TOUR}
 # A placeholder for a code block that has not run yet. No text contains this character.
 _PLACE = "\ue000{}\ue000"
 _COMMAND = re.compile(r"%{1,2}(\w+)")

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from minijax import lax
 from minijax import numpy as jnp
 from minijax.api import grad, jit, make_jaxpr
 from minijax.core import miss_log
@@ -19,7 +18,8 @@ from minijax.ir.jaxpr import Jaxpr, subjaxprs
 from minijax.tools.documents.document import Block, Row, line
 from minijax.tools.documents.words import bytes_text
 from minijax.tools.exercises.measure import close, expect
-from minijax.tools.exercises.model import Answer, Exercise, NotYet, Passed
+from minijax.tools.exercises.model import Answer, NotYet, Passed
+from minijax.tools.exercises.pages import start_names
 
 # --- compile once -------------------------------------------------------------------------------------------
 
@@ -126,53 +126,6 @@ def _advice(reasons: list[str]) -> str:
     return "The lines below show what differed each time."
 
 
-ONCE = Exercise(
-    "compile-once",
-    "Make this compile once",
-    "jit keeps a program for each signature: the types of the traced arguments, and the values of the static ones. "
-    "train calls step four times, and each call compiles.",
-    "Change step and train so that step compiles only once, with the same results.",
-    "from functools import partial\n"
-    "\n"
-    "@partial(jit, static_argnums=2)\n"
-    "def step(w, total, rate):\n"
-    "    return w - rate * 2 * w, total + jnp.sum(w)\n"
-    "\n"
-    "def train(w):\n"
-    "    total = 0.0\n"
-    "    for epoch in range(4):\n"
-    "        w, total = step(w, total, 0.1 / (epoch + 1))\n"
-    "    return w, total\n",
-    ("step", "train"),
-    _check_once,
-    (
-        "Run train(jnp.ones(3)), then %why: it says for each compilation what differed from the one before.",
-        "There are two reasons. rate is static, so each value needs a program of its own. And total?",
-        "At first total is a Python float, which is weakly typed. After the first call it is an array. Begin with an "
-        "array: jnp.zeros(()).",
-    ),
-    (
-        "@jit\n"
-        "def step(w, total, rate):\n"
-        "    return w - rate * 2 * w, total + jnp.sum(w)\n"
-        "\n"
-        "def train(w):\n"
-        "    total = jnp.zeros((), w.dtype)\n"
-        "    for epoch in range(4):\n"
-        "        w, total = step(w, total, 0.1 / (epoch + 1))\n"
-        "    return w, total\n",
-        "@jit\n"
-        "def train(w):\n"
-        "    def step(carry, epoch):\n"
-        "        w, total = carry\n"
-        "        return (w - 0.1 / (epoch + 1) * 2 * w, total + jnp.sum(w)), None\n"
-        "    return lax.scan(step, (w, jnp.zeros((), w.dtype)), jnp.arange(4, dtype=w.dtype))[0]\n",
-    ),
-    "Make an argument static only if Python itself needs its value: for an if, a shape, or a number of iterations. "
-    "rate is only a factor. Inside minijax.tools.no_recompile() every further cache miss raises an error.",
-)
-
-
 # --- halve the peak -----------------------------------------------------------------------------------------
 
 LAYERS, WIDTH = 32, 4096
@@ -230,12 +183,8 @@ def _last(ws: Any, x: Any) -> Any:
 
 
 def deep(ws: Any, x: Any) -> Any:
-    """The loss of the exercise, as in its start code."""
-
-    def layer(x: Any, w: Any) -> Any:
-        return jnp.sin(jnp.sin(jnp.sin(jnp.sin(x * w)))), None
-
-    return jnp.sum(lax.scan(layer, x, ws)[0])
+    """The loss of the start code."""
+    return start_names("halve-the-peak")["loss"](ws, x)
 
 
 def _temporaries(loss: Any) -> int:
@@ -283,39 +232,4 @@ def _checkpoints(jaxpr: Jaxpr, inside: bool) -> Iterator[tuple[bool, Any]]:
             yield from _checkpoints(getattr(body, "jaxpr", body), inside or eqn.primitive.name == "scan")
 
 
-PEAK = Exercise(
-    "halve-the-peak",
-    "Halve this peak",
-    "The backward pass needs values of the forward pass, the residuals. A scan stacks the residuals of every step, "
-    "and all of them are in memory when the backward pass begins. checkpoint(f) keeps only the arguments of f, and "
-    "computes the "
-    "rest again when it is needed.",
-    "Halve the memory for temporaries of jit(grad(loss)), with the same values and gradients.",
-    "def layer(x, w):\n"
-    "    return jnp.sin(jnp.sin(jnp.sin(jnp.sin(x * w)))), None\n"
-    "\n"
-    "def loss(ws, x):                 # ws: f32[32], x: f32[4096]\n"
-    "    out, _ = lax.scan(layer, x, ws)\n"
-    "    return jnp.sum(out)\n",
-    ("layer", "loss"),
-    _check_peak,
-    (
-        "%passes grad(loss)(jnp.ones(32), jnp.ones(4096)) --memory --most 8 shows what is in memory at the peak.",
-        "Which values does the backward pass need of a layer? The arguments of each sin. They can be computed again "
-        "from x and w.",
-        "Put a checkpoint around the function of each step, not around the loop.",
-    ),
-    (
-        "def loss(ws, x):\n    out, _ = lax.scan(checkpoint(layer), x, ws)\n    return jnp.sum(out)\n",
-        "@checkpoint\n"
-        "def four(x, w):\n"
-        "    return jnp.sin(jnp.sin(jnp.sin(jnp.sin(x * w))))\n"
-        "\n"
-        "def loss(ws, x):\n"
-        "    return jnp.sum(lax.scan(lambda x, w: (four(x, w), None), x, ws)[0])\n",
-    ),
-    "The carry of each step is still kept: one vector instead of five. In return, the forward pass of each step runs "
-    "twice. A policy chooses the values to keep, for example the results of matrix products.",
-)
-
-EXERCISES = (ONCE, PEAK)
+CHECKS = {"compile-once": _check_once, "halve-the-peak": _check_peak}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from minijax import numpy as jnp
 from minijax.api import make_jaxpr
 from minijax.core.trace import Tracer
 from minijax.errors import did_you_mean
 from minijax.ir.jaxpr import Jaxpr, subjaxprs
 from minijax.tools.exercises.measure import note, shown
-from minijax.tools.exercises.model import Answer, Exercise, NotYet, Passed
+from minijax.tools.exercises.model import Answer, NotYet, Passed
+from minijax.tools.exercises.pages import start_names
 from minijax.tools.explain.leaks import find_leaks
 from minijax.tools.explain.nan import find_nonfinite
 
@@ -57,54 +57,7 @@ def _innocent(name: str, answer: Answer) -> str:
     return f"There is no variable called {name}.{did_you_mean(name, ('shapes', 'history', 'cache'))}"
 
 
-LEAK = Exercise(
-    "leaked-tracer",
-    "Find the leaked tracer",
-    "While jit traces a function, its values are tracers. A tracer that is stored somewhere outlives the trace, and "
-    "has no value then: later calls run the compiled program, not Python. Some variable here keeps such a tracer.",
-    "Which one? Set suspect to its name.",
-    "shapes, history, cache = [], [], {}\n"
-    "\n"
-    "@jit\n"
-    "def normalize(v):\n"
-    "    shapes.append(v.shape)\n"
-    "    if v.shape not in cache:\n"
-    "        scale = jnp.sqrt(jnp.sum(v * v))\n"
-    "        cache[v.shape] = scale\n"
-    "    return v / cache[v.shape]\n"
-    "\n"
-    "history.append(normalize(jnp.arange(3.0)))\n"
-    'suspect = ""\n',
-    ("suspect",),
-    _check_leak,
-    (
-        "Look at what the three variables hold: the text of a tracer says that it is one.",
-        "%leaks lists the tracers that have outlived their transformation, and the variable that keeps each.",
-        "v.shape is a Python tuple, and after the call the result of normalize is an array. What is left?",
-    ),
-    ('suspect = "cache"\n', 'suspect = "cache[(3,)]"\n'),
-    "The cache looks right: a vector of the same shape would find its scale. But tracing computes no scale, only a "
-    "tracer, and the next vector has another scale. A jitted function must return the values that are to be kept.",
-)
-
-
 # --- the first NaN ------------------------------------------------------------------------------------------
-
-
-def distance(a: Any, b: Any) -> Any:
-    """The distance of two points, as in the start code."""
-    return jnp.sqrt(jnp.sum((a - b) ** 2))
-
-
-def energy(points: Any) -> Any:
-    """The function whose gradient is NaN, as in the start code."""
-    near = distance(points[0], points[1])
-    far = distance(points[0], points[2])
-    spring = jnp.where(near > 0.0, near, 0.0)
-    return spring + jnp.log(1.0 + far) / 2.0
-
-
-POINTS = [[1.0, 2.0], [1.0, 2.0], [4.0, 6.0]]
 
 
 def _check_nan(answer: Answer) -> Passed:
@@ -118,7 +71,7 @@ def _check_nan(answer: Answer) -> Passed:
         raise NotYet("culprit is still empty: write the name of the primitive, in quotes.")
     if name != "sqrt":
         raise NotYet(_not_culprit(name))
-    found = find_nonfinite(energy, (jnp.array(POINTS),), {}, backward=True)
+    found = find_nonfinite(*_program(), {}, backward=True)
     rows = []
     for each in (found.inf, found.nan):
         if each is not None:
@@ -164,14 +117,21 @@ _ALSO = {
 }
 
 
+def _program() -> tuple[Any, tuple[Any]]:
+    """The function of the start code, and its argument."""
+    names = start_names("first-nan")
+    return names["energy"], (names["points"],)
+
+
 def _not_culprit(name: str) -> str:
+    fun, points = _program()
     known = _ALSO.get(name, name)
     if known in _NOT_CULPRIT:
         return _NOT_CULPRIT[known]
     if name in ("distance", "energy", "near", "far", "spring"):
         where = {"distance": "It is in distance, right: ", "near": "It begins with near being 0: "}.get(name, "")
         return f"{where}{name} is a name in the program. Which of its primitives is the culprit?"
-    if known in _primitives(make_jaxpr(energy)(jnp.array(POINTS)).jaxpr):
+    if known in _primitives(make_jaxpr(fun)(*points).jaxpr):
         return f"{known} passes its values on, forwards and backwards, and makes no NaN from finite numbers."
     return f"{name} is not in the program of energy: %jaxpr energy(points) shows which primitives are."
 
@@ -182,33 +142,4 @@ def _primitives(jaxpr: Jaxpr) -> set[str]:
     return {eqn.primitive.name for eqn in jaxpr.eqns}.union(*inner)
 
 
-NAN = Exercise(
-    "first-nan",
-    "Find where the NaN begins",
-    "energy(points) is finite, but grad(energy)(points) is not if two points are the same. Every operation passes a "
-    "NaN on; the derivative of one primitive has made the first NaN.",
-    "Which primitive? Set culprit to its name.",
-    "def distance(a, b):\n"
-    "    return jnp.sqrt(jnp.sum((a - b) ** 2))\n"
-    "\n"
-    "def energy(points):\n"
-    "    near = distance(points[0], points[1])\n"
-    "    far = distance(points[0], points[2])\n"
-    "    spring = jnp.where(near > 0.0, near, 0.0)\n"
-    "    return spring + jnp.log(1.0 + far) / 2.0\n"
-    "\n"
-    "points = jnp.array([[1.0, 2.0], [1.0, 2.0], [4.0, 6.0]])\n"
-    'culprit = ""\n',
-    ("culprit",),
-    _check_nan,
-    (
-        "%nan energy(points) --grad runs the program and its backward pass, equation by equation, to the first NaN.",
-        "The NaN is 0 * inf. The 0 comes from the where. An inf comes from a division by 0: in whose jvp rule?",
-        "near is 0. Which primitive has made it, and what is its derivative at 0?",
-    ),
-    ('culprit = "sqrt"\n', 'culprit = "jnp.sqrt"\n', 'culprit = "div (jvp rule of sqrt)"\n'),
-    "The cotangent of near is 0, because jnp.where took the other branch; the derivative of sqrt at 0 is inf; 0 * inf "
-    "is NaN. The next exercise repairs it.",
-)
-
-EXERCISES = (LEAK, NAN)
+CHECKS = {"leaked-tracer": _check_leak, "first-nan": _check_nan}

@@ -17,7 +17,7 @@ from minijax.extend.check import check_rules
 from minijax.interpreters import ad, batching, mlir
 from minijax.tools.documents.document import Block
 from minijax.tools.exercises.measure import Mistake, close, compared, expect, note, pair, shown
-from minijax.tools.exercises.model import Answer, Exercise, NotYet, Passed
+from minijax.tools.exercises.model import Answer, NotYet, Passed
 
 X, Y, DX, DY = 0.8, 0.5, 0.3, 0.7
 
@@ -166,42 +166,6 @@ def _jvp_difference(of: Callable[[float, float], Any]) -> str:
     return " ".join(f"For {name} it is {shown(got)}; finite differences say {shown(due)}." for name, got, due in wrong)
 
 
-JVP_RULE = Exercise(
-    "jvp-rule",
-    "Write the jvp rule of a primitive",
-    "sinmul_p is a new primitive, x * sin(y), and sinmul(x, y) binds it. eval can evaluate it; you write its jvp "
-    "rule. The rule takes primals and tangents, and gives the value and its tangent, computed by operations that the "
-    "interpreter below can process.",
-    "Make the tangent right. %tour check puts your rule into the table and tests it.",
-    "def sinmul_jvp(primals, tangents):\n"
-    "    x, y = primals\n"
-    "    dx, dy = map(ad.instantiate_zeros, tangents)\n"
-    "    return sinmul(x, y), dx * 0.0    # not right yet\n"
-    "\n"
-    "ad.primitive_jvps[sinmul_p] = sinmul_jvp\n",
-    ("sinmul_jvp",),
-    _check_jvp,
-    (
-        "How far does x * sin(y) move when x moves by dx alone? And when y moves by dy alone? The tangent is the sum.",
-        "By dx alone: dx * sin(y). By dy alone: the derivative of sin(y) times dy, times x.",
-        "return sinmul(x, y), dx * jnp.sin(y) + x * ... * dy",
-    ),
-    (
-        "def sinmul_jvp(primals, tangents):\n"
-        "    x, y = primals\n"
-        "    dx, dy = map(ad.instantiate_zeros, tangents)\n"
-        "    return sinmul(x, y), dx * jnp.sin(y) + x * jnp.cos(y) * dy\n",
-        "def sinmul_jvp(primals, tangents):\n"
-        "    tangents = tuple(map(ad.instantiate_zeros, tangents))\n"
-        "    return jvp(lambda x, y: x * jnp.sin(y), tuple(primals), tangents)\n",
-    ),
-    "ad.instantiate_zeros converts symbolic zeros to arrays: grad with respect to y alone gives the rule an ad.Zero "
-    "for dx. This one "
-    "rule is enough for grad too: linearize and transpose are derived from it.",
-    _sinmul_given,
-)
-
-
 # --- the transpose rule -------------------------------------------------------------------------------------
 
 
@@ -270,34 +234,6 @@ def _dots(out: Any, ct: Any, t: Any, ct_x: Any) -> str:
     if np.shape(ct_x) != np.shape(t):
         return "It must have the type of x, f32[4]."
     return f"<steps(t), ct> is {shown(np.dot(out, ct))}, and <t, ct_x> is {shown(np.dot(t, np.asarray(ct_x)))}."
-
-
-TRANSPOSE_RULE = Exercise(
-    "transpose-rule",
-    "Write the transpose rule of a primitive",
-    "steps(x) is x[1:] - x[:-1], a linear primitive: f32[4] to f32[3]. The backward pass needs its transpose, which "
-    "maps a cotangent of the result to a cotangent of x, so that <steps(t), ct> = <t, ct_x> for every t. x has no "
-    "value in the rule: it is an ad.UndefinedPrimal, and x.aval is its type.",
-    "Give the list of the cotangents of the operands: here one, ct_x.",
-    "def steps_transpose(ct, x):\n"
-    "    return [ct]    # not right yet\n"
-    "\n"
-    "ad.primitive_transposes[steps_p] = steps_transpose\n",
-    ("steps_transpose",),
-    _check_transpose,
-    (
-        "Write steps as a matrix, 3 rows and 4 columns. Its transpose has 4 rows and 3 columns.",
-        "x[i] occurs twice: with a plus in result i-1, with a minus in result i. At either end one of them is missing.",
-        "Pad ct with a zero in front for the plus, behind for the minus: jnp.pad(ct, (1, 0)) - ...",
-    ),
-    (
-        "def steps_transpose(ct, x):\n    return [jnp.pad(ct, (1, 0)) - jnp.pad(ct, (0, 1))]\n",
-        "def steps_transpose(ct, x):\n    return list(linear_transpose(lambda v: v[1:] - v[:-1], x.aval)(ct))\n",
-    ),
-    "Each use of x gives back its part of the cotangent, and the parts are added: reading becomes adding, slicing "
-    "becomes padding.",
-    _steps_given,
-)
 
 
 # --- the batching rule --------------------------------------------------------------------------------------
@@ -395,35 +331,6 @@ _AXES_HINT = {
     (None, 1): "x has no batch axis, and the batch axis of y is the last one: move it to the front.",
 }
 
-BATCHING_RULE = Exercise(
-    "batching-rule",
-    "Write the batching rule of a primitive",
-    "overlap(x, y) is a new primitive: the sum of x * y for two vectors. Under vmap one or both operands are stacks of "
-    "vectors. A batching rule gets the stacks and dims, the batch axis of each (None: not mapped), and gives the "
-    "result for all examples at once, and the batch axis of this result.",
-    "Make overlap_batch right for any dims. vmap(overlap, in_axes=...) is compared with a loop.",
-    "def overlap_batch(args, dims):\n"
-    "    x, y = args\n"
-    "    return jnp.sum(x * y, axis=1), 0    # right for dims (0, 0)\n"
-    "\n"
-    "batching.primitive_batchers[overlap_p] = overlap_batch\n",
-    ("overlap_batch",),
-    _check_batching,
-    (
-        "With dims (1, 0), x is f32[3,2] and y is f32[2,3]. What must happen before they can be multiplied?",
-        "jnp.moveaxis(x, dims[0], 0) brings the batch axis to the front. An operand that is not mapped has none: "
-        "leave it, and broadcasting does the rest.",
-        "x, y = (v if d is None else jnp.moveaxis(v, d, 0) for v, d in zip(args, dims))",
-    ),
-    (
-        "def overlap_batch(args, dims):\n"
-        "    x, y = (v if d is None else jnp.moveaxis(v, d, 0) for v, d in zip(args, dims))\n"
-        "    return jnp.sum(x * y, axis=-1), 0\n",
-        "def overlap_batch(args, dims):\n    return vmap(lambda x, y: jnp.sum(x * y), in_axes=tuple(dims))(*args), 0\n",
-    ),
-    "That is all that vmap knows of a primitive: the loop over the examples is never run, and a rule may choose any "
-    "place for the batch axis of its result.",
-    _overlap_given,
-)
 
-EXERCISES = (JVP_RULE, TRANSPOSE_RULE, BATCHING_RULE)
+CHECKS = {"jvp-rule": _check_jvp, "transpose-rule": _check_transpose, "batching-rule": _check_batching}
+GIVEN = {"jvp-rule": _sinmul_given, "transpose-rule": _steps_given, "batching-rule": _overlap_given}

@@ -13,24 +13,14 @@ from minijax.ir.jaxpr import JaxprEqn, subjaxprs
 from minijax.ir.pretty import jaxpr_document
 from minijax.tools.documents.document import Printout
 from minijax.tools.exercises.measure import close, expect, note, shown
-from minijax.tools.exercises.model import Answer, Exercise, NotYet, Passed
+from minijax.tools.exercises.model import Answer, NotYet, Passed
+from minijax.tools.exercises.pages import start_names
 
 # --- predict the jaxpr --------------------------------------------------------------------------------------
 
 
-def staged(x: Any) -> Any:
-    """The function of the exercise, as in its start code."""
-    scale = 2.0 * 3.0
-    a = jnp.sin(x) * scale
-    for _ in range(3):
-        a = a * x
-    b = jnp.exp(x)
-    c = b + 1.0  # noqa: F841  (unused on purpose)
-    return a + jnp.sin(x)
-
-
 def _check_count(answer: Answer) -> Passed:
-    program = make_jaxpr(staged)(1.0)
+    program = make_jaxpr(start_names("predict-the-jaxpr")["f"])(1.0)
     left = dce_jaxpr(program.jaxpr, [True])[0].eqns
     counts = len(program.eqns), len(left)
     said = answer["answer"]
@@ -88,53 +78,13 @@ def _judge_left(count: int, written: int, true: int) -> None:
     )
 
 
-PREDICT = Exercise(
-    "predict-the-jaxpr",
-    "Predict the jaxpr",
-    "To stage a function is to run its Python once, on tracers: each operation on a tracer is written down as an "
-    "equation. "
-    "Dead-code elimination (dce) then leaves out the equations that no result needs.",
-    "Do not run it: how many equations has make_jaxpr(f)(1.0), and how many are left after dce?",
-    "def f(x):\n"
-    "    scale = 2.0 * 3.0\n"
-    "    a = jnp.sin(x) * scale\n"
-    "    for _ in range(3):\n"
-    "        a = a * x\n"
-    "    b = jnp.exp(x)\n"
-    "    c = b + 1.0\n"
-    "    return a + jnp.sin(x)\n"
-    "\n"
-    "answer = (0, 0)    # (written down, left after dce)\n",
-    ("answer",),
-    _check_count,
-    (
-        "What would Python do? It would run the loop three times, and compute c although nothing needs it.",
-        "Operations on tracers: sin, mul, then one mul for each iteration, exp, add, sin, add.",
-        "Now backwards from the result: add needs a and the second sin; a needs its muls and the first sin. What "
-        "needs b and c?",
-    ),
-    ("answer = (9, 7)\n", "answer = [9, 7]\n"),
-    "%jaxpr f(1.0) shows the nine. Dead equations are dropped before lowering. Only XLA will notice that sin(x) is "
-    "computed twice.",
-)
-
-
 # --- one equation for a loop --------------------------------------------------------------------------------
-
-STEPS = 12
-
-
-def unrolled(x: Any, rates: Any) -> Any:
-    """The function of the exercise, as in its start code."""
-    for rate in rates:
-        x = x + rate * jnp.sin(x)
-    return x
 
 
 def _check_loop(answer: Answer) -> Passed:
     grow = answer.function("grow")
     x = jnp.float32(0.5)
-    rates = jnp.linspace(0.1, 0.4, STEPS, dtype=jnp.float32)
+    rates = jnp.linspace(0.1, 0.4, 12, dtype=jnp.float32)
     values = np.asarray(rates)
     program = make_jaxpr(grow)(x, rates)
     result = grow(x, rates)
@@ -146,16 +96,16 @@ def _check_loop(answer: Answer) -> Passed:
     expect(
         "grow(x, rates)",
         result,
-        unrolled(x, values),
+        _unrolled(x, values),
         [
-            (unrolled(x, values[:-1]), "The last rate is left out."),
-            (unrolled(x, values[1:]), "The first rate is left out."),
-            (unrolled(x, values[::-1]), "The rates come in the wrong order."),
+            (_unrolled(x, values[:-1]), "The last rate is left out."),
+            (_unrolled(x, values[1:]), "The first rate is left out."),
+            (_unrolled(x, values[::-1]), "The rates come in the wrong order."),
             (
                 x + np.sum(values) * np.sin(0.5),
                 "Every step begins with the first x. The x of one step is the carry: the next step begins with it.",
             ),
-            (unrolled(x, values[:1]), "That is one step."),
+            (_unrolled(x, values[:1]), "That is one step."),
             (_exchanged(x, values), "The arguments of the step are exchanged: it takes the carry first, then a rate."),
             *(
                 (
@@ -174,14 +124,18 @@ def _check_loop(answer: Answer) -> Passed:
     )
     inner = _judge_equations(program.eqns)
     few = rates[:5]
-    expect("grow for 5 rates", grow(x, few), unrolled(x, values[:5]), (), lambda: "12 is a number of this call only.")
-    found, wanted = grad(grow)(x, rates), grad(unrolled)(x, values)
+    expect("grow for 5 rates", grow(x, few), _unrolled(x, values[:5]), (), lambda: "12 is a number of this call only.")
+    found, wanted = grad(grow)(x, rates), grad(_unrolled)(x, values)
     expect("grad(grow)", found, wanted, [(0.0, "The gradient is zero: something in the step stops it.")])
-    before = len(make_jaxpr(unrolled)(x, rates).eqns)
+    before = len(make_jaxpr(_unrolled)(x, rates).eqns)
     return Passed(
-        f"One equation, with {inner} inside, for any number of rates; before, {before} for {STEPS}. Value and "
+        f"One equation, with {inner} inside, for any number of rates; before, {before} for {12}. Value and "
         "gradient are the same."
     )
+
+
+def _unrolled(x: Any, rates: Any) -> Any:
+    return start_names("one-equation")["grow"](x, rates)
 
 
 def _exchanged(x: Any, rates: Any) -> Any:
@@ -193,14 +147,14 @@ def _exchanged(x: Any, rates: Any) -> Any:
 
 def _stacked(x: Any, rates: Any) -> tuple[Any, Any]:
     """The values of x before each of the steps, and after each."""
-    courses = np.array([unrolled(x, rates[:count]) for count in range(len(rates) + 1)])
+    courses = np.array([_unrolled(x, rates[:count]) for count in range(len(rates) + 1)])
     return courses[:-1], courses[1:]
 
 
 def _first_wrong(grow: Any, x: Any, rates: Any) -> str:
     """A message about the smallest number of rates for which the result is wrong; '' if there is none."""
     for count in range(1, len(rates)):
-        due = unrolled(x, np.asarray(rates[:count]))
+        due = _unrolled(x, np.asarray(rates[:count]))
         try:
             found = grow(x, rates[:count])
         except Exception:  # then something more basic is wrong
@@ -227,7 +181,7 @@ def _judge_equations(eqns: list[JaxprEqn]) -> int:
         )
     if len(names) > 1:
         raise NotYet(
-            f"{len(names)} equations for {STEPS} rates: the loop is still a Python loop, which is over when the "
+            f"{len(names)} equations for {12} rates: the loop is still a Python loop, which is over when the "
             "program is staged. Give the step to lax.scan."
         )
     if names == ["while"]:
@@ -240,34 +194,4 @@ def _judge_equations(eqns: list[JaxprEqn]) -> int:
     return sum(len(each.eqns) for each in subjaxprs(eqns[0].params))
 
 
-SCAN = Exercise(
-    "one-equation",
-    "A loop that is one equation",
-    "A Python loop is unrolled when its function is staged: the program grows with the number of iterations, and so "
-    "does XLA's compile time. lax.scan(step, x, rates) stages step once: step(carry, rate) gives (carry, "
-    "something to stack, or None).",
-    "Write grow so that make_jaxpr(grow)(x, rates) has one equation. grad must still work.",
-    "def grow(x, rates):              # x: f32[], rates: f32[12]\n"
-    "    for rate in rates:\n"
-    "        x = x + rate * jnp.sin(x)\n"
-    "    return x\n",
-    ("grow",),
-    _check_loop,
-    (
-        "Which value goes from one iteration to the next? That is the carry. Which value is new in each iteration? "
-        "scan takes it from an array.",
-        "def step(x, rate): return x + rate * jnp.sin(x), None",
-        "scan gives a pair: lax.scan(step, x, rates)[0] is the carry at the end.",
-    ),
-    (
-        "def grow(x, rates):\n"
-        "    def step(x, rate):\n"
-        "        return x + rate * jnp.sin(x), None\n"
-        "    return lax.scan(step, x, rates)[0]\n",
-        "def grow(x, rates):\n    return lax.fori_loop(0, len(rates), lambda i, x: x + rates[i] * jnp.sin(x), x)\n",
-    ),
-    "A fori_loop whose bounds are known while staging is a scan too. In return for one equation, the step must use "
-    "lax.cond instead of a Python if, for example on i.",
-)
-
-EXERCISES = (PREDICT, SCAN)
+CHECKS = {"predict-the-jaxpr": _check_count, "one-equation": _check_loop}
