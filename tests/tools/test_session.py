@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 import minijax
-from minijax.core.trace import stack_depth
+from minijax.core.trace import Tracer, stack_depth
 from minijax.repl import batch
 from minijax.repl.stepper.model import Stepper
 from minijax.tools.documents.document import plain
 from minijax.tools.session import outputs, tracebacks
 from minijax.tools.session.result import NOTHING
+from minijax.tools.usage import UsageError
 
 
 @pytest.fixture
@@ -159,3 +160,73 @@ def test_names_are_imported_when_they_are_read(monkeypatch):
     assert session.run_line("cov(jnp.eye(2)).shape, hsplit, grad").value == ((2, 2), 5, 5)
     session.run_line("'vsplit', jnp.eye(2).trapezoid")  # neither a string nor an attribute reads a name
     assert session.namespace.keys().isdisjoint(["vsplit", "trapezoid"])
+
+
+def test_a_similar_short_name_is_suggested(session):
+    session.run_line("def rnn(x): return x")
+    assert "name 'rnm' is not defined. Did you mean rnn?" in shown(session.run_line("rnm(1.0)"))
+    assert "Did you mean" not in shown(session.run_line("qqz(1.0)"))
+
+
+def test_text_of_an_edited_file_is_not_shown(session, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "edited_later.py"
+    text = "from minijax import numpy as jnp\ndef f(x):\n    return jnp.dot(jnp.sin(x), jnp.ones(7))\n"
+    file.write_text(text)
+    session.run_line("import edited_later")
+    assert "jnp.sin(x), jnp.ones(7))" in shown(session.run_line("edited_later.f(jnp.ones(3))"))
+    file.write_text(text.replace("jnp.ones(7)", "jnp.ones(3) * 2.0"))
+    for line in ("edited_later.f(jnp.ones(3))", "%debug"):
+        found = shown(session.run_line(line))
+        assert "ones(3) * 2.0" not in found and "(the file was edited after this code was loaded)" in found
+    assert "file was edited" in shown(session.run_line("edited_later.f??"))
+    recorded = session.run_line("%values edited_later.f(jnp.ones(7))")
+    assert "ones(3)" not in shown(recorded).replace("edited_later.f(jnp.ones(3))", "")
+    assert "* 2.0" not in "".join(each.text for each in recorded.recording.sources)
+
+
+TRACING = "jaxpr grad jvp vjp linearize backward hlo graph nan keys values origin".split()
+
+
+@pytest.mark.parametrize("command", TRACING)
+def test_commands_leave_no_tracers_in_user_objects(session, command):
+    session.run_line("class Box: pass")
+    session.run_line("box, seen, held, count = Box(), [1.5], {'k': 0.5}, [0]")
+    session.run_line(
+        "def f(x):\n    global last\n    box.v = last = x * 2\n    held['k'] = (x, [x]); seen.append(x)\n"
+        "    count[0] += 1\n    return box.v * x\n"
+    )
+    assert session.run_line(f"%{command} f(jnp.asarray(3.0))").error is None
+    space = session.namespace
+    left = [
+        *vars(space["box"]).values(),
+        space.get("last"),
+        *space["seen"],
+        *minijax.tree_util.tree_leaves(space["held"]),
+    ]
+    assert not any(isinstance(each, Tracer) for each in left)
+    assert space["count"][0] > 0 and space["seen"][0] == 1.5
+
+
+def test_every_result_of_a_comprehension_is_shown(session):
+    session.run_line("x = jnp.arange(3.0)")
+    found = shown(session.run_line("%values [x*i for i in range(3)]"))
+    assert all(f"x*i   [0.0, {i}.0, {2 * i}.0]" in found for i in range(3))
+
+
+@pytest.mark.parametrize("command", "graph rules time compare values diff jaxpr step".split())
+def test_tracebacks_of_commands_have_no_frames_of_tools(session, command):
+    session.run_line("def bad(x): raise ValueError('of the user')")
+    error = session.run_line(
+        f"%{command} " + ("bad(jnp.ones(3)) --by jvp" if command == "diff" else "bad(jnp.ones(3))")
+    ).error
+    if isinstance(error, UsageError):
+        return
+    at, files = error.__traceback__, []
+    while at is not None:
+        files.append(at.tb_frame.f_code.co_filename)
+        at = at.tb_next
+    assert (
+        "of the user" in str(error)
+        and [each for each in files if "minijax/tools" in each and "session.py" not in each] == []
+    )

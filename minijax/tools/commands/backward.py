@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 def run_backward(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     # imported late: few sessions look at a backward pass
     from minijax.tools.stepper import backward_table
     from minijax.tools.values.moment import ledger as ledger_of
@@ -69,7 +68,6 @@ def _is_weak_float(x: Any) -> bool:
 
 
 def _target(session: Session, expression: str) -> Target:
-    __tracebackhide__ = True
     target = targets.from_expression(session, "backward", expression).concrete("backward")
     target = targets.traceable("backward", target)
     target = with_arguments(target if target.args else targets.positional(target), "backward")

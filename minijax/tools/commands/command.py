@@ -43,5 +43,4 @@ class Command(Frozen):
 
     def __call__(self, session: Session, line: str, cell: str | None = None) -> Result:
         """Parse the arguments and run the command."""
-        __tracebackhide__ = True
         return self.run(session, parse(self.name, self.params, line, cell))

@@ -10,6 +10,7 @@ from minijax import errors
 from minijax.tools.commands.arguments import Arguments
 from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import Block, Document, Line, Table, document, line, text
+from minijax.tools.recording.edited import EDITED, is_edited
 from minijax.tools.recording.preview import type_text, value_text
 from minijax.tools.session.result import NOTHING, Result
 from minijax.tools.session.tracebacks import without_engine
@@ -23,7 +24,6 @@ MOST_VARIABLES, MOST_FRAMES = 30, 12
 
 
 def run_debug(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     error = session.error
     if error is None:
         return Result(document(text("nothing has failed in this session", role="muted")))
@@ -48,7 +48,7 @@ def _frames(error: BaseException, tb: TracebackType) -> Document:
     for frame, number in frames[-MOST_FRAMES:]:
         code = frame.f_code
         lines.append(line(("place", f"  {code.co_filename}:{number}"), ("muted", f" in {code.co_name}")))
-        lines.append(line(f"    {linecache.getline(code.co_filename, number).strip()}"))
+        lines.append(line(f"    {EDITED if is_edited(code) else linecache.getline(code.co_filename, number).strip()}"))
     blocks: list[Block] = [text(*lines, wrap=False)]
     names = _variables(frames[-1][0]) if frames else []
     if names:

@@ -42,7 +42,6 @@ _JAX_UNSEEN = "JAX was imported after the last line began, so JAX's traces in th
 
 
 def run_why(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     everything = args["all"]
     if args["history"]:
         entries = jax_misses.since()
@@ -99,7 +98,6 @@ def _of_call(session: Session, expression: str, everything: bool) -> Result:
     """Predict a cache hit or miss of a call of a jitted function, without calling it. If JAX jitted the function, show
     its misses so far. If it is not jitted, call it and show the cache misses inside it.
     """
-    __tracebackhide__ = True
     node = parse_expression("why", specs.expression_text(expression), "a call such as f(x)")
     if not isinstance(node, ast.Call):
         title = shortened(expression.strip())
@@ -123,7 +121,6 @@ def _of_call(session: Session, expression: str, everything: bool) -> Result:
 
 def _made(session: Session, target: targets.Target, called: str, everything: bool) -> Result:
     """Call a function that is not jitted, and show the cache misses of the functions that it calls."""
-    __tracebackhide__ = True
     recorder = Recorder("summary", target.title)
     value, error = NOTHING, None
     try:
@@ -155,7 +152,6 @@ def _of_jax_function(fun: Any, called: str) -> Document:
 
 
 def run_nan(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     # imported late, to keep the start of a prompt fast
     from minijax.tools.explain import nan, nan_view
 
@@ -192,7 +188,6 @@ def _names(session: Session) -> dict[int, str]:
 
 
 def run_keys(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     # imported late, to keep the start of a prompt fast
     from minijax.tools.explain import keys, keys_view
 
@@ -258,7 +253,6 @@ def _searched(session: Session, command: str, text: str) -> targets.Target:
     """The target to search: the whole expression, or only its outermost call if JAX would trace the expression as one
     program. JAX's trace would replace arrays that are not arguments, such as the arrays of Flax NNX models.
     """
-    __tracebackhide__ = True
     whole = _whole(session, command, text)
     is_call = isinstance(parse_expression(command, specs.expression_text(text), "an expression such as f(x)"), ast.Call)
     if not (is_call and session.watched and real_jax.is_kept_whole(whole.fun)):

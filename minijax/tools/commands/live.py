@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 def run_push(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     from minijax.tools.commands import push
     from minijax.tools.live import kinds
 
@@ -80,7 +79,6 @@ def _gradients(row: Any, level: Level, found: Any) -> list[Block]:
 
 
 def run_pop(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     live = session.live
     if not live.levels:
         raise UsageError("nothing is pushed: open a level first, for example %push jvp x=3. dx=1.")

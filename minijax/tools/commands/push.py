@@ -39,7 +39,6 @@ _LABEL = "%push"
 
 def level(session: Session, kind: str, text: str, axis: str, name: str | None) -> Level:
     """The level for ``%push kind text --axis axis --name name``. UsageError if the arguments do not fit."""
-    __tracebackhide__ = True
     values = {
         called: _as_input(kind, called, input_value(session, _LABEL, called, piece))
         for called, piece in inputs(_LABEL, text)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def run_rules(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     from minijax.tools.explain import rules
 
     names = args["primitives"].split()
@@ -31,7 +30,6 @@ def run_rules(session: Session, args: Arguments) -> Result:
 
 
 def run_check(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     from minijax.tools.explain import check
 
     custom = check.custom_function(session, args["primitive"])

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 def run_run(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     try:
         words = shlex.split(args["file"])
     except ValueError as error:

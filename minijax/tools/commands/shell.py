@@ -43,7 +43,6 @@ _INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
 
 
 def run_sh(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     assigned = re.match(_ASSIGNED, args["command"])
     into = None if assigned is None else assigned[1] or ""
     command = _expanded(session, args["command"] if assigned is None else args["command"][assigned.end() :])
@@ -123,7 +122,6 @@ def _ended(session: Session, status: int, shown: Document) -> Result:
 
 
 def run_timeit(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     statement, often, runs = _timing(args["statement"], args.cell is not None)
     setup = "pass"
     if args.cell is not None:
@@ -177,7 +175,6 @@ def _span(seconds: float) -> str:
 
 
 def run_edit(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     before = _to_edit(session, args["what"])
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor and not _at_a_terminal():
@@ -215,7 +212,6 @@ def _to_edit(session: Session, what: str) -> str:
 
 
 def _edited(before: str, editor: list[str]) -> str:
-    __tracebackhide__ = True
     with tempfile.TemporaryDirectory(prefix="minijax-edit-") as folder:
         path = os.path.join(folder, "input.py")
         with open(path, "w", encoding="utf-8") as file:
@@ -239,7 +235,6 @@ def _edited(before: str, editor: list[str]) -> str:
 
 
 def run_cd(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     if args["folder"]:
         here = _current_folder()
         target = os.path.expanduser(args["folder"].strip("'\""))

@@ -33,7 +33,6 @@ VERBOSE = Param("verbose", "flag", "show places, parameters and rules too", defa
 
 
 def run_log(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     target = targets.typed(session, "log", args["expr"], args.cell, everything=True).concrete("log")
     expression = args["expr"] if args.cell is None else target.title
     value, error, recording = recorded(target.call, expression, args["retrace"])
@@ -45,7 +44,6 @@ def run_log(session: Session, args: Arguments) -> Result:
 
 
 def run_step(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     if args["file"] is not None:
         return _opened(args, Step(_load(args)), NOTHING)
     if not args["expr"] and args.cell is None:
@@ -61,7 +59,6 @@ def run_step(session: Session, args: Arguments) -> Result:
     ledger(recording).arguments = given_values(target)
 
     def programs() -> LinkedPrograms:
-        __tracebackhide__ = True
         # imported late: only the stepper's view of programs needs it
         from minijax.tools.programs.links import linked_programs
 
@@ -70,7 +67,6 @@ def run_step(session: Session, args: Arguments) -> Result:
     leaves, tree = tree_flatten((target.args, target.kwargs))
 
     def again(given: Sequence[Any]) -> tuple[Recording, BaseException | None]:
-        __tracebackhide__ = True
         own_args, own_kwargs = tree_unflatten(tree, given)
         other = targets.Target(target.fun, own_args, own_kwargs, target.names, target.title, target.loose)
         _, failed, made = recorded(other.call, expression, args["retrace"])
@@ -78,7 +74,6 @@ def run_step(session: Session, args: Arguments) -> Result:
         return made, failed
 
     def stages() -> Any:
-        __tracebackhide__ = True
         # imported late: only the view of XLA's stages needs them
         from minijax.tools.xla import pipeline
         from minijax.tools.xla.stages import stages as made
@@ -94,7 +89,6 @@ def run_step(session: Session, args: Arguments) -> Result:
 
 def _last(session: Session, args: Arguments) -> Result:
     """Step through the last line. If it failed, run it again; otherwise open the last full recording."""
-    __tracebackhide__ = True
     failed = session.failed
     if failed is None or not failed.replays:
         recording = _last_full(session, failed)
@@ -103,7 +97,6 @@ def _last(session: Session, args: Arguments) -> Result:
         return _opened(args, Step(recording, note=note), NOTHING, ended=_ended_in_error(recording))
 
     def call() -> Any:
-        __tracebackhide__ = True
         return session.run_again(failed)
 
     code = failed.source.strip()
@@ -129,7 +122,6 @@ def _retraced(call: Callable[[], Any], expression: str) -> Callable[[], tuple[Re
     """A function that records ``call`` again, ignoring cached traces. Ctrl-C raises KeyboardInterrupt."""
 
     def retrace() -> tuple[Recording, BaseException | None]:
-        __tracebackhide__ = True
         _, failed, again = recorded(call, expression, True)
         if isinstance(failed, KeyboardInterrupt):
             raise failed
@@ -149,7 +141,6 @@ def recorded(
 
     If Ctrl-C ends the call, this exception is KeyboardInterrupt, and the recording holds everything up to then.
     """
-    __tracebackhide__ = True
     recorder = Recorder("full", source, retrace)
     try:
         with recorder:
@@ -166,7 +157,6 @@ def given_values(target: targets.Target) -> list[Any]:
 
 def refuse_empty(command: str, expression: str, recording: Recording, error: BaseException | None) -> None:
     """If the recording is empty, raise ``error``, which ended the call, or else a UsageError."""
-    __tracebackhide__ = True
     if not recording.blank:
         return
     if error is not None:

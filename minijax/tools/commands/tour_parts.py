@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from minijax.tools.commands.guide import Part, Stop
-from minijax.tools.exercises.pages import Piece, pages
+from minijax.tools.exercises.pages import TextPiece, pages
 
 
-def _stops(pieces: list[Piece]) -> Iterator[Stop]:
-    for before, piece, after in zip(pieces, pieces[1:], [*pieces[2:], Piece("", "")], strict=False):
+def _stops(pieces: list[TextPiece]) -> Iterator[Stop]:
+    for before, piece, after in zip(pieces, pieces[1:], [*pieces[2:], TextPiece("", "")], strict=False):
         if piece.mark == "```":
             yield Stop(before.text, piece.text, after.text if after.mark == "> " else "", piece.words == ("raises",))
 

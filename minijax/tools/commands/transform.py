@@ -86,7 +86,6 @@ def ones(x: Any) -> Any:
 
 def given(session: Session, command: str, text: str, count: int) -> tuple[Any, ...]:
     """The values of an option such as ``--tangents 1.0, 2.0``, as a tuple of ``count`` items."""
-    __tracebackhide__ = True
     value = session.evaluate(parse_expression(command, text), {})
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if len(values) != count:
@@ -99,7 +98,6 @@ def given(session: Session, command: str, text: str, count: int) -> tuple[Any, .
 
 
 def run_jaxpr(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     recorder = Recorder("full", args["expr"], True) if args["names"] else Recorder("summary", args["expr"])
     if args["names"] and (args["style"] or session.settings.style) == "tutorial":
         raise UsageError("%jaxpr --names needs the style jax: add --style jax")
@@ -138,7 +136,6 @@ def _differentiable(x: Any) -> bool:
 
 
 def run_grad(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     target = _target(session, "grad", args)
     argnums = args["argnums"]
     if argnums is None:
@@ -163,7 +160,6 @@ def run_grad(session: Session, args: Arguments) -> Result:
 
 def _check_argnums(target: Target, argnums: int | tuple[int, ...]) -> None:
     """Raise UsageError if an argument does not exist, is given twice, or is not differentiable."""
-    __tracebackhide__ = True
     count = len(target.args)
     numbers = argnums if isinstance(argnums, tuple) else (argnums,)
     if len({i % count for i in numbers}) < len(numbers):
@@ -183,7 +179,6 @@ def _scalar(target: Target) -> Callable[..., Any]:
 
     @functools.wraps(target.fun)
     def scalar(*args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
         value = target.fun(*args, **kwargs)
         leaves = tree_leaves(value)
         if len(leaves) != 1 or leaves[0] is not value or np.shape(value) != ():
@@ -317,7 +312,6 @@ def _finite_difference_line(target: Target, argnums: tuple[int, ...]) -> Line:
 
 def _target(session: Session, command: str, args: Arguments) -> Target:
     """The command's target as a function of values only: its static arguments are bound."""
-    __tracebackhide__ = True
     target = targets.typed(session, command, args["expr"], args.cell).concrete(command)
     target = targets.traceable(command, target)
     # if there are no positional arguments, as in f(x=3.0), the keyword arguments become positional
@@ -325,7 +319,6 @@ def _target(session: Session, command: str, args: Arguments) -> Target:
 
 
 def with_arguments(target: Target, command: str) -> Target:
-    __tracebackhide__ = True
     if not tree_leaves(target.args):
         problem = f"%{command} needs an argument, and {shortened(target.title)} has none"
         raise UsageError(f"{problem} that is an array or a number: write one, as in f(3.0)")
@@ -344,7 +337,6 @@ def named_rows(
 
 
 def run_jvp(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     target = with_arguments(_target(session, "jvp", args), "jvp")
     if args["tangents"] is None:
         tangents = tuple(tree_map(ones, x) for x in target.args)
@@ -379,7 +371,6 @@ def as_tangent(option: str, what: str, x: Any, tangent: Any) -> Any:
 
     UsageError if structures or shapes differ.
     """
-    __tracebackhide__ = True
     if tree_structure(tangent) != tree_structure(x):
         if not isinstance(tangent, (int, float)):
             raise UsageError(f"%{option}: {what} must have the structure of {what.rpartition(' ')[2]}: {type_texts(x)}")
@@ -388,7 +379,6 @@ def as_tangent(option: str, what: str, x: Any, tangent: Any) -> Any:
 
 
 def _leaf_tangent(option: str, what: str, x: Any, tangent: Any) -> Any:
-    __tracebackhide__ = True
     aval = get_aval(x)
     if not dtypes.is_inexact(aval.dtype):
         return ones(x)
@@ -410,7 +400,6 @@ def positional(target: Target) -> Any:
 
     @functools.wraps(target.fun)
     def positional(*xs: Any) -> Any:
-        __tracebackhide__ = True
         return target.fun(*xs, **target.kwargs)
 
     return positional
@@ -427,7 +416,6 @@ def _linear_rows(session: Session, closed: ClosedJaxpr) -> list[Block]:
 
 
 def run_vjp(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     target = with_arguments(_target(session, "vjp", args), "vjp")
     recorder = Recorder("summary", args["expr"])
     with recorder:
@@ -448,7 +436,6 @@ def run_vjp(session: Session, args: Arguments) -> Result:
 
 
 def run_vmap(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     target = with_arguments(_target(session, "vmap", args), "vmap")
     axes = {}
     for option in ("in_axes", "out_axes"):
@@ -477,7 +464,6 @@ def run_vmap(session: Session, args: Arguments) -> Result:
 
 def _check_axis(name: str, x: Any, axis: Any) -> None:
     """Raise UsageError if ``axis`` is no integer or does not exist. vmap itself checks trees of axes."""
-    __tracebackhide__ = True
     if axis is None or isinstance(axis, (tuple, list, dict)):
         return
     if isinstance(axis, bool) or not isinstance(axis, int):
@@ -495,7 +481,6 @@ def _axis_text(axis: Any) -> str:
 
 
 def run_linearize(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     target = with_arguments(_target(session, "linearize", args), "linearize")
     recorder = Recorder("summary", args["expr"])
     with recorder:

@@ -28,7 +28,6 @@ MOST_PRINTED = 10_000
 
 
 def run_tree(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     name = args["expr"]
     node = parse_expression("tree", name)
     refuse_local(session, "tree", name)
@@ -74,7 +73,6 @@ def _printed(session: Session, value: Any) -> Document:
 
 
 def run_shards(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     # imported late: only arrays over several devices need it
     from minijax.tools.values import shards
 

@@ -20,7 +20,7 @@ _PIECE = re.compile(r"^```(?P<words>.*)\n(?P<code>[\s\S]*?)\n```$|^(?P<mark># |>
 EXERCISES = Path(__file__).with_name("exercises.md")
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """A piece of a page. ``mark`` is '> ', '1. ', '```' or '' for a paragraph; ``words`` are those after the backticks.
     ``items`` are the items of a list.
     """
@@ -31,9 +31,9 @@ class Piece(NamedTuple):
     items: tuple[str, ...] = ()
 
 
-def pages(path: Path) -> Iterator[tuple[str, list[Piece]]]:
+def pages(path: Path) -> Iterator[tuple[str, list[TextPiece]]]:
     """The title and the pieces of each page of a file."""
-    title, found = "", list[Piece]()
+    title, found = "", list[TextPiece]()
     # the text before the first heading says what the file is
     text = path.read_text(encoding="utf-8")
     for match in _PIECE.finditer(text, text.index("\n# ")):
@@ -42,11 +42,11 @@ def pages(path: Path) -> Iterator[tuple[str, list[Piece]]]:
                 yield title, found
             title, found = match["text"], []
         elif match["mark"] == "1. ":
-            found.append(Piece("1. ", "", items=tuple(map(_joined, re.split(r"\n\d+\. ", match["text"])))))
+            found.append(TextPiece("1. ", "", items=tuple(map(_joined, re.split(r"\n\d+\. ", match["text"])))))
         elif match["code"] is not None:
-            found.append(Piece("```", match["code"], tuple(match["words"].split())))
+            found.append(TextPiece("```", match["code"], tuple(match["words"].split())))
         else:
-            found.append(Piece(match["mark"] or "", _joined(match["text"].replace("\n> ", "\n"))))
+            found.append(TextPiece(match["mark"] or "", _joined(match["text"].replace("\n> ", "\n"))))
     yield title, found
 
 

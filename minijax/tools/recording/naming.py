@@ -430,6 +430,13 @@ def _is_one(name: str) -> bool:
     return isinstance(found, (ast.Attribute, ast.Subscript, ast.Call))
 
 
+def _begins_again(run: Sequence[BindRecord], bind: BindRecord) -> bool:
+    """Whether an operation is the first of a run once more, and uses no result of the run."""
+    kind = (bind.primitive, bind.level, bind.in_types)
+    made = {number for each in run for number in each.results if number}
+    return kind == (run[0].primitive, run[0].level, run[0].in_types) and made.isdisjoint(bind.operands)
+
+
 def _results(recording: Recording) -> Iterator[tuple[int, str]]:
     """(number, expression) for each value that is the result of an expression."""
     # lines on which interpreters began: an expression there may have run the user's functions
@@ -444,7 +451,8 @@ def _results(recording: Recording) -> Iterator[tuple[int, str]]:
             spot = ("", "")
             continue
         here = (bind.place, bind.expression)
-        if here != spot:
+        # the expression of a comprehension begins again without another expression in between
+        if here != spot or _begins_again(runs[-1], bind):
             runs.append([])
             spot = here
         runs[-1].append(bind)

@@ -20,6 +20,7 @@ from minijax.core.rules import DerivedRule, shown_rule
 from minijax.core.trace import state
 from minijax.tools.documents.words import shortened
 from minijax.tools.recording.copy import printed
+from minijax.tools.recording.edited import EDITED, is_edited
 from minijax.tools.recording.records import SourceRecord
 
 # Number of lines kept around each line of the user.
@@ -144,9 +145,12 @@ class Sources:
         out: list[SourceRecord] = []
         left = MOST_TEXT
         # user files first, in case the limit is reached
+        edited = {code.co_filename for code in self.codes.values() if is_edited(code)}
         for file in sorted(self.wanted, key=lambda name: not errors.is_user_file(name)):
             linecache.checkcache(file)  # as tracebacks do: a file may have been edited and run again
             lines = as_typed.get(file) or linecache.getlines(file)
+            if file in edited:
+                lines = [EDITED + "\n"] * len(lines)
             wanted = sorted(line for line in self.wanted[file] if line <= len(lines))
             start = 0
             for i in range(1, len(wanted) + 1):
@@ -166,7 +170,7 @@ def expression(code: CodeType, offset: int) -> str:
     """The source of the expression with the instruction at ``offset``, on one line; '' if unknown."""
     where = next(itertools.islice(code.co_positions(), offset // 2, None), (None,) * 4)
     first, last, begin, end = where
-    if first is None or last is None or begin is None or end is None:
+    if first is None or last is None or begin is None or end is None or is_edited(code):
         return ""
     lines = linecache.getlines(code.co_filename)[first - 1 : last]
     if len(lines) != last - first + 1:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from minijax.tools.documents.document import Block, Code, Document, Fitted, Line, Text, line, text
+from minijax.tools.recording.edited import EDITED, is_edited
 
 # Longer sources are cut; the answer then says where the rest is.
 MOST_LINES = 400
@@ -102,6 +103,8 @@ def _source(subject: Any) -> list[Block]:
         lines = typed[1]
     shown = "".join(lines[:MOST_LINES]).rstrip("\n")
     blocks: list[Block] = [text(""), Code(shown, "python")]
+    if is_edited(getattr(target, "__code__", _source.__code__)):
+        blocks.append(text(EDITED, role="warning"))
     if len(lines) > MOST_LINES:
         blocks.append(text(f"... {len(lines) - MOST_LINES} more lines in the file", role="muted"))
     return blocks

@@ -11,7 +11,8 @@ import inspect
 import re
 import sys
 from collections import deque
-from types import FunctionType
+from collections.abc import Sequence
+from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from minijax.api.differences import ADVICE, type_advice
@@ -168,7 +169,7 @@ class _Filter:
         if record.name == _TRACING:
             if not message.startswith(_HEAD):
                 return True
-            _keep(message)
+            _keep(message, _parameters())
             return self.wanted
         return self.wanted or not ("PERSISTENT" in message or "persistent cache" in message)
 
@@ -176,8 +177,20 @@ class _Filter:
 _filter = _Filter()
 
 
-def _keep(said: str) -> None:
-    """Record a miss from JAX's message ``said``."""
+def _parameters() -> list[str]:
+    """The positional parameters of the function that JAX is explaining."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and (frame.f_code.co_name, frame.f_globals.get("__name__")) != ("explain", _TRACING):
+        frame = frame.f_back
+    try:
+        parameters = inspect.signature(frame.f_locals["fun"]).parameters.values() if frame is not None else ()
+    except (KeyError, TypeError, ValueError):
+        return []
+    return [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+
+
+def _keep(said: str, parameters: Sequence[str] = ()) -> None:
+    """Record a miss from JAX's message ``said``. ``parameters`` are the positional parameters of the function."""
     global _total
     head, *lines = re.sub(r"\n(?!  )", " ", said).split("\n")  # a value's repr may have several lines
     place = re.sub(r":(\d+):\d+ ", r":\1 ", head.removeprefix(_HEAD).rstrip(":"))
@@ -189,7 +202,7 @@ def _keep(said: str) -> None:
         name = name.rpartition(" id=")[0]
     else:
         name, _, defined = lines[0].removeprefix("for ").partition(" defined at ")
-        found = [_difference(each[2:]) for each in lines[2:] if each.startswith("* ")]
+        found = [_difference(each[2:], parameters) for each in lines[2:] if each.startswith("* ")]
         reason, advice = "; ".join(found) or " ".join(lines[2:]), next(filter(None, map(_advice, found)), "")
         if found and lines[2].startswith("different input pytree"):
             advice = advice or ADVICE["tree"]
@@ -203,7 +216,7 @@ _STATIC = r"<class 'jax\.\S+\.Static'> with pytree metadata Static\(val=(.*?)\)(
 _PLACE = r"^(?:\[1\]\['(\w+)'\]|\[[01]\])"
 
 
-def _difference(said: str) -> str:
+def _difference(said: str, parameters: Sequence[str] = ()) -> str:
     """``x: f32[3] became f32[4]`` for JAX's ``at x, now f32[4] and before f32[3]``."""
     said = re.sub(r"\(\{\}\)|https?://\S+|\{weak_type=False\}", "", said).replace("{weak_type=True}", " weak")
     said, static = re.subn(_STATIC, r"\1", said)
@@ -212,6 +225,8 @@ def _difference(said: str) -> str:
         return said
     where, now, before, so = match.groups()
     where = re.sub(_PLACE, lambda found: found[1] or ("args" if found[0] == "[0]" else "kwargs"), where)
+    names = {f"args[{i}]": name for i, name in enumerate(parameters)}
+    where = re.sub(r"^args\[\d+\]", lambda found: names.get(found[0], found[0]), where)
     return f"{where}: static {before} became {now}" if static else f"{where}: {before} became {now}{so or ''}"
 
 

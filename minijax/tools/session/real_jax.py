@@ -27,7 +27,6 @@ def carried(command: str, title: str, fun: Any, args: tuple[Any, ...], kwargs: d
     Raises:
       UsageError: minijax cannot watch the call.
     """
-    __tracebackhide__ = True
     if "jax" not in sys.modules:
         return None
     from minijax.interop.uses import jax_use

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
+import re
 import time
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -27,10 +28,11 @@ from minijax.tools.session import real_jax, source
 from minijax.tools.session.jax_misses import Watching
 from minijax.tools.session.namespace import names_read
 from minijax.tools.session.outputs import Outputs
+from minijax.tools.session.restoring import RUNNING, restore, saved
 from minijax.tools.session.result import NOTHING, Browse, Result, Step
 from minijax.tools.session.settings import Settings
 from minijax.tools.session.specs import BOOL, SPECS, SpecType, subscripted_bools
-from minijax.tools.session.tracebacks import error_document, last_user_place, passed_engine
+from minijax.tools.session.tracebacks import error_document, last_user_place, passed_engine, without_tools
 from minijax.tools.session.values import printed, value_tree, written
 from minijax.tools.usage import UsageError
 
@@ -298,7 +300,6 @@ class Session:
 
     def evaluate(self, node: ast.expr, extra: dict[str, Any]) -> Any:
         """Evaluate an expression in the user's namespace, extended by the names ``extra`` and by types like ``f32``."""
-        __tracebackhide__ = True
         specs = {name: value for name, value in SPECS.items() if name not in self.namespace}
         node = source.placed(node, self._filename)  # a copy: the caller may use its tree again
         for name in [] if self.has("bool") else subscripted_bools(node):
@@ -321,7 +322,6 @@ class Session:
         Raises:
           UsageError: minijax cannot watch the call; the text says why.
         """
-        __tracebackhide__ = True
         kwargs = {} if kwargs is None else kwargs
         found = real_jax.carried(command, title, fun, args, kwargs)
         if found is None:
@@ -469,6 +469,9 @@ class Session:
         around, self.watched = self.watched, []
         self.unfinished = None
         began = time.perf_counter()
+        # the user's objects that the command can reach, to undo what a trace stores in them
+        words = re.findall(r"[^\W\d]\w*", "" if name in RUNNING else f"{line} {cell or ''}")
+        before = saved([self.lookup(word) for word in dict.fromkeys(words) if self.has(word)])
         try:
             result = command(self, line, cell)
             if self.watched:
@@ -477,12 +480,15 @@ class Session:
             with contextlib.suppress(Exception):  # the user sees the command's error instead
                 self._settle()
             self._keep_interrupted(error, began)
+            error.__traceback__ = without_tools(error.__traceback__)
             raise
         else:
             self._settle()
         finally:
             self.local_names, self.watched = {}, around
+            restore(before)
         if result.error is not None:
+            result.error.__traceback__ = without_tools(result.error.__traceback__)
             self.restore()  # after an interrupt
             if result.recording is not None and result.recording.level == "full":
                 self.recorded_error = result.error

@@ -18,7 +18,7 @@ def _class_dict(kind: type) -> dict[str, Any]:
     return type.__getattribute__(kind, "__dict__")
 
 
-def _own_dict(value: Any) -> dict[str, Any]:
+def instance_dict(value: Any) -> dict[str, Any]:
     """The instance's dict; empty if the class redefines ``__dict__``, because reading it would run code."""
     for base in _bases(type(value)):
         found = _class_dict(base).get("__dict__")
@@ -39,7 +39,7 @@ def _is_a(value: Any, kind: type) -> bool:
 def static_names(value: Any) -> set[str]:
     """The names of the attributes of ``value``, found without running code of its class."""
     if _is_a(value, types.ModuleType):
-        return set(_own_dict(value))
+        return set(instance_dict(value))
     names: set[str] = set()
     if _is_a(value, type):
         for base in _bases(value):
@@ -47,14 +47,14 @@ def static_names(value: Any) -> set[str]:
         return names
     for base in _bases(type(value)):
         names.update(_class_dict(base))
-    names.update(_own_dict(value))
+    names.update(instance_dict(value))
     return names
 
 
 def static_value(value: Any, name: str) -> Any:
     """The value of an attribute if reading it runs no code, else ``UNKNOWN``."""
     if _is_a(value, types.ModuleType):
-        return _own_dict(value).get(name, UNKNOWN)
+        return instance_dict(value).get(name, UNKNOWN)
     is_class = _is_a(value, type)
     found: Any = next(
         (d[name] for base in _bases(value if is_class else type(value)) if name in (d := _class_dict(base))),
@@ -67,7 +67,7 @@ def static_value(value: Any, name: str) -> Any:
                 return found.__get__(value)
             except AttributeError:
                 return UNKNOWN
-        own = _own_dict(value)
+        own = instance_dict(value)
         if name in own and not any("__set__" in _class_dict(base) for base in _bases(kind)):
             return own[name]
     if kind in (staticmethod, classmethod):

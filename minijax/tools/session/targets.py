@@ -58,7 +58,6 @@ class Target(Frozen):
 
     def call(self) -> Any:
         """Call the function with the arguments."""
-        __tracebackhide__ = True
         return self.fun(*self.args, **self.kwargs)
 
     @property
@@ -85,7 +84,6 @@ def _capture(fun: Any, *args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...],
 
 def captured(session: Session, node: ast.Call) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """The evaluated function and arguments of a call. The call itself does not run."""
-    __tracebackhide__ = True
     name = "capture call"  # no identifier, so no variable can have this name
     capturing = ast.Call(ast.Name(name, ast.Load()), [node.func, *node.args], node.keywords)
     return session.evaluate(capturing, {name: _capture})  # type: ignore[no-any-return]
@@ -151,7 +149,6 @@ def from_expression(session: Session, command: str, text: str, everything: bool 
       UsageError: ``text`` is no expression, or calls an object that is not callable. Exceptions of the
         user's code propagate.
     """
-    __tracebackhide__ = True
     text = expression_text(text)
     node = computation(session, command, text)
     if isinstance(node, ast.Call) and not (everything and _is_picked(node.func)):
@@ -168,7 +165,6 @@ def _is_picked(node: ast.expr) -> bool:
 
 def computation(session: Session, command: str, text: str) -> ast.expr:
     """Parse an expression without running it; UsageError if it clearly computes nothing."""
-    __tracebackhide__ = True
     node = parse_expression(command, text, "an expression such as f(x)")
     refuse_local(session, command, text)
     _refuse_function(session, node)
@@ -178,7 +174,6 @@ def computation(session: Session, command: str, text: str) -> ast.expr:
 
 def refuse_local(session: Session, command: str, text: str) -> None:
     """Raise UsageError for a name that only a recording knows: a local variable of a recorded function."""
-    __tracebackhide__ = True
     calls = [node.func for node in ast.walk(ast.parse(text.strip(), mode="eval")) if isinstance(node, ast.Call)]
     called = {each.id for each in calls if isinstance(each, ast.Name)}
     for name in free_names(text):
@@ -200,7 +195,6 @@ _NO_ARRAYS = {str: "a text", bytes: "bytes", type(None): "None", GeneratorType: 
 
 def _refuse_no_array(session: Session, command: str, node: ast.expr) -> None:
     """Raise UsageError for a text, None and similar values, written out or in a variable: they compute nothing."""
-    __tracebackhide__ = True
     kind: type = type(None)
     if isinstance(node, ast.GeneratorExp):
         kind = GeneratorType
@@ -218,7 +212,6 @@ def _refuse_no_array(session: Session, command: str, node: ast.expr) -> None:
 
 def _refuse_function(session: Session, node: ast.expr) -> None:
     """Raise UsageError for a function without a call: ``f``, ``jnp.sin``, ``lambda x: x``."""
-    __tracebackhide__ = True
     is_path = isinstance(node, (ast.Name, ast.Attribute))
     if isinstance(node, ast.Lambda) or (is_path and _is_function(session, node)):
         title = ast.unparse(node)
@@ -241,7 +234,6 @@ def _is_function(session: Session, node: ast.expr) -> bool:
 
 
 def _from_call(session: Session, command: str, node: ast.Call, text: str) -> Target | None:
-    __tracebackhide__ = True
     fun, args, kwargs = captured(session, node)
     if not callable(fun):
         what = f"{ast.unparse(node.func)} is of type {type(fun).__name__}, which cannot be called"
@@ -272,7 +264,6 @@ def _of_arrays(command: str, target: Target) -> Target:
     fun, found = target.fun, _models(target)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
         whole = [found[i][1](x) if i in found else x for i, x in enumerate(args)]
         return fun(*whole, **{name: found[name][1](x) if name in found else x for name, x in kwargs.items()})
 
@@ -309,7 +300,6 @@ def with_fixed(target: Target, places: Collection[int], keywords: Collection[str
     fixed = {name: x for name, x in kwargs.items() if name in keywords}
 
     def call(*inputs: Any, **named: Any) -> Any:
-        __tracebackhide__ = True
         whole = list(args)
         for i, x in zip(moving, inputs, strict=True):
             whole[i] = x
@@ -329,7 +319,6 @@ def positional(target: Target) -> Target:
     count = len(target.args)
 
     def fun(*args: Any) -> Any:
-        __tracebackhide__ = True
         return target.fun(*args[:count], **dict(zip(keywords, args[count:], strict=True)))
 
     fun.__name__ = getattr(target.fun, "__name__", type(target.fun).__name__)
@@ -361,14 +350,12 @@ def traceable(command: str, target: Target, static: int | Sequence[int] | None =
 
 def stage(target: Target) -> ClosedJaxpr:
     """The jaxpr of a target; if the target's value is itself a jaxpr (``make_jaxpr(f)(x)``), that value."""
-    __tracebackhide__ = True
     if getattr(getattr(target.fun, "__code__", None), "co_qualname", "").startswith("make_jaxpr."):
         return _made_jaxpr(target)
     is_jaxpr = False
 
     @functools.wraps(target.fun)
     def program(*args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
         nonlocal is_jaxpr
         value = target.fun(*args, **kwargs)
         is_jaxpr = isinstance(value, ClosedJaxpr)
@@ -380,7 +367,6 @@ def stage(target: Target) -> ClosedJaxpr:
 
 
 def _made_jaxpr(target: Target) -> ClosedJaxpr:
-    __tracebackhide__ = True
     value = target.call()
     return value if isinstance(value, ClosedJaxpr) else value[0]
 
@@ -405,7 +391,6 @@ def function_of(session: Session, node: ast.expr, names: Sequence[str] = ()) -> 
     Tracebacks call the function ``<module>``, because the user wrote only an expression. The qualified names of
     functions inside the expression do not mention the function either.
     """
-    __tracebackhide__ = True
     parameters = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
     fun: FunctionType = session.evaluate(ast.copy_location(ast.Lambda(parameters, node), node), {})
     fun.__name__ = "expression"
@@ -420,7 +405,6 @@ def _unwrapped(code: CodeType) -> CodeType:
 
 
 def _from_variables(session: Session, command: str, node: ast.expr, text: str) -> Target:
-    __tracebackhide__ = True
     free = free_names(text)
     names = [name for name in free if is_value(session.lookup(name))]
     if isinstance(node, ast.Name) and not names:
@@ -454,7 +438,6 @@ def leaf_names(target: Target) -> list[str]:
 
 def typed(session: Session, command: str, line: str, cell: str | None, everything: bool = False) -> Target:
     """The target in ``line``; for a cell, its body as a function of the inputs that ``line`` names."""
-    __tracebackhide__ = True
     if cell is None:
         return from_expression(session, command, line, everything)
     return from_cell(session, command, line, cell)
@@ -465,7 +448,6 @@ def from_cell(session: Session, command: str, line: str, body: str) -> Target:
 
     A name alone takes the variable's value. The cell's value is its last expression or last assignment.
     """
-    __tracebackhide__ = True
     names: list[str] = []
     args: list[Any] = []
     for name, text in inputs(f"%%{command}", line):
@@ -519,7 +501,6 @@ def _take_value(text: str) -> tuple[str, str]:
 
 def input_value(session: Session, label: str, name: str, text: str | None) -> Any:
     """The value or the type of an input, from ``text``. If ``text`` is None, the value of the user's variable."""
-    __tracebackhide__ = True
     if text is None:
         if not session.has(name):
             raise UsageError(f"{label}: there is no variable {name}; give its type or value: {name}=f32[3]")

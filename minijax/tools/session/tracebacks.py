@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from minijax.core import operands
 from minijax.core.trace import state
 from minijax.errors import did_you_mean
 from minijax.tools.documents.document import Document, Line, Text, document
+from minijax.tools.recording.edited import EDITED, is_edited
 
 if TYPE_CHECKING:
     import traceback
@@ -26,14 +27,18 @@ _ALIKE = 0.75
 _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 # The file that runs the inputs of a session.
 _SESSION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "session.py")
+_TOOLS = os.path.dirname(os.path.dirname(_SESSION)) + os.sep
 
 
 def _frames(tb: TracebackType | None) -> Iterator[tuple[traceback.FrameSummary, bool]]:
     """The frames, outermost first, and for each whether it is the user's."""
     import traceback  # here and below: imported late, because few sessions show an error
 
-    for summary in traceback.extract_tb(tb):
-        yield summary, errors.is_user_file(summary.filename)
+    for summary, at in zip(traceback.extract_tb(tb), _each(tb), strict=True):
+        is_user = errors.is_user_file(summary.filename)
+        if is_user and is_edited(at.tb_frame.f_code):
+            summary._line = EDITED  # type: ignore[attr-defined]
+        yield summary, is_user
 
 
 def last_user_place(error: BaseException) -> str:
@@ -66,29 +71,38 @@ _SHOWING = ("minijax.tools", "minijax.repl", "minijax.ipython_ext")
 def passed_engine(error: BaseException) -> bool:
     """Whether the engine, or code that the engine called, raised the exception or one of its causes."""
     for each in chain(error):
-        tb = each.__traceback__
-        while tb is not None:
+        for tb in _each(each.__traceback__):
             module = tb.tb_frame.f_globals.get("__name__", "")
             if module.startswith("minijax.") and not module.startswith(_SHOWING):
                 return True
-            tb = tb.tb_next
     return False
 
 
 def without_engine(tb: TracebackType | None) -> tuple[TracebackType | None, int]:
     """A traceback without minijax's frames, and their number; the whole traceback and 0 if it has no other frames."""
-    frames = []
-    at = tb
-    while at is not None:
-        frames.append(at)
-        at = at.tb_next
-    kept = [each for each in frames if not errors.is_own_file(each.tb_frame.f_code.co_filename)]
-    if not kept:
-        return tb, 0
-    rest: TracebackType | None = None
-    for each in reversed(kept):
-        rest = TracebackType(rest, each.tb_frame, each.tb_lasti, each.tb_lineno)
-    return rest, len(frames) - len(kept)
+    return _without(tb, errors.is_own_file)
+
+
+def without_tools(tb: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of commands. If all its frames are minijax's, the whole traceback."""
+    if without_engine(tb)[0] is tb:
+        return tb
+    return _without(tb, lambda file: file.startswith(_TOOLS))[0]
+
+
+def _without(tb: TracebackType | None, is_hidden: Callable[[str], bool]) -> tuple[TracebackType | None, int]:
+    kept: TracebackType | None = None
+    (*frames,) = _each(tb)
+    shown = [each for each in frames if not is_hidden(each.tb_frame.f_code.co_filename)]
+    for each in reversed(shown):
+        kept = TracebackType(kept, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return (kept, len(frames) - len(shown)) if shown else (tb, 0)
+
+
+def _each(tb: TracebackType | None) -> Iterator[TracebackType]:
+    while tb is not None:
+        yield tb
+        tb = tb.tb_next
 
 
 def is_internal(error: BaseException) -> bool:
@@ -106,13 +120,13 @@ def error_document(error: BaseException, all_frames: bool = False) -> Document:
     operands.annotate(error, None, state.stack)
     hide = not all_frames and config.read("traceback_filtering") != "off"
     lines: list[Line] = []
-    chain: list[tuple[BaseException, str]] = []
+    linked: list[tuple[BaseException, str]] = []
     seen: set[int] = set()
     current: BaseException | None = error
     link = ""
     while current is not None and id(current) not in seen:
         seen.add(id(current))
-        chain.append((current, link))
+        linked.append((current, link))
         if current.__cause__ is not None:
             current, link = current.__cause__, "The above exception was the direct cause of this one:"
         elif (
@@ -123,7 +137,7 @@ def error_document(error: BaseException, all_frames: bool = False) -> Document:
             current, link = current.__context__, "While handling it, another exception occurred:"
         else:
             current = None
-    for each, link in reversed(chain):
+    for each, link in reversed(linked):
         lines += _one(each, hide)
         if link:
             lines += [(), (("muted", link),), ()]
@@ -174,14 +188,14 @@ def _without_engine_frames(pieces: list[str]) -> list[str]:
 
 def _near(error: BaseException) -> str:
     """A suggestion such as ``. Did you mean ones?`` for an unknown name, as at Python's own prompt."""
-    at = error.__traceback__
-    if type(error) is not NameError or not error.name or at is None:
+    if type(error) is not NameError or not error.name or error.__traceback__ is None:
         return ""
-    while at.tb_next is not None:
-        at = at.tb_next
-    frame = at.tb_frame
-    names = [*frame.f_locals, *frame.f_globals, *vars(builtins)]
-    return did_you_mean(error.name, names, alike=_ALIKE).replace(" Did", ". Did", 1)
+    *_, last = _each(error.__traceback__)
+    names = [*last.tb_frame.f_locals, *last.tb_frame.f_globals, *vars(builtins)]
+    # in a short name, one wrong letter makes a large difference
+    size = len(error.name)
+    near = did_you_mean(error.name, [each for each in names if len(each) == size > 2], alike=1 - 1.01 / size)
+    return (near or did_you_mean(error.name, names, alike=_ALIKE)).replace(" Did", ". Did", 1)
 
 
 def _message(error: BaseException, hide: bool) -> Iterator[Line]:

@@ -120,7 +120,6 @@ class _ArraysOnly:
         self._fun, self._is_staged, self._tree_map = fun, is_staged, tree_map
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
         out = self._fun(*args, **kwargs)
         if not self._is_staged(out):
             return out
@@ -139,7 +138,6 @@ def _returning_arrays(fun: Any, original: Any, kept: dict[str, str]) -> Any:
 
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
         return ours(*args, **kwargs)
 
     originals[call] = theirs
