@@ -397,7 +397,17 @@ def own_name(name: str) -> str:
     """``h`` for ``primal of h``, because both have the same value."""
     while name.startswith(_PRIMAL):
         name = name.removeprefix(_PRIMAL)
-    return name[1:-1] if name.startswith("(") and name.endswith(")") else name
+    return name[1:-1] if _in_brackets(name) else name
+
+
+def _in_brackets(name: str) -> bool:
+    """Whether the first bracket of ``name`` is closed by its last one: not in ``(a + b).sum()``."""
+    depth = 0
+    for i, c in enumerate(name):
+        depth += (c == "(") - (c == ")")
+        if depth <= 0:
+            return bool(name) and name[0] == "(" and i == len(name) - 1
+    return False
 
 
 def called(bind: BindRecord) -> str:

@@ -19,7 +19,7 @@ from minijax.tools.documents.document import MARK, Line, Segment, length, line, 
 from minijax.tools.documents.words import plural, shortened
 from minijax.tools.recording.backward import brief, listed
 from minijax.tools.recording.cursor import Cursor
-from minijax.tools.recording.naming import Naming, naming_of
+from minijax.tools.recording.naming import Naming, naming_of, own_name
 from minijax.tools.recording.records import (
     BackwardRecord,
     CotangentRecord,
@@ -224,10 +224,7 @@ class BackwardPass:
 
     def residual_name(self, variable: int) -> str:
         """The name of the residual that a constant holds, or ''."""
-        found = self.naming.known(self.recorded.primals[variable])
-        if found.startswith("primal of "):
-            found = found.removeprefix("primal of ").removeprefix("(").removesuffix(")" if "of (" in found else "")
-        return shortened(found, MOST_NAME)
+        return shortened(own_name(self.naming.known(self.recorded.primals[variable])), MOST_NAME)
 
     def residual(self, variable: int) -> Line:
         """A short form of the value of a constant, or its type if the value was dropped."""

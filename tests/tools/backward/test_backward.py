@@ -11,7 +11,7 @@ import minijax.numpy as jnp
 from minijax import lax
 from minijax.pytree import tree_leaves
 from minijax.tools.recording.backward import listed
-from minijax.tools.recording.naming import Naming
+from minijax.tools.recording.naming import Naming, own_name
 from minijax.tools.recording.recorder import record
 from minijax.tools.stepper.backward import passes_of
 from minijax.tools.values.moment import Worth, ledger
@@ -108,3 +108,10 @@ def test_a_branch_that_was_not_taken_says_so():
     _, recording = record(minijax.grad(lambda x: lax.cond(x > 0, lambda x: x * 2.0, lambda x: x * 3.0, x)), 1.0)
     inner = [each for each in passes_of(recording) if each.around is not None]
     assert [each.unknown() for each in inner] == [["this branch was not taken"], []]
+
+
+@pytest.mark.parametrize(
+    ("called", "name"), [("primal of (y * y).sum()", "(y * y).sum()"), ("primal of (a + b)", "a + b"), ("", "")]
+)
+def test_only_brackets_around_a_whole_name_are_dropped(called, name):
+    assert own_name(called) == name
