@@ -49,20 +49,21 @@ class Extension:
         self.shell = shell
         self.recorder: Recorder | None = None
         self.magics = MinijaxMagics(shell)
+        self.session: Session = self.magics.session
         self.replaced: dict[tuple[str, str], Any] = {}
         self.formatters: list[tuple[Any, str, Any]] = []
         self._add_magics()
-        self.matcher = matcher(self.magics.session)
+        self.matcher = matcher(self.session)
         shell.Completer.custom_matchers.append(self.matcher)
         self._add_formatters()
-        self.trees = display.Trees(shell, self.magics.session)
+        self.trees = display.Trees(shell, self.session)
         self.trees.install()
-        self.magics.session.renamed_places = renamer(shell)
-        settings = self.magics.session.settings
+        self.session.renamed_places = renamer(shell)
+        settings = self.session.settings
         self.tracebacks = Tracebacks(shell, lambda: settings.frames == "all", renamer(shell), self._hint)
         self.tracebacks.install()
         self.magics.showing_errors = self.tracebacks.around
-        self.magics.session.runs_again = self.run_again
+        self.session.runs_again = self.run_again
         errors.set_machinery(_MACHINERY)
         callbacks.set_front_end(self.at_breakpoint)
         # the number of cache misses before the running cell
@@ -95,14 +96,17 @@ class Extension:
 
     def at_breakpoint(self, code: str, names: dict[str, Any]) -> None:
         """Run a line typed at ``debug.breakpoint``. ``names``: the variables of a frame of the stopped program."""
-        inner = Session(find, names, self.magics.session.settings)
-        inner.highlight = self.magics.session.highlight
+        inner = Session(find, names, self.session.settings)
+        inner.highlight = self.session.highlight
         outcome = inner.run_line(code)
         result = Result(outcome.shown, outcome.value, outcome.recording, outcome.step, outcome.error)
         if outcome.step is not None and has_screen(self.shell):
             result = stepped(inner, result)
         if result.document:
-            self.shell.display_pub.publish(Shown(self.shell, result)._repr_mimebundle_())
+            self.publish(Shown(self.shell, result)._repr_mimebundle_())
+
+    def publish(self, shown: dict[str, str]) -> None:
+        self.shell.display_pub.publish(shown)
 
     def remove(self) -> None:
         """Remove everything, and restore what was replaced."""
@@ -111,7 +115,7 @@ class Extension:
         shell.events.unregister("post_run_cell", self.after_cell)
         self._stop()
         shell.display_pub.__dict__.pop("clear_output", None)
-        self.magics.session.live.drop_all()
+        self.session.live.drop_all()
         present = shell.magics_manager.magics
         for kind, names in type(self.magics).magics.items():
             for name in names:
@@ -143,16 +147,16 @@ class Extension:
         known.begin(info)
         if (info.raw_cell or "").lstrip().startswith("%"):
             return
-        self.magics.session.unwatched = not self.magics.watch
-        self.magics.session.first_miss = miss_log.total()
-        self.magics.session.jax.begin()
+        self.session.unwatched = not self.magics.watch
+        self.session.first_miss = miss_log.total()
+        self.session.jax.begin()
         if self.magics.watch:
             self.recorder = Recorder("summary", info.raw_cell or "")
             self.recorder.__enter__()
 
     def after_cell(self, result: Any) -> None:
         """Show the recording. Reset the interpreter stack to evaluation and the levels of ``%push``."""
-        self.magics.session.restore()
+        self.session.restore()
         recorder = self._stop()
         self._note_failure(result, recorder)
         self._show_levels(result)
@@ -172,31 +176,32 @@ class Extension:
         """Tell the session about a failed cell, so that %step without arguments can step through it."""
         # %run shows its program's exception itself, so the cell's result has no error
         error, self.tracebacks.shown = result.error_in_exec or self.tracebacks.shown, None
-        code = _code(result)
         if error is None or isinstance(error, UsageError):
             return
-        session = self.magics.session
         recording = None if recorder is None else recorder.recording
-        if error is session.recorded_error:
-            recording = session.recording
-        session.note_failure(result.execution_count or self.shell.execution_count, code, error, recording)
+        if error is self.session.recorded_error:
+            recording = self.session.recording
+        self.session.note_failure(self._number(result), _code(result), error, recording)
+
+    def _number(self, result: Any) -> int:
+        """The number of the cell with this result."""
+        return result.execution_count or self.shell.execution_count
 
     def _hint(self, error: BaseException) -> str:
         """The text below an exception: how to step to it."""
-        session = self.magics.session
-        if error is session.recorded_error:
-            return "" if session.unfinished is None else RECORDED  # if None, the magic has shown the recording
+        if error is self.session.recorded_error:
+            return "" if self.session.unfinished is None else RECORDED  # if None, the magic has shown the recording
         if not passed_engine(error):
             return ""
         return replay_text(isinstance(error, KeyboardInterrupt))
 
     def run_again(self, failed: FailedInput) -> Any:
         """Run a failed cell again as IPython does, under the same file name, but show nothing."""
-        session, shell = self.magics.session, self.shell
+        shell = self.shell
         word = failed.source.split(None, 1)[0].lstrip("%") if source.is_command(failed.source) else ""
-        own = {session.command_name(name): name for name in COMMANDS}
+        own = {self.session.command_name(name): name for name in COMMANDS}
         if word in own:
-            return session.run_command_line(failed.source.replace(word, own[word], 1), failed.number).value
+            return self.session.run_command_line(failed.source.replace(word, own[word], 1), failed.number).value
         code = shell.transform_cell(failed.source)
         file = shell.compile.cache(code, failed.number, raw_code=failed.source)
         statements, expression = source.compiled(code, file, shell.compile.flags)
@@ -207,12 +212,11 @@ class Extension:
     def _show_panels(self, recorder: Recorder) -> Document:
         """Show what a watched cell did, as panels."""
         self.magics.apply_traits()
-        session = self.magics.session
-        session.remember(recorder.recording)
-        chosen = session.settings
+        self.session.remember(recorder.recording)
+        chosen = self.session.settings
         shown = summary(recorder.recording, chosen.panels, style=chosen.style, full=chosen.full)
         if shown:
-            self.shell.display_pub.publish(bundle(self.shell, shown, EXPORTED))
+            self.publish(bundle(self.shell, shown, EXPORTED))
         return shown
 
     def _show_recompiles(self, result: Any) -> None:
@@ -223,19 +227,18 @@ class Extension:
         in_terminal = type(self.shell).__name__ == "TerminalInteractiveShell"
         if in_terminal or not self.magics.badge or self.magics.watch or own & {each.lstrip("%") for each in words}:
             return
-        of_jax = jax_misses.since(self.magics.session.jax.first) if not code.lstrip().startswith("%") else ()
+        of_jax = jax_misses.since(self.session.jax.first) if not code.lstrip().startswith("%") else ()
         count = miss_log.total() - self.first_miss
         if not count and not of_jax:
             return
         entries = miss_log.since(self.first_miss)
         shown = display.recompiled(self.shell, entries, of_jax, count - len(entries))
         if shown:
-            self.shell.display_pub.publish(shown)
+            self.publish(shown)
 
     def _keep(self, result: Any, panels: Document, recorder: Recorder | None) -> None:
         """Keep the cell's output for ``%export``."""
-        session, value = self.magics.session, result.result
-        number = result.execution_count or self.shell.execution_count
+        value = result.result
         recording = None if recorder is None else recorder.recording
         error = result.error_before_exec or result.error_in_exec
         if isinstance(value, Shown):
@@ -247,24 +250,23 @@ class Extension:
             # IPython shows no frames for a UsageError
             shown = document(text(f"UsageError: {error}", role="error", wrap=False))
         elif error is not None:
-            shown = session.error_document(error)
+            shown = self.session.error_document(error)
         for each in reversed([each for each in self.magics.shown if each is not value]):
             shown = each.document + shown
-        session.keep(Entry(number, _code(result), shown, panels, error is not None, recording))
+        self.session.keep(Entry(self._number(result), _code(result), shown, panels, error is not None, recording))
 
     def _show_levels(self, result: Any) -> None:
         """Show how a Python cell changed the levels of %push: the tracer it assigned, the programs that got longer."""
-        session = self.magics.session
         code = _code(result)
-        if not session.levels or code.lstrip().startswith("%") or not result.success:
+        if not self.session.levels or code.lstrip().startswith("%") or not result.success:
             return
         value = NOTHING if isinstance(result.result, Shown) else result.result
-        assigned, grown = session.note(code, value)
+        assigned, grown = self.session.note(code, value)
         if assigned or grown:
-            self.shell.display_pub.publish(bundle(self.shell, assigned + grown, EXPORTED))
+            self.publish(bundle(self.shell, assigned + grown, EXPORTED))
 
     def _stop(self) -> Recorder | None:
-        self.magics.session.jax.end()
+        self.session.jax.end()
         recorder, self.recorder = self.recorder, None
         if recorder is not None:
             recorder.__exit__(None, None, None)

@@ -12,7 +12,6 @@ from prompt_toolkit import Application
 from prompt_toolkit.application.current import get_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
@@ -25,6 +24,7 @@ from prompt_toolkit.styles import BaseStyle, Style, merge_styles
 from minijax.core.records import NamedTuple
 from minijax.repl.drawing import target_at
 from minijax.repl.screen_model import Model
+from minijax.repl.style import styled
 from minijax.tools.documents.document import Line
 
 # The style of the current line's bar if there are no colours.
@@ -53,7 +53,7 @@ class _Screen(UIControl):
 
     def create_content(self, width: int, height: int) -> UIContent:
         self.shown = self.full.compose(self.full.model, width, height)
-        lines = [styled(each) for each in self.shown] or [[]]
+        lines = [styled(part for part in each if part[1]) for each in self.shown] or [[]]
         return UIContent(lines.__getitem__, len(lines), show_cursor=False)
 
     def is_focusable(self) -> bool:
@@ -69,11 +69,6 @@ class _Screen(UIControl):
         if lines or mouse_event.event_type == MouseEventType.MOUSE_UP:
             self.full.do(lambda: model.mouse(pane, row, lines))
         return None
-
-
-def styled(each: Line) -> StyleAndTextTuples:
-    """A line of the screen in prompt_toolkit's form; its text has no control characters."""
-    return [(f"class:mj-{role}" if role else "", piece) for role, piece in each if piece]
 
 
 class FullScreen:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 
 from prompt_toolkit.document import Document as Typed
 from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -11,7 +12,7 @@ from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.styles import Style
 
 from minijax.repl.batch import highlighted
-from minijax.tools.documents.document import Document, folded, lay_out, split_lines
+from minijax.tools.documents.document import Document, Segment, folded, lay_out, split_lines
 from minijax.tools.documents.theme import STYLES, shown_line, terminal_style
 from minijax.tools.session.source import is_command
 
@@ -35,13 +36,17 @@ def style_for(theme: str) -> Style:
 STYLE = style_for("terminal")
 
 
+def styled(each: Iterable[Segment]) -> StyleAndTextTuples:
+    """A line in prompt_toolkit's form."""
+    return [(f"class:mj-{role}" if role else "", piece) for role, piece in each]
+
+
 def fragments(doc: Document, columns: int) -> StyleAndTextTuples:
     """``doc`` laid out for prompt_toolkit; every line ends with a newline, and none is wider than the terminal."""
     out: StyleAndTextTuples = []
     for each in lay_out(doc, columns, highlighted):
         for line in folded(shown_line(each), columns):
-            out += [(f"class:mj-{role}" if role in STYLES else "", piece) for role, piece in line]
-            out.append(("", "\n"))
+            out += [*styled(line), ("", "\n")]
     return out
 
 
@@ -52,15 +57,8 @@ class InputLexer(Lexer):
         text = document.text
         if not text.strip():
             return lambda number: [("", document.lines[number])] if number < len(document.lines) else []
-        command = ""
-        if is_command(text):
-            end = len(text) - len(text.lstrip())
-            while end < len(text) and not text[end].isspace():
-                end += 1
-            command, text = text[:end], text[end:]
-        pieces = ([("keyword", command)] if command else []) + list(highlighted(text, "python"))
-        lines = [
-            [(f"class:mj-{role}" if role in STYLES else "", piece) for role, piece in each]
-            for each in split_lines(pieces)
-        ]
+        command = re.match(r"\s*\S+", text) if is_command(text) else None
+        pieces = [("keyword", command[0])] if command else []
+        pieces += highlighted(text[command.end() :] if command else text, "python")
+        lines = [styled(each) for each in split_lines(pieces)]
         return lambda number: list(lines[number]) if number < len(lines) else []

@@ -13,7 +13,6 @@ from minijax.tools.xla.stages import Stage, StageLine, Stages
 
 # In the diff of a pass, show this many unchanged lines around a changed one.
 _AROUND = 2
-_MARKS = {"delete": "-", "insert": "+"}
 
 
 class ShownLine(Frozen):
@@ -26,6 +25,12 @@ class ShownLine(Frozen):
     text: str
     mark: str = " "
     index: int = -1
+
+
+def _alike(count: int) -> Iterator[ShownLine]:
+    """A note in place of this many unchanged lines."""
+    if count:
+        yield ShownLine(None, f"… {plural(count, 'line')} alike")
 
 
 class StageBrowser(Model):
@@ -122,22 +127,16 @@ class StageBrowser(Model):
         """The diff of the stage against the previous one, with a few unchanged lines around each change."""
         before, after = self.stages.all[self.stage.previous].lines, self.stage.lines
         texts = [each.text for each in before], [each.text for each in after]
-        begun = False
-        for tag, i, to_i, j, to_j in difflib.SequenceMatcher(None, *texts, False).get_opcodes():
-            if tag != "equal":
-                for at in range(i, to_i):
-                    yield ShownLine(before[at], before[at].text, "-")
-                for at in range(j, to_j):
-                    yield ShownLine(after[at], after[at].text, "+", at)
-                begun = True
-                continue
-            head = min(_AROUND, to_j - j) if begun else 0
-            tail = min(_AROUND, to_j - j - head) if to_j < len(after) else 0
-            hidden = to_j - j - head - tail
-            yield from (ShownLine(after[at], after[at].text, index=at) for at in range(j, j + head))
-            if hidden:
-                yield ShownLine(None, f"… {plural(hidden, 'line')} alike")
-            yield from (ShownLine(after[at], after[at].text, index=at) for at in range(to_j - tail, to_j))
+        shown = 0
+        for group in difflib.SequenceMatcher(None, *texts, False).get_grouped_opcodes(_AROUND):
+            yield from _alike(group[0][3] - shown)
+            for tag, i, to_i, j, to_j in group:
+                if tag != "equal":
+                    yield from (ShownLine(before[at], before[at].text, "-") for at in range(i, to_i))
+                mark = " " if tag == "equal" else "+"
+                yield from (ShownLine(after[at], after[at].text, mark, at) for at in range(j, to_j))
+            shown = group[-1][4]
+        yield from _alike(len(after) - shown)
 
     def current(self) -> StageLine | None:
         """The line at the cursor of the focused pane; of the pane ``stage`` if the list of stages has the focus."""

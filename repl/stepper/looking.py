@@ -114,8 +114,8 @@ class Looking:
             self.stepper.say("no variable has a value yet", "muted")
             return
         self.viewer = Viewer(named, "primal", grid.GridPlace())
-        if not isinstance(self._viewed(), Worth):
-            found = self._viewed()
+        found = self._viewed()
+        if not isinstance(found, Worth):
             self.viewer = None
             why = found.reason if isinstance(found, Unknown) else "there is none at this moment"
             self.stepper.say(f"no value of {named.name}: {why}", "muted")
@@ -125,25 +125,16 @@ class Looking:
         row = value_row(self.known, self.viewer.named, self.at, self.at)
         return row.known[self.viewer.column]
 
-    def scroll(self, lines: int, columns: int = 0) -> None:
-        """Scroll the elements."""
+    def scroll(self, lines: int, columns: int = 0, slices: int = 0) -> None:
+        """Scroll the elements, or show another slice of an array with more than two axes."""
         found = None if self.viewer is None else self._viewed()
         if self.viewer is None or not isinstance(found, Worth):
             return
-        place = self.viewer.place
+        value, (slice, top, left) = numpy_of(found.array), self.viewer.place
         step = columns // 8 if abs(columns) >= 8 else columns
-        moved = place._replace(top=place.top + lines, left=place.left + step)
-        self.viewer = self.viewer._replace(place=grid.within(numpy_of(found.array), moved))
-
-    def next_slice(self, step: int) -> None:
-        """Show another slice of an array with more than two axes."""
-        found = None if self.viewer is None else self._viewed()
-        if self.viewer is None or not isinstance(found, Worth):
-            return
-        value = numpy_of(found.array)
-        moved = self.viewer.place._replace(slice=self.viewer.place.slice + step)
-        self.viewer = self.viewer._replace(place=grid.within(value, moved))
-        if grid.slices(value) == 1:
+        place = grid.within(value, grid.GridPlace(slice + slices, top + lines, left + step))
+        self.viewer = self.viewer._replace(place=place)
+        if slices and grid.slices(value) == 1:
             self.stepper.say("the array has at most two axes: there is one slice", "muted")
 
     def next_column(self, step: int = 1) -> None:
@@ -190,7 +181,7 @@ class Looking:
     def iterate(self, step: int) -> None:
         """Choose the next iteration of the selected value's loop; after digits, the iteration with that number."""
         if self.viewer is not None and not self._digits:
-            self.next_slice(step)
+            self.scroll(0, 0, step)
             return
         if len(self._digits) == 1 and self._focus_before != self.stepper.focus == "values":
             self._digits = ""  # the digit chose this pane, so it is not the number of an iteration

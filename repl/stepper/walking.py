@@ -70,34 +70,31 @@ class Walking:
             if said := next(filter(None, (unknown_name(known, name) for name in search.names)), ""):
                 self.stepper.say(said, "error")
                 return
-            if wanted.kind == "line":
-                place = str(wanted.line)
-                self._search(wanted.text, lambda back: self.stepper.cursor.to_bind(place=place, backwards=back))
-            else:
-                self._search(wanted.text, lambda back: self._to_hit(search, back))
+
+            def find(backwards: bool) -> bool | str:
+                if wanted.kind == "line":
+                    return self.stepper.cursor.to_bind(place=str(wanted.line), backwards=backwards)
+                return self._to_hit(search, backwards)
+
+            self.stepper.find(f"moment where {wanted.text}", find)
 
         self.stepper.ask("next moment where (h.max() > 10, h became NaN, line 12)", go)
-
-    def _search(self, said: str, finder: Callable[[bool], bool | str]) -> None:
-        self.stepper.find(f"moment where {said}", finder)
 
     def _to_hit(self, search: ConditionSearch, backwards: bool) -> bool | str:
         """Go to the nearest moment where the condition holds. If none is found, return False or the reason."""
         cursor = self.stepper.cursor
-        before: tuple[int, Hit] | None = None
+        found: tuple[int, Hit] | None = None
         for hit in search.hits():
             position = origins.birth(cursor, hit.named.number).position
-            if position < cursor.position:
-                before = position, hit
+            if position < cursor.position and backwards:
+                found = position, hit
             elif position > cursor.position and not backwards:
-                return self._at_hit(position, hit)
-        if backwards and before is not None:
-            return self._at_hit(*before)
-        return "; ".join(filter(None, (search.ended, unknown_text(search.unknown)))) or False
-
-    def _at_hit(self, position: int, hit: Hit) -> bool:
-        ledger(self.stepper.recording).iterations.update(hit.iterations)
-        return self.stepper.cursor.go(position)
+                found = position, hit
+                break
+        if found is None:
+            return "; ".join(filter(None, (search.ended, unknown_text(search.unknown)))) or False
+        ledger(self.stepper.recording).iterations.update(found[1].iterations)
+        return cursor.go(found[0])
 
     def _selected(self) -> Named | None:
         return self.selected() if self.stepper.focus == "values" else None
@@ -111,14 +108,15 @@ class Walking:
             shown = choices[:MOST_CHOICES]
             named = "  ".join(f"{i} {shortened(each.name, _LONGEST)}" for i, each in enumerate(shown, 1))
             more = f"  and {plural(len(choices) - len(shown), 'other')}" if len(choices) > len(shown) else ""
-            self.stepper.ask(f"{word}  {named}{more}", lambda text: self._picked(shown, text), single=True)
 
-    def _picked(self, choices: Sequence[OriginChoice], text: str) -> None:
-        number = int(text) if text.isdecimal() else 0
-        if 1 <= number <= len(choices):
-            self._go(choices[number - 1])
-        else:
-            self.stepper.say(f"{text} is not a number from 1 to {len(choices)}", "muted")
+            def go(text: str) -> None:
+                number = int(text) if text.isdecimal() else 0
+                if 1 <= number <= len(shown):
+                    self._go(shown[number - 1])
+                else:
+                    self.stepper.say(f"{text} is not a number from 1 to {len(shown)}", "muted")
+
+            self.stepper.ask(f"{word}  {named}{more}", go, single=True)
 
     def _go(self, choice: OriginChoice) -> None:
         before = self.stepper.cursor.position
