@@ -24,7 +24,6 @@ def load_ipython_extension(ipython: Any) -> None:
 
 
 def unload_ipython_extension(ipython: Any) -> None:
-    """Remove everything that was registered with this shell."""
     extension = _loaded.pop(id(ipython), None)
     if extension is not None:
         extension.remove()

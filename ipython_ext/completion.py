@@ -14,8 +14,6 @@ _BY_MAGIC = {magic_name(command): command.name for command in MAGICS}
 
 
 def matcher(session: Session) -> Callable[[CompletionContext], SimpleMatcherResult]:
-    """An IPython matcher for the arguments of our magics."""
-
     @context_matcher(identifier="minijax_matcher")
     def minijax_matcher(context: CompletionContext) -> SimpleMatcherResult:
         lines = context.full_text.split("\n")

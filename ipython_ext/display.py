@@ -117,7 +117,6 @@ class Shown:
 
 
 def page() -> int:
-    """The columns of a page of text."""
     return shutil.get_terminal_size((_PAGE, 24)).columns if sys.stdout.isatty() else _PAGE
 
 

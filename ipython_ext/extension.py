@@ -109,7 +109,6 @@ class Extension:
         self.shell.display_pub.publish(shown)
 
     def remove(self) -> None:
-        """Remove everything, and restore what was replaced."""
         shell = self.shell
         shell.events.unregister("pre_run_cell", self.before_cell)
         shell.events.unregister("post_run_cell", self.after_cell)
@@ -137,7 +136,6 @@ class Extension:
                 formatter.for_type(name, before)
 
     def before_cell(self, info: Any) -> None:
-        """Start to record the cell if ``watch`` is set."""
         self._stop()
         self.magics.shown = []
         self.first_miss = miss_log.total()
@@ -184,7 +182,6 @@ class Extension:
         self.session.note_failure(self._number(result), _code(result), error, recording)
 
     def _number(self, result: Any) -> int:
-        """The number of the cell with this result."""
         return result.execution_count or self.shell.execution_count
 
     def _hint(self, error: BaseException) -> str:
@@ -210,7 +207,6 @@ class Extension:
         return NOTHING if expression is None else eval(expression, shell.user_global_ns, shell.user_ns)
 
     def _show_panels(self, recorder: Recorder) -> Document:
-        """Show what a watched cell did, as panels."""
         self.magics.apply_traits()
         self.session.remember(recorder.recording)
         chosen = self.session.settings
@@ -274,5 +270,4 @@ class Extension:
 
 
 def _code(result: Any) -> str:
-    """The text of the cell with this result."""
     return getattr(getattr(result, "info", None), "raw_cell", None) or ""

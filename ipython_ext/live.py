@@ -33,7 +33,6 @@ class LiveStepper(anywidget.AnyWidget):  # type: ignore[misc]
         self.on_msg(self.answer)
 
     def answer(self, _: Any, asked: dict[str, Any], buffers: Any = None) -> None:
-        """Answer a request of the script."""
         page = self.page
         found = {"kind": "failed", "said": _GONE} if page is None else page.answer(asked)
         self.send({**found, "view": asked.get("view")})

@@ -46,13 +46,10 @@ _METHOD = "magic_"
 
 
 def magic_name(command: Command) -> str:
-    """The name of a command's magic."""
     return PREFIX + command.name if command.name in TAKEN else command.name
 
 
 def _magic(command: Command) -> Callable[..., Any]:
-    """The method behind a command's magic."""
-
     def run(self: Any, line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None) -> Shown | None:
         __tracebackhide__ = True
         if command.name in OWN and not line.lstrip().startswith(OWN[command.name]):
@@ -146,7 +143,6 @@ class _Traits(Magics):
             super().__init__(shell)
 
     def pythons_own(self, name: str) -> Callable[..., Any]:
-        """IPython's own magic with this ``name``."""
         if type(self.pythons[name]).__name__ == "LazyMagic":
             # a LazyMagic looks for IPython's magic in the table of magics, where ours now has this name
             shell: Any = self.shell
@@ -162,7 +158,6 @@ class _Traits(Magics):
         return " ".join(words)
 
     def show(self, shown: Shown) -> None:
-        """Display a magic's result now."""
         shell: Any = self.shell
         for each in shown.bundles():
             shell.display_pub.publish(each)
@@ -170,7 +165,6 @@ class _Traits(Magics):
         self.shown.append(shown)
 
     def apply_traits(self) -> None:
-        """Copy the traits to the session's settings."""
         settings = self.session.settings
         settings.panels = tuple(name for name in PANELS if name in self.panels.replace(",", " ").split())
         settings.style = self.style

@@ -57,7 +57,6 @@ class Sharing:
         return there and has_anywidget()
 
     def end(self) -> None:
-        """Note that the cell has ended."""
         self._cell = None
 
     def cleared(self) -> None:
@@ -80,7 +79,6 @@ class Sharing:
 
 
 def has_anywidget() -> bool:
-    """Whether anywidget can be imported."""
     try:
         return importlib.util.find_spec("anywidget") is not None
     except ValueError:  # the object that sys.modules has under this name is no module
@@ -112,5 +110,4 @@ _known: weakref.WeakKeyDictionary[Any, Sharing] = weakref.WeakKeyDictionary()
 
 
 def sharing(shell: Any) -> Sharing:
-    """The shared state of ``shell``'s outputs."""
     return _known.setdefault(shell, Sharing(shell))

@@ -45,7 +45,6 @@ class Tracebacks:
         self.before = (shell.custom_exceptions, shell.CustomTB)
 
     def install(self) -> None:
-        """Start to handle exceptions."""
         self.shell.set_custom_exc((Exception, KeyboardInterrupt), self.handle)
         self.mine = self.shell.CustomTB
         # %debug and %pdb call this
@@ -134,7 +133,6 @@ def _is_ipythons(frame: FrameType) -> bool:
 
 
 def _passed(error: BaseException) -> bool:
-    """Whether an exception passed through minijax's code."""
     return any(errors.is_own_file(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(error.__traceback__))
 
 

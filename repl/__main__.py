@@ -31,8 +31,6 @@ Options take precedence; NO_COLOR and TERM=dumb turn colours off.
 
 
 class Invocation:
-    """The command line's options, with their defaults."""
-
     file: str | None = None
     code: str | None = None
     codes: list[str] | None = None
@@ -49,7 +47,6 @@ class Invocation:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The parser of the options."""
     import argparse  # importing it takes 10 ms; the two commonest command lines do not need it
 
     parser = argparse.ArgumentParser(
@@ -81,7 +78,6 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code."""
     given = sys.argv[1:] if argv is None else list(argv)
     options = Invocation()
     if len(given) == 2 and given[0] == "-c":

@@ -121,7 +121,6 @@ class App:
         return batch.wants_colour(self.settings.color, True)
 
     def depth(self) -> ColorDepth:
-        """The current number of colours."""
         if not self.colour():
             return ColorDepth.DEPTH_1_BIT
         return ColorDepth.from_env() or self.output.get_default_color_depth()
@@ -130,12 +129,10 @@ class App:
         return self._lexer_in_colour if self.colour() else None
 
     def show(self, doc: Document) -> None:
-        """Print a document."""
         if doc:
             self.write(fragments(doc, self.columns()))
 
     def write(self, pieces: StyleAndTextTuples) -> None:
-        """Print formatted text."""
         print_formatted_text(
             FormattedText(pieces),
             end="",
@@ -146,7 +143,6 @@ class App:
         )
 
     def columns(self) -> int:
-        """The terminal's current width."""
         return self.output.get_size().columns
 
     def show_outcome(self, outcome: Outcome) -> None:
@@ -176,7 +172,6 @@ class App:
             self._say(hint)
 
     def at_breakpoint(self, code: str, names: dict[str, Any]) -> None:
-        """Run a line typed at ``debug.breakpoint``, with the names of a frame of the stopped program."""
         inner = Session(find, names, self.settings)
         inner.highlight = batch.highlighted
         outer, self.session = self.session, inner
@@ -257,7 +252,6 @@ class App:
             self._say(f"{'' if shown else f'the last line had no {name}; '}{key} again folds it away")
 
     def run(self) -> int:
-        """Read and run inputs until Ctrl-D or ``exit()``; returns the exit code."""
         self.show(batch.banner(self.columns()))
         problem = getattr(self.history, "problem", "")
         if problem:
@@ -341,7 +335,6 @@ def _continuation(width: int, line_number: int, wrap_count: int) -> StyleAndText
 
 
 def run(session: Session) -> int:
-    """Run the interactive program; return the exit code."""
     code = App(session).run()
     if interruptible.abandoned():
         # XLA still runs the abandoned call: its threads would crash in the interpreter's regular shutdown

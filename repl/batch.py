@@ -61,7 +61,6 @@ def new_session(
 
 
 def write(stream: TextIO, text: str) -> None:
-    """Write ``text`` and flush the stream."""
     stream.write(text)
     stream.flush()
 
@@ -221,7 +220,6 @@ def plain_prompt(session: Session, page: Page) -> int:
 
 
 def debug(tb: TracebackType) -> None:
-    """Run Python's debugger in the innermost frame of ``tb`` until the user leaves it."""
     import pdb  # imported here: a dozen modules that would delay the prompt
 
     debugger = pdb.Pdb()

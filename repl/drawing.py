@@ -82,7 +82,6 @@ def bar(each: Line, columns: int, right: int = 0) -> Line:
 
 
 def padded(lines: list[Line], rows: int) -> list[Line]:
-    """``lines``, cut or filled up to ``rows`` lines."""
     return [*lines, *[()] * rows][:rows]
 
 
@@ -123,7 +122,6 @@ def fitted(segments: Line, columns: int, fill: bool = False) -> Line:
 
 
 def beginning(piece: str, columns: int) -> str:
-    """The beginning of a text, at most ``columns`` columns wide."""
     if len(piece) * 2 <= columns:
         return piece
     used = 0

@@ -159,7 +159,6 @@ class FullScreen:
         return False
 
     def _typed(self, buffer: Buffer) -> None:
-        """Answer a question that takes one character."""
         question = self.model.question
         if question is not None and question.single and buffer.text:
             text = buffer.text[-1]

@@ -3,11 +3,8 @@
 XLA ignores signals, and Python handles none until XLA returns. So another thread calls XLA, and the prompt waits for it
 in a way that a signal can interrupt. XLA then finishes in the background, and its result is dropped.
 
-Python handles a signal before the next line of Python that runs. During garbage collection that is often a line of a
-finalizer, where Python reports the exception and drops it. Such an interrupt is repeated.
-
-CPython can also overlook a signal: 3.11 misses one in a hundred that arrive right after a print. It checks again
-when another thread has held the interpreter's lock, so a thread takes the lock every 0.1 seconds.
+An interrupt in a finalizer is repeated, because Python drops the exception there. CPython 3.11 also overlooks one in a
+hundred signals that arrive right after a print, until a thread has taken the interpreter's lock, so one takes it often.
 """
 
 from __future__ import annotations
@@ -112,7 +109,6 @@ def session() -> Iterator[threading.Event]:
 
 
 def flush() -> None:
-    """Flush the standard streams."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

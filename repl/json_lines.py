@@ -109,7 +109,6 @@ def _head(number: int, code: str, printed: CapturedPrint) -> dict[str, Any]:
 
 
 def as_data(session: Session, code: str, outcome: Outcome, printed: CapturedPrint) -> dict[str, Any]:
-    """An outcome as the JSON object."""
     data = _head(outcome.number, code, printed)
     if outcome.value is not NOTHING and outcome.value is not None:
         data["value"] = _repr(outcome.value)

@@ -51,7 +51,6 @@ class Asked(Frozen):
     text: str = ""
 
     def fits(self, columns: int) -> bool:
-        """Whether an answer fits beside the whole label."""
         return len(self.label) + _ANSWER <= columns
 
     def fitting(self, columns: int) -> str:
@@ -95,7 +94,6 @@ class Model:
         self.page = 10
 
     def actions(self) -> dict[str, Action]:
-        """Every key's action."""
         rows = itertools.chain(*self.keys.values())
         return {name: action for _, _, bound in rows for name, action in by_key(bound).items()}
 
@@ -110,11 +108,9 @@ class Model:
             self.help = False
 
     def act(self, key: str) -> None:
-        """Do a key's action."""
         self.actions()[key](self)
 
     def before_key(self) -> None:
-        """Clear the response to the last key."""
         self.message = ("", "")
 
     def say(self, text: str, role: str = "warning") -> None:
@@ -122,7 +118,6 @@ class Model:
         self.message = (role, text)
 
     def ask(self, label: str, answer: Callable[[str], None], single: bool = False, text: str = "") -> None:
-        """Ask a question on the last line."""
         self.question = Asked(label, answer, single, text)
 
     def answer(self, text: str) -> None:

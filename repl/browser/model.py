@@ -78,7 +78,6 @@ class StageBrowser(Model):
 
     @property
     def stage(self) -> Stage:
-        """The stage shown."""
         return self.programs[self.at]
 
     def _first(self) -> int:
@@ -139,7 +138,6 @@ class StageBrowser(Model):
         yield from _alike(len(after) - shown)
 
     def current(self) -> StageLine | None:
-        """The line at the cursor of the focused pane; of the pane ``stage`` if the list of stages has the focus."""
         pane = "stage" if self.focus == "stages" else self.focus
         rows = self.shown(pane)
         return rows[self.rows[pane]].line if self.rows[pane] < len(rows) else None
@@ -153,11 +151,9 @@ class StageBrowser(Model):
         return [i for i, row in enumerate(self.shown(pane)) if self.linked(row)]
 
     def touched(self, stage: Stage) -> bool:
-        """Whether a pass changed instructions of the chosen lines."""
         return not set(self.chosen).isdisjoint(self.stages.touched(stage))
 
     def click(self, pane: str, row: str) -> None:
-        """Focus a pane and move its cursor to a row."""
         if pane in self.panes:
             self.focus = pane
             if row:
@@ -170,11 +166,9 @@ class StageBrowser(Model):
             self.scrolled[pane] = (down + lines, right)
 
     def scroll(self, lines: int) -> None:
-        """Move the cursor."""
         self._to_row((self.at if self.focus == "stages" else self.rows[self.focus]) + lines)
 
     def sideways(self, columns: int) -> None:
-        """Scroll the focused pane to the right."""
         down, right = self.scrolled.get(self.focus, (0, 0))
         self.scrolled[self.focus] = (down, max(right + columns, 0))
 
@@ -235,7 +229,6 @@ class StageBrowser(Model):
             self.say(f"this is the {'last' if step > 0 else 'first'} stage", "muted")
 
     def next_change(self, step: int) -> None:
-        """Go to the next pass that changed instructions of the chosen lines."""
         at = self.at + step
         while 0 <= at < len(self.programs):
             if self.touched(self.programs[at]):

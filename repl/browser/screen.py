@@ -40,7 +40,6 @@ def browse(step: Browse, console: Console, rename: Callable[[str], str] | None =
 
 
 def compose(browser: StageBrowser, columns: int, rows: int) -> list[Line]:
-    """The screen: ``rows`` lines of ``columns`` columns."""
     descent = browser.stages.descent
     passes = len(descent.passes)
     said = f"{passes} {'pass' if passes == 1 else 'passes'} · {plural(len(descent.kernels), 'kernel')} "
@@ -161,7 +160,6 @@ def _stage_rows(browser: StageBrowser, name: str, columns: int, rows: int) -> tu
 
 
 def _short(stage: Stage) -> str:
-    """A stage's name in the list."""
     if stage.kind == "pass":
         return stage.title.rpartition(" · ")[2]
     said = _SHORT.get(stage.kind, stage.title)

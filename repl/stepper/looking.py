@@ -56,12 +56,10 @@ class Looking:
 
     @property
     def known(self) -> Ledger:
-        """The values of the recording."""
         return ledger(self.stepper.recording)
 
     @property
     def at(self) -> int:
-        """The event of the cursor's moment."""
         return self.stepper.cursor.moment.at
 
     def pane(self, columns: int) -> Document:
@@ -102,13 +100,11 @@ class Looking:
         return self.selected if self.selected >= 0 else row_until(self.known, self.at)
 
     def select(self, lines: int) -> None:
-        """Move the selection this many rows down."""
         count = len(named_until(self.known, self.at))
         if count:
             self.selected = min(max(self._row() + lines, 0), count - 1)
 
     def view(self) -> None:
-        """Show the elements of the selected value."""
         named = self.named()
         if named is None:
             self.stepper.say("no variable has a value yet", "muted")

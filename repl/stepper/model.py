@@ -95,7 +95,6 @@ class Stepper(Searching):
 
     @property
     def panes(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The panes of the current view."""
         return PROGRAM_PANES if self.programs else self.moment_panes
 
     def before_key(self) -> None:
@@ -185,7 +184,6 @@ class Stepper(Searching):
             self.scrolled[self.focus] = (down + lines, max(right + columns, 0))
 
     def resize(self, twentieths: int) -> None:
-        """Give the first pane more or less room."""
         self.share = min(max(self.share + twentieths, LEAST_SHARE), MOST_SHARE)
 
     def unfold(self, levels: int) -> None:
@@ -212,7 +210,6 @@ class Stepper(Searching):
             self.result = "stages"
 
     def show_programs(self, shown: bool) -> None:
-        """Show the programs or the moment."""
         self.programs = shown
         self.focus = self.panes[0]
         self.scrolled.clear()

@@ -28,7 +28,6 @@ BESIDE_STACK = ("stack", "values", "devices")
 
 
 def compose(stepper: Stepper, columns: int, rows: int) -> list[Line]:
-    """The screen: ``rows`` lines of ``columns`` columns."""
     return framed(stepper, columns, rows, _head(stepper, columns), _body, _foot)
 
 
