@@ -296,17 +296,10 @@ def test_saved_settings_come_back(tmp_path, config):
     assert refused.returncode == 1 and "no settings file" in refused.stderr
 
 
-@pytest.mark.parametrize(
-    ("theme", "env", "code"),
-    [
-        ("light", {"COLORTERM": "truecolor"}, "\x1b[38;2;10;73;176;1msin"),
-        ("auto", {"COLORFGBG": "15;0", "COLORTERM": "truecolor"}, "\x1b[38;2;130;170;255;1msin"),
-        ("dark", {"TERM": "xterm-256color", "COLORTERM": ""}, "\x1b[38;5;111;1msin"),
-    ],
-)
-def test_a_theme_sets_the_colours(tmp_path, theme, env, code):
-    done = repl("--color", "always", "--theme", theme, "-c", "make_jaxpr(sin)(1.)", cwd=tmp_path, **env, module=False)
-    assert code in done.stdout
+def test_a_theme_sets_the_colours(tmp_path):
+    env = {"COLORFGBG": "15;0", "COLORTERM": "truecolor"}
+    done = repl("--color", "always", "--theme", "auto", "-c", "make_jaxpr(sin)(1.)", cwd=tmp_path, **env, module=False)
+    assert "\x1b[38;2;130;170;255;1msin" in done.stdout
 
 
 @pytest.mark.parametrize("given", [None, "7"])

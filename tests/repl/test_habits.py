@@ -48,17 +48,8 @@ class Habit(NamedTuple):
 
 HABITS = (
     Habit("run", ("%run script.py one --two", "loaded, half(3)"), ("given ['one', '--two'] __main__", ": (4.5, 1.5)")),
-    Habit("run with the session's names", ("start = 40", "%run -i uses.py", "start"), (": 41",)),
-    Habit("shell", ("!echo hello $((40 + 2))",), ("hello 42",)),
-    Habit("shell with values", ("n = 5", "!echo {n + 1} $n"), ("\n6 5",)),
-    Habit("lines of the shell", ("got = !printf 'a\\nb\\n'", "len(got), got[1]"), (": (2, 'b')",)),
-    Habit("exit code", ("!exit 3", "_exit_code"), (": 3",)),
     Habit("shell that asks", (("!echo asks; read it; echo got $it" + ENTER, "\nasks"), "me"), ("got me",)),
-    Habit("semicolon", ("'a' + ' value'", "'ano' + 'ther';", "_ + '!'"), (": 'a value!'",), ("'another'",)),
-    Habit("underscore and Out", ("6 * 7", "_ + 1, __name__"), (": (43, '__main__')",)),
-    Habit("timeit", ("%timeit -n 10 -r 2 1 + 1",), ("±", "of 2 runs")),
     Habit("edit the last", ("'before'", "%edit", "edited"), ("editing 'BEFORE'", ": 42")),
-    Habit("cd", ("%cd deeper", "!basename $(pwd)", "%cd -", "!ls deeper"), ("\ndeeper", "in_it")),
     Habit(
         "pasted from Python's prompt",
         (pasted(">>> a = 1\n>>> for i in range(2):\n...     a += i\n...\n>>> a\n2"), "a * 100"),
@@ -76,19 +67,6 @@ HABITS = (
         ),
         (": 7",),
     ),
-    Habit(
-        "keys of a dictionary",
-        (
-            "fruit = {'apple': {'core': 100}}",
-            ("fruit['ap" + TAB, "fruit['apple']"),
-            ("['co" + TAB, "fruit['apple']['core']"),
-            " + 1",
-        ),
-        (": 101",),
-    ),
-    Habit("modules", (("import reprl" + TAB, "import reprlib"), CLEAR)),
-    Habit("files", (("open('scri" + TAB, "open('script.py"), CLEAR)),
-    Habit("files of the shell", (("!cat scri" + TAB, "!cat script.py"), ""), ("loaded = half(9.0)",)),
     Habit(
         "signature while typing",
         (
@@ -134,7 +112,7 @@ def typed(terminal: Terminal, habit: Habit) -> str:
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     """The session in which all habits are typed."""
     folder = tmp_path_factory.mktemp("habits")
-    files = {"script.py": SCRIPT, "uses.py": "start += 1\n", "editor.py": EDITOR, "deeper/in_it": ""}
+    files = {"script.py": SCRIPT, "editor.py": EDITOR, "deeper/in_it": ""}
     (folder / "deeper").mkdir()
     for name, content in files.items():
         (folder / name).write_text(content)

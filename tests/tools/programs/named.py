@@ -24,47 +24,6 @@ settings.data.xs = jnp.ones((3, 2))
 settings.plan = SimpleNamespace(rate=jnp.float32(0.1))
 
 
-def mlp_gradient():
-    def layer(z, w, b):
-        return jnp.tanh(z @ w + b)
-
-    def predict(params, x):
-        for w, b in params:
-            x = layer(x, w, b)
-        return x
-
-    def loss(params, x, y):
-        error = predict(params, x) - y
-        return jnp.mean(error**2)
-
-    params = [(jnp.ones((3, 4)), jnp.zeros(4)), (jnp.ones((4, 2)), jnp.zeros(2))]
-    x, y = jnp.ones((5, 3)), jnp.zeros((5, 2))
-    grads = minijax.grad(loss)(params, x, y)
-    params = minijax.tree.map(lambda p, g: p - 0.1 * g, params, grads)
-
-
-def scan_rnn():
-    def loss(w, xs):
-        def step(h, x):
-            h = jnp.tanh(w * h + x)
-            return h, h
-
-        h, hs = lax.scan(step, jnp.zeros(2), xs)
-        return jnp.sum(hs) + jnp.sum(h)
-
-    w, xs = jnp.float32(0.5), jnp.ones((3, 2))
-    minijax.grad(loss)(w, xs)
-
-
-def cond_of_branches():
-    def clip(x, limit):
-        over = x > limit
-        return lax.cond(over, lambda v: v - (v - limit) * 0.9, lambda v: v, x)
-
-    clipped = clip(jnp.float32(3.0), jnp.float32(1.0))
-    total = clipped + lax.switch(1, [jnp.sin, jnp.cos], clipped)
-
-
 def with_custom_jvp():
     @minijax.custom_jvp
     def log1pexp(x):
