@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import html
 from collections.abc import Iterable
+from pathlib import Path
 
 from minijax.ir import doc as pp
 from minijax.tools.documents.document import (
@@ -102,29 +103,15 @@ def colours() -> str:
     )
 
 
-@functools.cache
 def layout() -> str:
     """The CSS rules without colours. They are enough for the layout of an output."""
-    return (
-        ".minijax{font-size:13px;line-height:1.45}"
-        ".minijax pre{margin:2px 0;padding:0;background:none;border:0;color:inherit;font:inherit;font-family:monospace;"
-        # Jupyter breaks lines within words
-        "white-space:pre;word-break:normal!important;overflow-x:auto}"
-        # long lines break, and their continuation lines are indented
-        ".minijax pre.mj-wrap{--mj-in:2;white-space:pre-wrap;overflow-wrap:anywhere}"
-        ".minijax .mj-wrap>div{padding-left:calc(var(--mj-in)*1ch);text-indent:calc(var(--mj-in)*-1ch)}"
-        ".minijax summary{cursor:pointer;font-family:monospace;white-space:pre-wrap}"
-        ".minijax details>div{margin-left:1.2em}"
-        # Jupyter makes the cells of all tables small and right-aligned, with more specific selectors than these
-        ".minijax table{border-collapse:collapse;border:0!important;font-family:monospace;font-size:inherit!important;"
-        "color:inherit!important;margin:2px 0;table-layout:auto}"
-        ".minijax tr{background:none!important}"
-        ".minijax td,.minijax th{padding:0 12px 0 0!important;text-align:left!important;vertical-align:top!important;"
-        "background:none!important;border:0!important;color:inherit!important;line-height:1.45!important;"
-        "max-width:none!important;font-weight:normal}"
-        ".minijax td pre,.minijax th pre{margin:0;white-space:pre-wrap}"
-        ".minijax span{unicode-bidi:isolate}"
-    )
+    return css(Path(__file__).with_name("document.css"))
+
+
+@functools.cache
+def css(path: Path) -> str:
+    """The CSS rules in a file, without comments and line breaks."""
+    return "".join(line for line in path.read_text(encoding="utf-8").split("\n") if not line.startswith("/*"))
 
 
 def to_html(doc: Document, highlight: Highlighter | None = None, rest: str = "") -> str:

@@ -80,18 +80,6 @@ def recording_page(recording: Recording, highlight: Highlighter | None = None, a
     return page(title, f'<section class="minijax mjx-entry"><div class="mjx-in">{code}</div>{body}</section>', about)
 
 
-_PAGE_STYLE = (
-    ":root{color-scheme:light dark}"
-    "html{background:#ffffff}@media (prefers-color-scheme:dark){html{background:#1e1e1e}}"
-    "body{margin:0 auto;max-width:1500px;padding:12px 20px}"
-    ".mjx-head{font-family:system-ui,sans-serif}.mjx-head h1{font-size:17px;margin:0}"
-    ".mjx-entry{border-top:1px solid var(--mj-edge);padding:8px 0}"
-    ".mjx-in{display:flex;gap:1ch;font-family:monospace;padding:2px 0}.mjx-in>div{min-width:0;flex:1}"
-    ".mjx-in pre{margin:0!important}.mjx-in>span{white-space:nowrap}"
-    ".mjx-out{padding:2px 0 2px 2px}"
-)
-
-
 def page(title: str, body: str, about: str = "") -> str:
     """A page with the elements ``body``, the style and the script."""
     script = widget_page.script()[0]
@@ -104,7 +92,7 @@ def page(title: str, body: str, about: str = "") -> str:
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{html.escape(title)}</title><style>{widget_page.style()}{_PAGE_STYLE}</style></head><body>"
+        f"<title>{html.escape(title)}</title><style>{widget_page.style()}{widget_page.css_file('export')}</style></head><body>"
         f'<header class="minijax mjx-head"><h1>{html.escape(title)}</h1>'
         f'<div class="mj-muted">{html.escape(shown(about))}</div></header>'
         f"{body}<script>{script}</script></body></html>\n"

@@ -21,7 +21,7 @@ from minijax.interop.uses import is_jax_array
 from minijax.tools.documents.document import Highlighter
 from minijax.tools.documents.html import layout, shown
 from minijax.tools.documents.words import shortened
-from minijax.tools.pages.page import packed, script, style
+from minijax.tools.pages.page import css_file, packed, script, style
 from minijax.tools.pages.part import WIDTH
 from minijax.tools.pages.widget import MOST_RECORDS, SteppedPage, log_lines
 from minijax.tools.recording.cursor import Cursor
@@ -39,12 +39,6 @@ MOST_ELEMENTS = 256
 # The number of steps of a slider for floats, and the largest number that it can show.
 _STEPS = 200
 _WIDEST = 1e300
-# In a notebook without a kernel, Jupyter shows the stepper if the page has one, or else the log.
-_KEPT = (
-    ".mjw-kept details>div{margin-left:0;padding-left:1.2em}.mjw-kept pre{white-space:pre-wrap}"
-    ".jp-OutputArea-child:has(.mjw-kept):has(+.jp-OutputArea-child .mjw-stage){display:none}"
-    ".jp-OutputArea-child:has(.mjw-kept)+.jp-OutputArea-child:not(:has(.mjw-stage)){display:none}"
-)
 
 
 class LivePage:
@@ -223,7 +217,7 @@ def static_html(recording: Recording, start: int = 0, rename: Callable[[str], st
     values = "\n".join(html.escape(shown(each)) for each in _values(recording, start))
     table = f"<pre>values at the first moment\n{values}</pre>" if values else ""
     around = '<div class="minijax mjw-static mjw-kept tex2jax_ignore mathjax_ignore">'
-    return rename(f"{around}<style>{layout()}{_KEPT}</style>{table}{log}</div>")
+    return rename(f"{around}<style>{layout()}{css_file('kept')}</style>{table}{log}</div>")
 
 
 def _values(recording: Recording, start: int) -> Iterator[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from minijax.tools.documents.document import Line, line
-from minijax.tools.documents.html import layout, shown, stylesheet
+from minijax.tools.documents.html import css, layout, shown, stylesheet
 
 # Pages without scripts say at their start how to get the stepper.
 WITH_SCRIPTS = "with scripts enabled, the stepper is shown."
@@ -110,11 +110,14 @@ def _squeezed(text: str, version: str) -> str:
     return "\n".join(each for each in lines if each and not each.startswith("// "))
 
 
-@functools.cache
+def css_file(name: str) -> str:
+    """The CSS rules in a file of this folder."""
+    return css(Path(__file__).with_name(f"{name}.css"))
+
+
 def style() -> str:
     """The CSS rules of documents and interactive parts."""
-    text = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
-    return stylesheet() + text.replace("\n", "")
+    return stylesheet() + css_file("page")
 
 
 def element(data: dict[str, Any], otherwise: str) -> str:

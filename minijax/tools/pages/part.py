@@ -149,7 +149,7 @@ class PagePart(Texts):
     def show(self, position: int, left_out: int) -> None:
         """Add the cursor's moment at the place ``position``; ``left_out`` earlier records are not on the page."""
         position -= self.begin
-        items = [self.line(each) for each in panes.moment_parts(self.cursor.moment, self.naming, self.cursor.cut)]
+        items = [self.line(panes.moment_line(self.cursor.moment, self.naming, self.cursor.cut))]
         if left_out and self.cursor.moment.kind == END:
             items = []
         elif left_out:

@@ -458,27 +458,17 @@ def _function_length(lines: list[str]) -> int:
 
 def moment_line(moment: Moment, naming: Naming, cut: str = "") -> Line:
     """The moment in one line: ``into jvp:2 y = sin(x)``. ``cut`` says how the recording was cut."""
-    return tuple(segment for part in moment_parts(moment, naming, cut) for segment in part)
-
-
-def moment_parts(moment: Moment, naming: Naming, cut: str = "") -> Iterator[Line]:
-    """The line of a moment as a sequence of parts."""
     node = moment.node
     if node is None:
         if cut and moment.kind == END:
-            yield line(("warning", cut))
-        else:
-            yield line(("heading", "the end" if moment.kind == END else "the beginning"))
-        return
-    if moment.kind in (ENTER, LEAVE):
-        yield line(("muted", "into " if moment.kind == ENTER else "done "))
+            return line(("warning", cut))
+        return line(("heading", "the end" if moment.kind == END else "the beginning"))
+    how = line(("muted", {ENTER: "into ", LEAVE: "done "}.get(moment.kind, "")))
     if isinstance(node, ScopeRecord):
         subject = node.subject.partition(" at ")[0]
-        yield line(("level", node.level), ("muted", f" for {subject}" if subject else ""))
-        return
-    yield record_line(node, False, naming=naming, with_level=True)
-    if moment.kind == LEAVE and isinstance(node, BindRecord) and (came := outcome(node, naming)):
-        yield came
+        return (*how, ("level", node.level), ("muted", f" for {subject}" if subject else ""))
+    came = outcome(node, naming) if moment.kind == LEAVE and isinstance(node, BindRecord) else ()
+    return (*how, *record_line(node, False, naming=naming, with_level=True), *came)
 
 
 def status(cursor: Cursor) -> Document:
