@@ -29,7 +29,7 @@ from minijax.pytree import tree_leaves
 from minijax.random import key_data
 from minijax.tools.compare import passes
 from minijax.tools.documents.document import Line, Row, Text, line
-from minijax.tools.documents.words import seconds_text, shortened
+from minijax.tools.documents.words import bar, seconds_text, shortened
 from minijax.tools.session import real_jax, targets
 from minijax.tools.session.targets import Target
 from minijax.tools.session.watch import at_home
@@ -255,21 +255,15 @@ def bars(figures: dict[str, dict[str, float]], names: Sequence[str], width: int)
                 continue
             value = seconds[name]
             ratio = f" {value / reference:.1f}×" if library != "minijax" and reference else ""
-            bar = _bar(value / most if most else 0.0, max(room - 8, 4))
+            drawn = bar(value / most if most else 0.0, max(room - 8, 4))
             yield (
                 ("label", f"{label:<{column}}"),
                 ("muted", f"{library:<{first}} " if first else ""),
                 ("time", f"{seconds_text(value):>8} "),
-                ("value" if library == "minijax" else "muted", bar),
+                ("value" if library == "minijax" else "muted", drawn),
                 ("muted", ratio),
             )
             label = ""
-
-
-def _bar(part: float, columns: int) -> str:
-    """A bar of up to ``columns`` columns, drawn in eighths of a column. It is never empty."""
-    eighths = max(round(part * columns * 8), 1)
-    return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
 
 
 def bar_block(title: str, figures: dict[str, dict[str, float]], names: Sequence[str], width: int) -> Text | None:

@@ -6,6 +6,8 @@ import functools
 import re
 
 LONGEST = 60
+# Bars that fill no, one, ... seven eighths of a column.
+EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 # A float is written with at most this many significant digits. Whole numbers up to 2**24 are written in full.
@@ -99,3 +101,9 @@ def short_path(path: str) -> str:
     # ``state.params``, as of ``params``; other containers of parameters, such as gradients, keep their name
     around = [step for step in steps[:last] if step not in _PARAMETERS and step not in ("self", "state")]
     return ".".join([*around, *rest]).replace(".[", "[")
+
+
+def bar(part: float, columns: int) -> str:
+    """A bar that fills ``part`` of ``columns`` columns, in eighths of a column. Only for 0 it is empty."""
+    eighths = min(max(round(part * columns * 8), part > 0), columns * 8)
+    return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()

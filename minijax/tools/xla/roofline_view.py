@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from minijax.tools.documents.document import Block, Row, Segment, Table, line, text
-from minijax.tools.documents.words import brief_seconds, bytes_text, plural, seconds_text, shortened
+from minijax.tools.documents.words import bar, brief_seconds, bytes_text, plural, seconds_text, shortened
 from minijax.tools.programs.link_views import places_text
 from minijax.tools.xla.roofline import COPIED, Limits, Measured, Roofline
 
 _BAR = 8
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def blocks(found: Roofline, most: int) -> Iterator[Block]:
@@ -66,9 +65,7 @@ def _cells(found: Roofline, each: Measured, whole: float) -> tuple[Segment, ...]
 
 
 def _share(part: float) -> str:
-    eighths = round(min(part, 1.0) * _BAR * 8)
-    bar = "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
-    return f"{bar:<{_BAR}} {part:4.0%}"
+    return f"{bar(part, _BAR):<{_BAR}} {part:4.0%}"
 
 
 def _limit(limits: Limits, each: Measured) -> Segment:

@@ -21,13 +21,12 @@ from minijax.tools.documents.document import (
     unbroken,
 )
 from minijax.tools.documents.html import shown, span
-from minijax.tools.documents.words import brief_seconds, plural, shortened
+from minijax.tools.documents.words import EIGHTHS, bar, brief_seconds, plural, shortened
 from minijax.tools.programs.link_views import equations_text, places_text
 from minijax.tools.programs.user_lines import user_lines
 from minijax.tools.xla.step_time import PARTS, StepRow, StepTime, merged
 
 _BAR = 8
-_EIGHTHS = " ▏▎▍▌▋▊▉"
 # Widths of a timeline's columns for names, times and places.
 _NAMES, _TIMES, _PLACES = 24, 9, 16
 # Minimum width of a page on which a timeline has places.
@@ -128,9 +127,8 @@ def _source(step: StepTime, file: str, number: int) -> str:
 
 
 def _share(part: float) -> str:
-    eighths = round(min(part, 1.0) * _BAR * 8)
-    bar = "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
-    return f"{part:4.0%} {bar}" if part >= 0.005 else f" <1% {bar}"
+    drawn = bar(part, _BAR)
+    return f"{part:4.0%} {drawn}" if part >= 0.005 else f" <1% {drawn}"
 
 
 # ------------------------------------------------------------------------------------------------------- timeline
@@ -220,7 +218,7 @@ def lane(when: Iterable[tuple[float, float]], whole: float, columns: int) -> str
         for at in range(int(first), min(int(last) + 1, columns)):
             filled[at] += max(min(last, at + 1) - max(first, at), 0.0)
     marks = [min(max(round(part * 8), 1), 8) if part > 0 else 0 for part in filled]
-    return "".join("█" if mark == 8 else _EIGHTHS[mark] for mark in marks)
+    return "".join("█" if mark == 8 else EIGHTHS[mark] for mark in marks)
 
 
 # A row has four cells: name, lane, time and place. No HTML table, because notebooks style tables in their own way.
