@@ -14,11 +14,10 @@ from minijax.tools.documents.theme import visible
 from minijax.tools.documents.words import shortened
 from minijax.tools.pages.choices import Choices
 from minijax.tools.pages.part import WIDTH
-from minijax.tools.pages.rows import REACH
 from minijax.tools.pages.widget import widget_html
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.stepper import origins, panes
-from minijax.tools.stepper.tree import past_repeated, tree_rows
+from minijax.tools.stepper.tree import REACH, past_repeated, tree_rows
 from minijax.tools.values.moment import at_hand
 from minijax.tools.values.table import PageTable
 from tests.browser.page import Browser

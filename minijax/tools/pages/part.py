@@ -1,5 +1,5 @@
 """A part of a page: some moments, and what each pane shows at each of them, stored as changes from one moment to the
-next (``track``). A part has all texts that it needs, so the script can read it without the other parts.
+next (``Track``). A part has all texts that it needs, so the script can read it without the other parts.
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ from minijax.ir import doc as pp
 from minijax.tools.documents.document import Code, Highlighter, Line, Printout, Text, code_lines, line, split_lines
 from minijax.tools.documents.words import plural, shortened
 from minijax.tools.pages.choices import Choices, Varied
-from minijax.tools.pages.page import MOST_LINES, Texts
-from minijax.tools.pages.rows import PageTree, TreeRow
-from minijax.tools.pages.track import Track
+from minijax.tools.pages.page import MOST_LINES, Texts, Track
 from minijax.tools.recording.cursor import END, LEAVE, Cursor
 from minijax.tools.recording.log import outcome, record_line
 from minijax.tools.recording.naming import naming_of
 from minijax.tools.recording.records import BindRecord, Recording
 from minijax.tools.stepper import origins, panes
 from minijax.tools.stepper.devices import all_lines, devices_of, has_devices
-from minijax.tools.stepper.tree import past_repeated, record_around
+from minijax.tools.stepper.tree import PageTree, TreeRow, past_repeated, record_around
 from minijax.tools.values.moment import at_hand
 from minijax.tools.values.table import NO_ARRAYS, PageEntry, PageTable
 

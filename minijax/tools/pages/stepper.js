@@ -1,4 +1,4 @@
-// The stepper: draws the data that widget.py has computed. track.py describes the format of changes.
+// The stepper: draws the data that widget.py has computed. page.py describes the format of changes.
 
 // The items of a pane at a moment. Moments may be requested in any order; removed items are kept, to undo a change.
 function track(changes) {

@@ -1,7 +1,7 @@
 """The stepping widget: a full recording as one self-contained piece of HTML, for notebooks and exported pages.
 
 This module computes what each pane shows at each moment, with the same cursor and panes as the stepper in a terminal.
-It stores the changes from one moment to the next (``track``). The script (``stepper.js``) applies them, forwards and
+It stores the changes from one moment to the next. The script (``stepper.js``) applies them, forwards and
 backwards, and shows the lines as text. A long recording has several compressed parts, which the script reads when they
 are needed. The widget loads nothing. Without scripts, the page shows the tree as nested ``<details>``.
 """
@@ -17,16 +17,14 @@ from typing import Any
 from minijax.tools.documents.document import Highlighter, Line, line
 from minijax.tools.documents.html import shown
 from minijax.tools.pages.links import linked
-from minijax.tools.pages.moments import moments_kept, runs
-from minijax.tools.pages.page import WITH_SCRIPTS, Texts, bare_element, element, packed
+from minijax.tools.pages.page import WITH_SCRIPTS, Texts, Track, bare_element, element, packed
 from minijax.tools.pages.part import PagePart, PageSource
-from minijax.tools.pages.track import Track
 from minijax.tools.programs.links import LinkedPrograms
 from minijax.tools.recording.cursor import ENTER, EVENT, LEAVE, Cursor, Moment
 from minijax.tools.recording.log import record_line
 from minijax.tools.recording.naming import Naming, naming_of
 from minijax.tools.recording.records import ExecutableRecord, Node, Recording, ScopeRecord
-from minijax.tools.recording.timeline import timeline
+from minijax.tools.recording.timeline import Timeline, timeline
 from minijax.tools.stepper.programs import at_moment
 from minijax.tools.stepper.tree import record_around
 
@@ -187,3 +185,29 @@ def log_lines(recording: Recording, most: int, start: int, instead: str = WITH_S
 def _static_line(moment: Moment, naming: Naming, around: Node | None) -> Line:
     assert moment.node is not None
     return record_line(moment.node, not isinstance(moment.node, ScopeRecord), naming=naming, around=around)
+
+
+def moments_kept(known: Timeline, most: int, start: int) -> list[int]:
+    """The moments on a page: those of the first ``most`` records. If ``start`` is later, the moments are those of the
+    records around ``start`` and of the records that enclose these. The page always has the beginning and the end.
+    """
+    total = len(known.nodes)
+    here = known.begun_by(min(max(start, 0), len(known) - 1)) - 1
+    first = 0 if here < most else min(here - most // 2, total - most)
+    around = list(known.around(known.start(first))) if first < total else []
+    last = min(first + most, total) - 1
+    kept = [0, *reversed(around)]
+    entered = set(around)
+    for index in range(known.start(first), known.start(last) + 1) if total else ():
+        if known.other(index) >= index:
+            entered.add(index)
+            kept.append(index)
+        elif known.other(index) in entered:
+            kept.append(index)
+    after = sorted(known.other(index) for index in entered if known.other(index) > kept[-1])
+    return [*kept, *after, len(known) - 1]
+
+
+def runs(kept: list[int]) -> list[list[int]]:
+    """``[place on the page, moment]``, for the first moment and for each moment after a gap."""
+    return [[place, index] for place, index in enumerate(kept) if not place or kept[place - 1] != index - 1]
