@@ -183,6 +183,8 @@ def test_wide_characters_take_two_columns():
     lines = [*wrapped((("", "日本語 " * 30),), 40)]
     assert len(lines) == 6 and all(length(each) <= 40 for each in lines)
     assert columns("abc") == 3 and columns("日本") == 4 and columns("e\u0301") == 1 and columns("\t") == 8
+    rows = str(document(Table(("a", "b"), ((("", "日本"), ("", "x")), (("", "c"), ("", "y")))))).split("\n")
+    assert rows[1:] == ["日本  x", "c     y"]
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=200), st.integers(8, 60))

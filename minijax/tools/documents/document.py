@@ -481,29 +481,20 @@ def _row_lines(row: Row, width: int) -> Iterator[Line]:
 
 
 def _table_lines(table: Table, width: int) -> Iterator[Line]:
-    cells = [*table.rows, tuple(("heading", name) for name in table.header)]
-    widths = [max(len(row[i][1]) for row in cells) for i in range(len(table.header))]
+    cells = [tuple(("heading", name) for name in table.header), *table.rows]
+    widths = [max(columns(row[i][1]) for row in cells) for i in range(len(table.header))]
     right = [
         bool(table.rows) and all(re.match(r"[-+\d.]", row[i][1]) or not row[i][1] for row in table.rows)
         for i in range(len(table.header))
     ]
-    for row in (cells[-1], *table.rows):
+    for row in cells:
         out: list[Segment] = []
         for i, (role, piece) in enumerate(row):
-            gap = " " * (widths[i] - len(piece))
+            gap = " " * (widths[i] - columns(piece))
             before, after = (gap, "") if right[i] else ("", gap)
-            out += [
-                ("", before + ("  " if i and not before else "  " if i else "")),
-                (role, piece),
-                ("", after),
-            ]
+            out += [("", before + ("  " if i else "")), (role, piece), ("", after)]
         while out and not out[-1][1].strip():
             out.pop()
-        # continuation lines begin below the beginning of the last column, which holds the text
-        yield from wrapped(tuple(out), width, _hanging(widths, width))
-
-
-def _hanging(widths: list[int], width: int) -> int:
-    """The indent of continuation lines: the beginning of the last column if that leaves enough room, else 4."""
-    before = sum(widths[:-1]) + 2 * (len(widths) - 1)
-    return before if width - before >= _NARROWEST else 4
+        # continuation lines begin below the beginning of the last column, which holds the text, if there is room
+        start = sum(widths[:-1]) + 2 * (len(widths) - 1)
+        yield from wrapped(tuple(out), width, start if width - start >= _NARROWEST else 4)

@@ -257,10 +257,6 @@ class ReverseLevel(Level):
         return ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, [], jaxpr.eqns), closed.consts)
 
 
-def _pmapped(fun: Callable[..., Any], values: Sequence[Any], axis_name: str | None) -> Any:
-    return pmap(fun, axis_name=axis_name)(*values)
-
-
 def _jacobian(transform: Callable[..., Any]) -> Callable[..., Any]:
     def apply(fun: Callable[..., Any], values: Sequence[Any], axis_name: str | None) -> Any:
         return transform(fun, 0 if len(values) == 1 else tuple(range(len(values))))(*values)
@@ -280,7 +276,7 @@ def _called(transform: Callable[..., Any]) -> Callable[..., Any]:
 APPLIED: dict[str, Callable[[Callable[..., Any], Sequence[Any], str | None], Any]] = {
     "jit": _wrapped(jit),
     "checkpoint": _wrapped(checkpoint),
-    "pmap": _pmapped,
+    "pmap": lambda fun, values, axis_name: pmap(fun, axis_name=axis_name)(*values),
     "jacfwd": _jacobian(jacfwd),
     "jacrev": _jacobian(jacrev),
     "hessian": _jacobian(hessian),

@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import Any
 
-from minijax.tools.documents.document import Highlighter, Line, line
+from minijax.tools.documents.document import Highlighter, line
 from minijax.tools.documents.html import shown
 from minijax.tools.pages.links import linked
 from minijax.tools.pages.page import WITH_SCRIPTS, Texts, Track, bare_element, element, packed
 from minijax.tools.pages.part import PagePart, PageSource
 from minijax.tools.programs.links import LinkedPrograms
-from minijax.tools.recording.cursor import ENTER, EVENT, LEAVE, Cursor, Moment
+from minijax.tools.recording.cursor import ENTER, EVENT, LEAVE, Cursor
 from minijax.tools.recording.log import record_line
-from minijax.tools.recording.naming import Naming, naming_of
-from minijax.tools.recording.records import ExecutableRecord, Node, Recording, ScopeRecord
+from minijax.tools.recording.naming import naming_of
+from minijax.tools.recording.records import ExecutableRecord, Recording, ScopeRecord
 from minijax.tools.recording.timeline import Timeline, timeline
 from minijax.tools.stepper.programs import at_moment
 from minijax.tools.stepper.tree import record_around
@@ -167,7 +167,8 @@ def log_lines(recording: Recording, most: int, start: int, instead: str = WITH_S
                 yield "</div></details>"
             continue
         count += 1
-        parts = _static_line(moment, naming, record_around(cursor, moment))
+        done = not isinstance(moment.node, ScopeRecord)
+        parts = record_line(moment.node, done, naming=naming, around=record_around(cursor, moment))
         text = html.escape(shown("".join(piece for _, piece in parts)))
         if moment.kind == ENTER and len(nested) < MOST_NESTED and moment.other != index + 1:
             nested.append(index)
@@ -180,11 +181,6 @@ def log_lines(recording: Recording, most: int, start: int, instead: str = WITH_S
         yield f"<pre>... {left_out:,} more records</pre>"
     elif recording.truncated:
         yield f"<pre>{html.escape(recording.stopped)}</pre>"
-
-
-def _static_line(moment: Moment, naming: Naming, around: Node | None) -> Line:
-    assert moment.node is not None
-    return record_line(moment.node, not isinstance(moment.node, ScopeRecord), naming=naming, around=around)
 
 
 def moments_kept(known: Timeline, most: int, start: int) -> list[int]:

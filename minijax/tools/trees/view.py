@@ -61,31 +61,22 @@ class _Shown:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.budget = Budget(None) if tree.exact else Budget()
-        self.known: dict[int, tuple[str, Line, Line]] = {}
-        # id of a leaf -> its number of non-finite elements; negative if counted in a sample
-        self.wrong: dict[int, int] = {}
+        self.known: dict[int, tuple[str, Line, Line, int]] = {}
         self.opened = _opened(tree)
 
-    def facts(self, leaf: TreePart) -> tuple[str, Line, Line]:
-        """The type of a leaf, its norm, and further facts."""
-        found = self.known.get(id(leaf))
-        if found is None:
-            kind, norm, rest, self.wrong[id(leaf)] = _facts(leaf, self.budget, self.tree.exact)
-            found = self.known[id(leaf)] = kind, norm, rest
-        return found
+    def facts(self, leaf: TreePart) -> tuple[str, Line, Line, int]:
+        """Type, norm, further facts, and the number of non-finite elements (negative if counted in a sample)."""
+        if id(leaf) not in self.known:
+            self.known[id(leaf)] = _facts(leaf, self.budget, self.tree.exact)
+        return self.known[id(leaf)]
 
     def hidden(self, parts: Iterable[TreePart]) -> Line:
         """A warning with the number of non-finite elements in hidden parts, from at most ``MOST_HIDDEN`` leaves."""
-        wrong, every = 0, True
-        for i, leaf in enumerate(islice(_leaves(parts), MOST_HIDDEN + 1)):
-            if i == MOST_HIDDEN:
-                every = False
-                break
-            self.facts(leaf)
-            found = self.wrong[id(leaf)]
-            wrong += abs(found)
-            every = every and found >= 0
-        return line(("warning", f" · {'' if every else 'at least '}{wrong:,} not finite")) if wrong else ()
+        leaves = list(islice(_leaves(parts), MOST_HIDDEN + 1))
+        found = [self.facts(leaf)[3] for leaf in leaves[:MOST_HIDDEN]]
+        wrong = sum(map(abs, found))
+        some = "at least " if len(leaves) > MOST_HIDDEN or min(found, default=0) < 0 else ""
+        return line(("warning", f" · {some}{wrong:,} not finite")) if wrong else ()
 
 
 def _leaves(parts: Iterable[TreePart]) -> Iterator[TreePart]:
@@ -122,7 +113,7 @@ def key_tree(tree: Tree) -> Block:
     """The tree under a title with its kind and size; a leaf is one line."""
     shown = _Shown(tree)
     if tree.root.parts is None:
-        kind, norm, rest = shown.facts(tree.root)
+        kind, norm, rest, _ = shown.facts(tree.root)
         key: Line = (("var", tree.root.key), ("", "  ")) if tree.root.key else ()
         return text((*key, *_facts_line(kind, norm, rest, 0, 0)))
     return Foldable(Fitted(lambda width: _drawn(shown, width)), lambda: _folding(shown))
@@ -244,8 +235,8 @@ def _lines(shown: _Shown, entries: list[_Entry], width: int) -> Iterator[tuple[_
     bound = int(width * _KEYS)
     ends = [_INDENT * each.level + length(line(each.key)) for each in leaves]
     keys = max((end for end in ends if end <= bound), default=0)
-    types = max((len(kind) for kind, _, _ in facts.values() if len(kind) <= _TYPES), default=0)
-    norms = max((length(norm) for _, norm, _ in facts.values()), default=0)
+    types = max((len(kind) for kind, *_ in facts.values() if len(kind) <= _TYPES), default=0)
+    norms = max((length(norm) for _, norm, *_ in facts.values()), default=0)
     for each in entries:
         begin: Line = line(" " * (_INDENT * each.level), ("var", each.key))
         if each.part.parts is not None:
@@ -258,7 +249,7 @@ def _lines(shown: _Shown, entries: list[_Entry], width: int) -> Iterator[tuple[_
                 wrong = shown.hidden(alike)
             yield each, (text((*begin, ("muted", said), *wrong), hanging=_INDENT * each.level + 4),)
             continue
-        kind, norm, rest = facts[id(each.part)]
+        kind, norm, rest, _ = facts[id(each.part)]
         row = _facts_line(kind, norm, rest, types, norms)
         above: tuple[Text, ...] = ()
         if length(begin) > keys:
@@ -343,7 +334,6 @@ def _values(leaf: TreePart, room: _Room) -> str | None:
 
 
 def _facts(leaf: TreePart, budget: Budget, exact: bool) -> tuple[str, Line, Line, int]:
-    """Type, norm, further facts, and the number of non-finite elements (negative if counted in a sample)."""
     value = leaf.value
     if leaf.said:
         return "", (), line(("muted", leaf.said)), 0
