@@ -1,6 +1,7 @@
 """Exercises accept right answers, give the matching hint for wrong ones, and restore the user's names."""
 
 import re
+from pathlib import Path
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -16,8 +17,13 @@ from minijax.tools.exercises.model import Answer, NotYet
 from minijax.tools.exercises.rules import forget_primitives
 from minijax.tools.session.lent import LentNames
 from tests.repl.test_app import BACKSPACE, ENTER, Typed
-from tests.tools.exercises.answers import WRONG
 
+ANSWERS = Path(__file__).with_name("answers.md").read_text(encoding="utf-8")
+# name of an exercise -> (code of a wrong answer, words of the hint that it must get)
+WRONG = {
+    part.partition("\n")[0]: [(code, words) for words, code in re.findall(r"> (.*)\n\n```python\n([^`]*)```", part)]
+    for part in ANSWERS.split("\n## ")[1:]
+}
 BY_NAME = {each.name: each for each in EXERCISES}
 
 
