@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from types import FunctionType, NoneType
 from typing import Any
@@ -15,7 +14,7 @@ from minijax.config import TraceKey
 from minijax.core import dtypes
 from minijax.core.avals import ShapedArray, dtype_name
 from minijax.core.records import NamedTuple
-from minijax.pytree import keystr, tree_diff, tree_unflatten
+from minijax.pytree import keystr, tree_diff, tree_leaves_with_path, tree_unflatten
 
 MOST_DIFFERENCES = 6
 _LONGEST_VALUE = 60
@@ -135,12 +134,19 @@ def _distance(new: CallSignature, old: CallSignature) -> tuple[int, int]:
         was, now = ({where: rest for where, *rest in each.static} for each in (old, new))
         far += _STATIC * sum([not was.get(where) == now.get(where) for where in {**was, **now}])
     if old.tree != new.tree:
-        types = Counter(new.avals)
-        types.subtract(old.avals)
-        return far + _TREE + sum(map(abs, types.values())), 0
+        was, now = _leaves(old), _leaves(new)
+        both = was.keys() & now.keys()
+        changes = [_type_distance(was[path], now[path]) for path in both if was[path] is not now[path]]
+        return far + _TREE * max(1, len(was.keys() ^ now.keys())) + sum(changes), 0
     changed = [(was, now) for was, now in zip(old.avals, new.avals, strict=True) if was is not now]
     gap = sum([sum(map(abs, map(int.__sub__, was.shape, now.shape))) for was, now in changed if was.ndim == now.ndim])
     return far + sum([_type_distance(was, now) for was, now in changed]), gap
+
+
+def _leaves(signature: CallSignature) -> dict[str, ShapedArray]:
+    """Path of an argument's leaf -> its type."""
+    tree = tree_unflatten(signature.tree, range(signature.tree.num_leaves))
+    return {keystr(path): signature.avals[i] for path, i in tree_leaves_with_path(tree)}
 
 
 def _type_distance(was: ShapedArray, now: ShapedArray) -> int:

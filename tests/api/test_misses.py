@@ -531,3 +531,10 @@ def test_records_of_closures_keep_no_object_alive_and_run_no_code():
     del held["helper"]
     gc.collect()
     assert [ref() for ref in refs] == [None, None] and f.explain_cache_hit(1.0)[0] == ""
+
+
+def test_of_calls_with_other_arguments_the_one_with_the_fewest_is_nearest():
+    f = jit(lambda p, *, scale=1.0: p["w"] * scale)
+    f({"w": 1.0})
+    f({"w": 1.0, "b": 1.0})
+    assert str(f.explain_cache_miss({"w": 1.0}, scale=2.0)) == "scale: it is new"

@@ -164,7 +164,7 @@ def answer_document(answer: CacheAnswer) -> Document:
             blocks.append(stale_section(answer.name, answer.stale))
         if answer.unseen:
             said = f"whether the contents of {', '.join(answer.unseen)} have changed since the trace"
-            blocks.append(Row("not known", (line(("muted", said)),)))
+            blocks.append(Row("unknown", (line(("muted", said)),)))
         return Document(tuple(blocks))
     record = CacheRecord(0, "staging", answer.name, False, answer.reason, answer.advice, answer.earlier, answer.known)
     title = line(("warning", f"{answer.name} would be traced"))
@@ -190,12 +190,12 @@ def why_document(recording: Recording, everything: bool = False, what: str = "th
 def miss_sections(misses: Sequence[tuple[CacheRecord, Sequence[PhaseRecord]]], everything: bool) -> Iterator[Block]:
     """The latest misses with the phases that each one caused.
 
-    Similar misses, as in a loop, share a section. The section has a line for each, and the advice for the last one.
+    Similar misses at one place, as in a loop, share a section. The section has a line for each, and the advice for the last one.
     """
     hidden = 0 if everything else max(len(misses) - MOST_MISSES, 0)
     groups: dict[tuple[str, ...], list[tuple[CacheRecord, Sequence[PhaseRecord]]]] = {}
     for record, phases in misses[hidden:]:
-        alike = (record.cache, record.name, re.sub(r"\d+", "0", record.reason))
+        alike = (record.cache, record.name, record.place, re.sub(r"\d+", "0", record.reason))
         groups.setdefault(alike, []).append((record, phases))
     if hidden:
         said = f"{hidden:,} more of {len(misses):,} misses before these (%why --all shows them all)"
@@ -309,7 +309,7 @@ def _miss_rows(phases: Sequence[PhaseRecord], records: Sequence[CacheRecord]) ->
         right = line(("muted", f"nearest of {record.earlier} earlier signatures"))
     yield Row("why", lines, right if times == 1 else ())
     if record.place not in ("", "<unknown>"):  # a trace by a command has no user line
-        yield Row("at", (line(("place", record.place)),), line(("muted", "the last")) if times > 1 else ())
+        yield Row("at", (line(("place", record.place)),))
     if phases:
         yield Row("cost", (_cost_line(phases, times > 1),))
     if record.advice:
