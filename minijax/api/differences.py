@@ -134,10 +134,10 @@ def _distance(new: CallSignature, old: CallSignature) -> tuple[int, int]:
         was, now = ({where: rest for where, *rest in each.static} for each in (old, new))
         far += _STATIC * sum([not was.get(where) == now.get(where) for where in {**was, **now}])
     if old.tree != new.tree:
-        was, now = _leaves(old), _leaves(new)
-        both = was.keys() & now.keys()
-        changes = [_type_distance(was[path], now[path]) for path in both if was[path] is not now[path]]
-        return far + _TREE * max(1, len(was.keys() ^ now.keys())) + sum(changes), 0
+        before, after = _leaves(old), _leaves(new)
+        both = [(before[path], after[path]) for path in before.keys() & after.keys()]
+        changes = [_type_distance(*pair) for pair in both if pair[0] is not pair[1]]
+        return far + _TREE * max(1, len(before.keys() ^ after.keys())) + sum(changes), 0
     changed = [(was, now) for was, now in zip(old.avals, new.avals, strict=True) if was is not now]
     gap = sum([sum(map(abs, map(int.__sub__, was.shape, now.shape))) for was, now in changed if was.ndim == now.ndim])
     return far + sum([_type_distance(was, now) for was, now in changed]), gap

@@ -509,14 +509,15 @@ class _NanWalk(JaxprWalk):
         left = [rest & ~new for rest, new in zip(left, made, strict=True)]
         if not any(each.any() for each in left):
             return kept
-        if len(known) == 1 or len(known) > _MOST_TOGETHER:
-            return [np.where(rest, self.union(known), each) for rest, each in zip(left, kept, strict=True)]
-        members = np.stack([np.concatenate([x.ravel() for x in self.again(eqn, args, operands, n)]) for n in known])
-        flat = np.concatenate([each.ravel() for each in kept])
-        for i in np.flatnonzero(np.concatenate([each.ravel() for each in left])).tolist():
-            flat[i] = self.union([known[k] for k in np.flatnonzero(members[:, i])] or known)
-        sizes = np.cumsum([each.size for each in kept])[:-1]
-        return [part.reshape(each.shape) for part, each in zip(np.split(flat, sizes), kept, strict=True)]
+        if len(known) > _MOST_TOGETHER:
+            known = [self.union(known)]
+        for number in known:
+            by = self.again(eqn, args, operands, number) if len(known) > 1 else left
+            found = [np.where(new & rest, number, 0) for new, rest in zip(by, left, strict=True)]
+            kept = [self.combined(pair, each.shape) for each, *pair in zip(kept, kept, found, strict=True)]
+        # what no number explains alone comes from all of them together
+        left = [rest & (each == 0) for rest, each in zip(left, kept, strict=True)]
+        return [np.where(rest, self.union(known), each) for rest, each in zip(left, kept, strict=True)]
 
     def combined(self, operands: Sequence[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
         """The numbers of elementwise results: the union of the operands' causes at each element."""
