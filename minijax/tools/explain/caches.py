@@ -190,7 +190,7 @@ def why_document(recording: Recording, everything: bool = False, what: str = "th
 def miss_sections(misses: Sequence[tuple[CacheRecord, Sequence[PhaseRecord]]], everything: bool) -> Iterator[Block]:
     """The latest misses with the phases that each one caused.
 
-    Similar misses at one place, as in a loop, share a section. The section has a line for each, and the advice for the last one.
+    Similar misses at one place, as in a loop, share a section: a line for each, and the advice for the last one.
     """
     hidden = 0 if everything else max(len(misses) - MOST_MISSES, 0)
     groups: dict[tuple[str, ...], list[tuple[CacheRecord, Sequence[PhaseRecord]]]] = {}
