@@ -447,6 +447,16 @@ def text_costs(module_text: str | bytes, *, name: str) -> dict[str, Any]:
         raise compile_error(error, name) from None
 
 
+def unoptimized_text(module_text: str) -> str:
+    """The HLO text of a StableHLO module, as XLA receives it; CompileError if XLA cannot read the module."""
+    rt = runtime()
+    try:
+        made = rt.xla.mlir.mlir_module_to_xla_computation(module_text, use_tuple_args=False, return_tuple=False)
+        return str(made.get_hlo_module().to_string())
+    except rt.error as error:
+        raise compile_error(error, "program") from None
+
+
 def instruction_costs(hlo_text: str) -> dict[str, Any]:
     """XLA's estimate for a program in HLO: flops, transcendentals, bytes accessed. ValueError if it cannot be read."""
     rt = runtime()

@@ -47,7 +47,7 @@ class StageBrowser(Model):
 
     panes = ("python", "stage", "stages")
     notes = (
-        "▶ the cursor · • from the same lines of yours · L4 line 4 · XLA added by XLA · XLA L4 added for line 4",
+        "▶ the cursor · • from the same lines of yours · L4 line 4 · ↳L4 inherited · L4? guessed · XLA added by XLA",
         "A kernel's code belongs to its whole instruction: parts of it have no lines of yours.",
         "mouse: a click goes to a line or a stage, the wheel scrolls; with Shift it selects text",
     )

@@ -137,7 +137,7 @@ def test_a_fusion_leads_to_its_own_kernel(browser):
     equations = {known().linked.equation(number).primitive for number in line.equations}
     foot = known().told(line)
     assert foot.startswith(f"{line.name} = ") and all(name in foot for name in equations)
-    assert re.search(r"\w+, \w+ \+\d+ L\d", text(browser, 120, 40))
+    assert re.search(r"\w+, \w+ \+\d+ ↳?L\d", text(browser, 120, 40))
     press(browser, "enter")
     assert (browser.stage.kind, browser.stage.title) == ("llvm", line.name)
     press(browser, "enter")

@@ -108,7 +108,8 @@ def _step_blocks(step: StepTime, args: Arguments) -> Iterator[Block]:
 
     yield step_time_view.parts(step, not (args["lines"] or args["timeline"]))
     if args["lines"]:
-        yield from step_time_view.by_line(step, args["most"])
+        yield from step_time_view.by_line(step.linked, step.rows, args["most"])
+        yield from step_time_view.together(step)
     if args["timeline"]:
         yield from step_time_view.timeline(step, args["most"])
 

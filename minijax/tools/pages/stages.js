@@ -72,9 +72,9 @@ function browser({ title, files, spots, equations, stages, packed: text }, box) 
     const out = [];
     for (let i = 0; i < flat.length; i += 6) {
       const [own, held] = kept.links[flat[i + 2]];
-      const [note, xla, mark] = kept.notes[flat[i + 3]];
+      const [note, xla, mark, sign] = kept.notes[flat[i + 3]];
       const name = flat[i + 4] < 0 ? "" : kept.strings[flat[i + 4]];
-      out.push({ line: flat[i], number: flat[i + 1], own, held, note, xla, mark, name, holds: flat[i + 5] });
+      out.push({ line: flat[i], number: flat[i + 1], own, held, note, xla, mark, sign, name, holds: flat[i + 5] });
     }
     return out;
   });
@@ -91,8 +91,8 @@ function browser({ title, files, spots, equations, stages, packed: text }, box) 
     for (const spot of own) grouped.set(spots[spot][0], [...(grouped.get(spots[spot][0]) || []), spots[spot][1]]);
     return [...grouped].map(([file, found]) => prefixes[file] + ranges(found)).join(" ");
   }
-  function markOf({ own, xla, mark }) {
-    return xla ? ("XLA " + marked(own)).trim() : marked(own) || mark;
+  function markOf({ own, mark, sign }) {
+    return own.length ? sign.join(marked(own)) : mark;
   }
   function told({ held, note, name }) {
     const found = new Map();

@@ -13,6 +13,7 @@ from minijax.tools.documents.document import Block, Code, Fitted, Indent, Line, 
 from minijax.tools.documents.theme import visible
 from minijax.tools.programs import hlo
 from minijax.tools.programs.links import Equation, LinkedPrograms, Numbers, Pane
+from minijax.tools.programs.owners import GUESSED, INHERITED
 from minijax.tools.programs.user_lines import Spot, user_lines
 
 # The leftmost and the rightmost column at which the comments of a program begin.
@@ -79,6 +80,24 @@ def _module(file: str) -> str:
     return file if os.path.dirname(file) else file.removesuffix(".py")
 
 
+def signed(where: str, how: str) -> str:
+    """``L4`` if XLA gives it (``how`` of ``owners``), ``↳L4`` if it is inherited, ``L4?`` if it is a guess."""
+    return f"↳{where}" if where and how == INHERITED else f"{where}?" if where and how == GUESSED else where
+
+
+def _meanings(hows: Iterable[str]) -> list[str]:
+    meanings = {INHERITED: "↳ inherited from the instruction that it replaced", GUESSED: "? guessed from its users"}
+    wanted = {*hows}
+    return [meaning for how, meaning in meanings.items() if how in wanted]
+
+
+def legend(hows: Iterable[str]) -> Iterator[Block]:
+    """What the signs of lines mean, if there are any."""
+    shown = _meanings(hows)
+    if shown:
+        yield text(" · ".join(shown), role="muted")
+
+
 def held_text(equations: Sequence[Equation]) -> str:
     """``tanh, mul of line 4; add of line 5``: equations by name, with their source lines; '' if there are none."""
     lines: dict[tuple[str, int], list[str]] = {}
@@ -102,12 +121,12 @@ def names_text(equations: Sequence[Equation], most: int) -> str:
     return ""
 
 
-def comment(programs: LinkedPrograms, numbers: Numbers, room: int) -> str:
+def comment(programs: LinkedPrograms, numbers: Numbers, room: int, how: str = "") -> str:
     """``// eqn 3 · model.py:5 · sin`` in ``room`` columns: parts that do not fit are dropped, from the end."""
     equations = [programs.equation(number) for number in numbers]
     names = list(dict.fromkeys(each.primitive for each in equations))
     more = f" +{len(names) - _MOST_NAMES}" if len(names) > _MOST_NAMES else ""
-    parts = [equations_text(numbers), places_text(equations), ", ".join(names[:_MOST_NAMES]) + more]
+    parts = [equations_text(numbers), signed(places_text(equations), how), ", ".join(names[:_MOST_NAMES]) + more]
     said = [part for part in parts if part]
     while len(said) > 1 and _length(" · ".join(said)) + 3 > room:
         said.pop()
@@ -124,6 +143,7 @@ def annotated(programs: LinkedPrograms, pane: Pane, lines: Sequence[str] | None 
 
     def drawn(width: int) -> tuple[Block, ...]:
         lines = [*_commented(programs, pane, shown, width)]
+        lines += [("", (("comment", f"// {meaning}"),)) for meaning in _meanings(pane.notes)]
         code = "\n".join(text for text, _ in lines)
         return (Code(code, pane.language, after=tuple(said for _, said in lines)),)
 
@@ -144,15 +164,15 @@ def _coloured(programs: LinkedPrograms, numbers: Numbers, words: str) -> Line:
 def _commented(programs: LinkedPrograms, pane: Pane, lines: Sequence[str], width: int) -> Iterator[tuple[str, Line]]:
     """Pairs of a program's line and its comment. A comment above a line has a pair of its own."""
     said = [
-        comment(programs, numbers, width * 2 // 5) if numbers else "" if note in _OBVIOUS else f"// {note}"
+        comment(programs, numbers, width * 2 // 5, note) if numbers else "" if note in _OBVIOUS else f"// {note}"
         for numbers, note in zip(pane.links, pane.notes, strict=True)
     ]
     longest = max([_length(words) for words in said], default=0)
     lengths = [len(one) for one, words in zip(lines, said, strict=True) if words]
     column = min(max(lengths, default=0) + 2, width - longest, _MOST_COLUMN)
-    before: Numbers = ()
-    for one, numbers, full in zip(lines, pane.links, said, strict=True):
-        again = bool(numbers) and numbers == before
+    before: tuple[Numbers, str] = (), ""
+    for one, numbers, full, how in zip(lines, pane.links, said, pane.notes, strict=True):
+        again = bool(numbers) and (numbers, how) == before
         words = f"// {equations_text(numbers)}" if again else full
         at = max(column, len(one) + 2)
         if not words or column < _LEAST_COLUMN and again:
@@ -161,33 +181,34 @@ def _commented(programs: LinkedPrograms, pane: Pane, lines: Sequence[str], width
             yield one, (("", " " * (at - len(one))), *_coloured(programs, numbers, words))
         elif numbers and not again:
             indent = " " * (len(one) - len(one.lstrip()))
-            yield indent, _coloured(programs, numbers, comment(programs, numbers, width - len(indent)))
+            yield indent, _coloured(programs, numbers, comment(programs, numbers, width - len(indent), how))
             yield one, ()
         else:
             yield one, ()
-        before = numbers
+        before = numbers, how
 
 
 def fused_rows(programs: LinkedPrograms) -> Iterator[Block]:
     """``fusion.3  tanh, mul L4``: the equations in each fusion of the optimised program, and their source lines."""
     known = user_lines(programs)
     found = [
-        (hlo.instruction_name(text), numbers)
-        for text, numbers in zip(programs.hlo.lines, programs.hlo.links, strict=True)
+        (hlo.instruction_name(text), numbers, how)
+        for text, numbers, how in zip(programs.hlo.lines, programs.hlo.links, programs.hlo.notes, strict=True)
         if numbers and hlo.holds(text)
     ]
-    columns = max((len(name) for name, _ in found), default=0)
+    columns = max((len(name) for name, *_ in found), default=0)
     rows = []
-    for name, numbers in found[:_MOST_FUSED]:
+    for name, numbers, how in found[:_MOST_FUSED]:
         held = names_text([programs.equation(number) for number in numbers], _HELD)
         places = known.places(numbers)
         role = known.role(places[0]) if len(places) == 1 else "place"
-        where = (role, mark_text(places, known.main_file))
+        where = (role, signed(mark_text(places, known.main_file), how))
         rows.append(line(("primitive", f"{name:<{columns}}"), f"  {held}  ", where))
     if len(found) > len(rows):
         rows.append(line(("muted", f"… {len(found) - len(rows)} more: --links shows every instruction")))
     if rows:
         yield Row("fused", tuple(rows))
+        yield from legend(how for _, _, how in found[:_MOST_FUSED])
 
 
 def missing_rows(programs: LinkedPrograms) -> Iterator[Block]:

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 from minijax.api.compile import JitFunction, jit
+from minijax.backend import pjrt
+from minijax.backend.failures import CompileError
 from minijax.core.names import names_of
 from minijax.core.records import Frozen
 from minijax.ir import doc as pp
 from minijax.ir.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, is_effectful
 from minijax.ir.pretty import Printer
-from minijax.lowering.places import ModulePlaces, Place, extent, text_lines
+from minijax.lowering.places import ModulePlaces, Place, extent
 from minijax.ops.call import compiled, lowered_places
-from minijax.tools.programs import hlo
+from minijax.tools.programs import hlo, owners
 
 # Longer programs are cut after this many lines, because a recording holds a copy of every pane.
 MOST_LINES = 4000
@@ -31,9 +33,6 @@ WRITTEN_INSIDE = "written as the equations inside"
 UNUSED = "not lowered: no result of the program needs it"
 GONE = "gone after optimisation: folded, merged with an equal one, or not needed"
 INLINED = "inlined: see the equations inside"
-# Notes on instructions that XLA added: for an equation, as a copy, or for an unknown reason.
-ADDED, COPIED, MADE = "added by XLA", "copy made by XLA", "made by XLA"
-
 Numbers = tuple[int, ...]
 
 
@@ -67,8 +66,8 @@ class Equation(Frozen):
 class Pane(Frozen):
     """A program line by line. ``numbers``: each line's number in the whole program. ``links``: each line's equations.
 
-    ``notes`` describes lines without an equation ('parameter', 'constant', 'copy', ...), and marks lines that XLA added
-    for an equation (``ADDED``). ``left_out`` is the number of lines that were cut.
+    ``notes`` describes lines without an equation ('parameter', 'constant', 'copy', ...), and says how the equations of
+    a compiled line are known (``owners``; '' if XLA gives them). ``left_out`` is the number of lines that were cut.
     """
 
     title: str
@@ -83,6 +82,10 @@ class Pane(Frozen):
         """The indices of the lines that come from any of the equations ``wanted``."""
         among = frozenset(wanted)
         return tuple(i for i, numbers in enumerate(self.links) if not among.isdisjoint(numbers))
+
+    def owner(self, i: int) -> tuple[Numbers, str]:
+        """The equations of line ``i``, and how they are known."""
+        return self.links[i], self.notes[i]
 
     def index(self, number: int) -> int:
         """The index of the line ``number`` in ``lines``; -1 if it is absent."""
@@ -116,6 +119,11 @@ class LinkedPrograms(Frozen):
 
     def __repr__(self) -> str:
         return f"<linked programs of {len(self.equations)} equations: {', '.join(pane.title for pane in self.panes)}>"
+
+    @cached_property
+    def owners(self) -> dict[str, tuple[Numbers, str]]:
+        """name of an instruction of the optimised program -> its equations, and how they are known."""
+        return {hlo.instruction_name(text): self.hlo.owner(i) for i, text in enumerate(self.hlo.lines)}
 
     @cached_property
     def _directly_inside(self) -> dict[int, list[int]]:
@@ -194,7 +202,7 @@ def link(
     jaxpr = _jaxpr_pane(printer, width)
     numbers = _Numbers(printer, places)
     stablehlo = _stablehlo_pane(places, numbers)
-    program = _hlo_pane(places, numbers, optimized)
+    program = _hlo_pane(places, numbers, optimized, _given(places) if optimized else "")
     equations = tuple(_equations(printer, places, numbers, stablehlo, program, bool(optimized)))
     return LinkedPrograms(
         equations,
@@ -212,12 +220,12 @@ def numbered(closed: ClosedJaxpr) -> list[JaxprEqn]:
     return printer.eqns
 
 
-def hlo_panes(closed: ClosedJaxpr, places: ModulePlaces, texts: Iterable[str]) -> tuple[Pane, ...]:
-    """A linked pane for each of ``texts``, which are one program's HLO at several points of its optimisation."""
+def hlo_linker(closed: ClosedJaxpr, places: ModulePlaces) -> Callable[[str], Pane]:
+    """A function that makes a linked pane of the program's HLO at some point of its optimisation."""
     printer = _NumberingPrinter(closed.jaxpr)
     printer.document()
-    numbers = _Numbers(printer, places)
-    return tuple(_hlo_pane(places, numbers, text) for text in texts)
+    numbers, given = _Numbers(printer, places), _given(places)
+    return lambda text: _hlo_pane(places, numbers, text, given)
 
 
 # ------------------------------------------------------------------------------------------------------ the jaxpr
@@ -360,106 +368,24 @@ def _stablehlo_note(line: str) -> str:
     return {"module": "module", "func.func": "function", "return": "return"}.get(words[0] if words else "", "")
 
 
-# opcode -> note, for instructions that do no work and belong to no equation.
-_NO_WORK = {
-    "parameter": "parameter",
-    "constant": "constant",
-    "copy": COPIED,
-    "tuple": "tuple",
-    "get-tuple-element": "element of a tuple",
-    "bitcast": "view",
-}
-
-
-def _hlo_pane(places: ModulePlaces, numbers: _Numbers, optimized: str) -> Pane:
+def _hlo_pane(places: ModulePlaces, numbers: _Numbers, optimized: str, given: str) -> Pane:
     if not optimized:
         return Pane("optimised HLO", "hlo")
     lines = optimized.strip("\n").split("\n")
-    entry = next((i for i, each in enumerate(lines) if each.startswith("ENTRY ")), len(lines))
-    instructions = hlo.instructions(lines)
-    own = {
-        i: {number for made in text_lines(each.metadata) for number in numbers.of(places.line(made))}
-        for i, each in instructions.items()
-    }
-    _gather(instructions, own)
-    known = {i for i, found in own.items() if found}
-    _infer(instructions, own, numbers.outputs, next((i for i in instructions if "ROOT" in lines[i] and i > entry), -1))
+    found = owners.owners(lines, lambda at: numbers.of(places.line(at)), numbers.outputs, given)
     skipped = hlo.table_lines(lines)
     kept = [i for i in range(len(lines)) if i not in skipped]
-    notes = []
-    for i in kept:
-        opcode = instructions[i].opcode if i in instructions else ""
-        inferred = own.get(i) and i not in known
-        notes.append("" if i in known or not opcode else ADDED if inferred else _NO_WORK.get(opcode, MADE))
-    shown = [hlo.folded_line(lines[i]) for i in kept]
-    links = [sorted(own.get(i, ())) for i in kept]
-    return _pane("optimised HLO", "hlo", shown, links, notes, [i + 1 for i in kept])
+    nobody = owners.Owner((), "")
+    links, notes = zip(*(found.get(i, nobody)._row for i in kept), strict=True)
+    return _pane("optimised HLO", "hlo", [hlo.folded_line(lines[i]) for i in kept], links, notes, [i + 1 for i in kept])
 
 
-def _gather(instructions: dict[int, hlo.Instruction], own: dict[int, set[int]]) -> None:
-    """Give a fusion, or a call of code that XLA outlined, the equations of all the instructions inside it."""
-    inside: dict[str, list[int]] = {}
-    for i, each in instructions.items():
-        inside.setdefault(each.computation, []).append(i)
-    done: set[str] = set()
-
-    def visit(computation: str) -> set[int]:
-        members = inside.get(computation, ())
-        if computation not in done:
-            done.add(computation)
-            for i in members:
-                if instructions[i].opcode in ("fusion", "call"):
-                    for called in instructions[i].called:
-                        own[i] |= visit(called)
-        return set().union(*(own[i] for i in members)) if members else set()
-
-    for computation in list(inside):
-        visit(computation)
-
-
-def _infer(
-    instructions: dict[int, hlo.Instruction], own: dict[int, set[int]], outputs: Sequence[set[int]], root: int
-) -> None:
-    """Give instructions without metadata the equations of their users, and of the program results they compute.
-
-    ``root`` is the index of the instruction that returns the program's results.
-    """
-    results: dict[int, set[int]] = {}
-    if root >= 0:
-        last = instructions[root]
-        if last.opcode == "tuple" and len(last.operands) == len(outputs):
-            named = {each.name: i for i, each in instructions.items() if each.computation == last.computation}
-            for name, numbers in zip(last.operands, outputs, strict=True):
-                results.setdefault(named.get(name, -1), set()).update(numbers)
-        elif len(outputs) == 1:
-            results[root] = outputs[0]
-    users: dict[tuple[str, str], list[int]] = {}
-    for i, each in instructions.items():
-        for name in each.operands:
-            users.setdefault((each.computation, name), []).append(i)
-    for i in reversed(instructions):  # users come after their operands
-        each = instructions[i]
-        if own[i] or each.opcode in _NO_WORK:
-            continue
-        todo, seen = [i], {i}
-        while todo:
-            index = todo.pop()
-            own[i] |= results.get(index, set())
-            at = instructions[index]
-            for user in users.get((at.computation, at.name), ()):
-                if own[user]:
-                    own[i] |= own[user]
-                elif user not in seen:
-                    seen.add(user)
-                    todo.append(user)
-    callers: dict[str, list[int]] = {}
-    for i, each in instructions.items():
-        for called in each.called:
-            callers.setdefault(called, []).append(i)
-    for i in reversed(instructions):  # callers come after the computations they call
-        each = instructions[i]
-        if not own[i] and each.opcode not in _NO_WORK:
-            own[i] = set().union(*(own[caller] for caller in callers.get(each.computation, ())))
+def _given(places: ModulePlaces) -> str:
+    """The program that XLA receives, in HLO; '' if XLA cannot read the module's text."""
+    try:
+        return pjrt.unoptimized_text(places.text)
+    except CompileError:
+        return ""
 
 
 # ------------------------------------------------------------------------------------------------------ equations

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from minijax.core.records import Frozen
 from minijax.tools.documents.document import MARK, Block, Code, Document, Line, Segment, document, line, text
 from minijax.tools.programs import hlo
-from minijax.tools.programs.link_views import equations_text, held_text, mark_text, names_text, places_text
+from minijax.tools.programs.link_views import equations_text, held_text, mark_text, names_text, places_text, signed
 from minijax.tools.programs.links import Equation, LinkedPrograms, Pane
 from minijax.tools.programs.user_lines import user_lines
 from minijax.tools.recording.cursor import Cursor
@@ -112,13 +112,14 @@ def _beside(programs: LinkedPrograms, pane: Pane) -> _Beside:
     known = user_lines(programs)
     width = len(str(max(pane.numbers, default=0)))
     labels, after = [], []
-    for text_, number, numbers in zip(pane.lines, pane.numbers, pane.links, strict=True):
+    for text_, number, numbers, how in zip(pane.lines, pane.numbers, pane.links, pane.notes, strict=True):
         places = known.places(numbers)
         if pane.language == "python":
             places = ((pane.title, number),) if (pane.title, number) in known.colours else places[:1]
         role = known.role(places[0]) if places else "muted"
         more = "+" if len(places) > 1 else ""
-        label = f"{number:>{width}}" if pane.language == "python" else mark_text(places[:1], known.main_file) + more
+        where = signed(mark_text(places[:1], known.main_file) + more, how) if places else ""
+        label = f"{number:>{width}}" if pane.language == "python" else where
         labels.append((role, label))
         held = names_text([programs.equation(each) for each in numbers], _HELD) if hlo.holds(text_) else ""
         after.append((("comment", f"  // {held}"),) if held else ())
@@ -164,6 +165,9 @@ def selection_line(programs: LinkedPrograms, selection: Selection) -> Line:
     if where:
         out += [("muted", " · "), ("place", where)]
     out += [("muted", " · "), ("primitive", ", ".join(names[:_MOST_NAMED]) + more)]
+    chosen = programs.panes[selection.pane] if selection.pane >= 0 else None
+    if chosen is not None and chosen.language == "hlo" and chosen.notes[selection.index]:
+        out.append(("muted", f" · {chosen.notes[selection.index]}"))
     missing = _missing(equations)
     if missing:
         out += [("muted", " · "), ("warning", missing)]

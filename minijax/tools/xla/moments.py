@@ -13,8 +13,7 @@ from minijax.tools.xla.stages import Stages, stages
 
 
 def compiled_call(cursor: Cursor) -> RunRecord | None:
-    """The innermost call of a compiled program at the cursor; None if no such call is open, or if it was not recorded.
-    """
+    """The innermost call of a compiled program at the cursor; None if none is open, or if it was not recorded."""
     kept = cursor.recording.kept
     for bind in reversed(cursor.state().path):
         run = None if kept is None else kept.runs.get(bind.at)

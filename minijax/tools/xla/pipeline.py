@@ -14,7 +14,7 @@ from minijax.backend.profiling import PassRun, ProfilerBusy, compiled_passes
 from minijax.core import observe
 from minijax.core.records import Frozen
 from minijax.ir.jaxpr import ClosedJaxpr
-from minijax.lowering.places import ModulePlaces, text_lines
+from minijax.lowering.places import ModulePlaces
 from minijax.tools.documents.words import brief_seconds
 from minijax.tools.programs import arguments, hlo, links
 from minijax.tools.xla.dumps import Dump, Kernel, PassText, dump
@@ -55,7 +55,7 @@ class Pass(Frozen):
     @cached_property
     def counts(self) -> tuple[Counter[str], Counter[str]]:
         """The number of instructions of each kind before and after, in all computations. Parameters do not count."""
-        return _counted(self.before)[0], _counted(self.after)[0]
+        return _counted(self.before), _counted(self.after)
 
     @property
     def gone(self) -> Counter[str]:
@@ -69,21 +69,13 @@ class Pass(Frozen):
         before, after = self.counts
         return after - before
 
-    @cached_property
-    def text_lines(self) -> tuple[int, ...]:
-        """The line numbers of StableHLO whose instructions changed, in order."""
-        before, after = (_counted(text)[1] for text in (self.before, self.after))
-        changed = (before - after) + (after - before)
-        return tuple(sorted({number for number, _ in changed}))
-
 
 # A text is needed twice, as the result of a pass and the input of the next. The cache is small: texts can take 1 MB.
 @functools.lru_cache(maxsize=16)
-def _counted(text: str) -> tuple[Counter[str], Counter[tuple[int, str]]]:
-    """Counts of a text's instructions: by kind, without parameters; and by line of StableHLO and kind."""
+def _counted(text: str) -> Counter[str]:
+    """The number of a text's instructions by kind, without parameters."""
     found = hlo.instructions(text.split("\n")).values()
-    kinds = Counter((number, each.opcode) for each in found for number in text_lines(each.metadata))
-    return Counter(each.opcode for each in found if each.opcode != "parameter"), kinds
+    return Counter(each.opcode for each in found if each.opcode != "parameter")
 
 
 class Descent(Frozen):
@@ -123,15 +115,10 @@ class Descent(Frozen):
         """The name to show for an instruction of the optimized HLO; for a parameter, the argument's Python name."""
         return self.called.get(name, name)
 
-    def panes(self, *texts: str) -> tuple[links.Pane, ...]:
-        """For each text of the program after a pass, its lines with their equations."""
-        return links.hlo_panes(self.closed, self.places, texts)
-
-    def equations(self, each: Pass) -> tuple[links.Equation, ...]:
-        """The equations whose instructions the pass changed."""
-        wanted = set(each.text_lines)
-        numbers = {number for i, of in enumerate(self.linked.stablehlo.links, 1) if i in wanted for number in of}
-        return tuple(self.linked.equation(number) for number in sorted(numbers))
+    @cached_property
+    def pane(self) -> Callable[[str], links.Pane]:
+        """A function: the program's text after a pass -> its lines with their equations."""
+        return links.hlo_linker(self.closed, self.places)
 
 
 def descent(lowered: Any, names: Sequence[str] = ()) -> Descent:

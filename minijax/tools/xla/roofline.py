@@ -56,7 +56,7 @@ class Measured(Frozen):
 
     ``flops`` and ``moved`` (bytes) are totals for all ``runs``, by XLA's cost analysis; they are 0 if unknown, as for a
     loop compiled to one piece of machine code. ``seconds`` is the total time, and ``begin`` is when the first run
-    began. ``equations`` are the numbers of the instruction's equations.
+    began. ``equations`` are the numbers of the instruction's equations, ``how`` says how they are known.
     """
 
     name: str
@@ -68,6 +68,7 @@ class Measured(Frozen):
     transcendentals: float
     moved: float
     equations: links.Numbers
+    how: str = ""
 
 
 class Roofline(Frozen):
@@ -141,7 +142,6 @@ def of_one(command: str, module: str, ran: list[InstructionRun], calls: int) -> 
 def _rows(text: str, linked: links.LinkedPrograms, ran: Iterable[InstructionRun], calls: int) -> list[Measured]:
     lines = text.split("\n")
     known = hlo.instructions(lines)
-    equations = dict(zip(linked.hlo.numbers, linked.hlo.links, strict=True))
     costs = instruction_costs(lines, known)
     at = {each.name: i for i, each in known.items()}
     runs: dict[str, list[InstructionRun]] = {}
@@ -169,7 +169,7 @@ def _rows(text: str, linked: links.LinkedPrograms, ran: Iterable[InstructionRun]
                 cost.get("flops", 0.0) * often,
                 cost.get("transcendentals", 0.0) * often,
                 cost.get("bytes accessed", 0.0) * often,
-                equations.get(index + 1, ()),
+                *linked.owners.get(name, ((), "")),
             )
         )
     return rows

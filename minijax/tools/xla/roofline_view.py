@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from minijax.tools.documents.document import Block, Row, Segment, Table, line, text
 from minijax.tools.documents.words import bar, brief_seconds, bytes_text, plural, seconds_text, shortened
-from minijax.tools.programs.link_views import places_text
+from minijax.tools.programs.link_views import places_text, signed
+from minijax.tools.xla import step_time_view
 from minijax.tools.xla.roofline import COPIED, Limits, Measured, Roofline
 
 _BAR = 8
+_MOST_LINES = 8
 
 
 def blocks(found: Roofline, most: int) -> Iterator[Block]:
@@ -37,7 +39,7 @@ def blocks(found: Roofline, most: int) -> Iterator[Block]:
         rest = seconds_text(sum(each.seconds for each in rows[most:]))
         more = plural(len(rows) - most, "more instruction")
         yield text(f"… {more}, {rest} together: --most {len(rows)}", role="muted")
-    yield from _by_line(found)
+    yield from step_time_view.by_line(found.linked, found.rows, _MOST_LINES)
     outside = found.seconds - found.inside
     said = f"{seconds_text(found.inside)} in instructions"
     if outside > 0:
@@ -50,7 +52,7 @@ def blocks(found: Roofline, most: int) -> Iterator[Block]:
 
 
 def _cells(found: Roofline, each: Measured, whole: float) -> tuple[Segment, ...]:
-    where = places_text([found.linked.equation(number) for number in each.equations])
+    where = signed(places_text([found.linked.equation(number) for number in each.equations]), each.how)
     name = shortened(each.name, 28)
     often = f" ×{each.runs:g}" if each.runs != 1 else ""
     return (
@@ -79,20 +81,6 @@ def _limit(limits: Limits, each: Measured) -> Segment:
     if reached > 1.0 and kind == "memory" and each.moved <= COPIED * each.runs:
         return "good", f"cache {reached:.0%}"
     return ("good" if reached > 0.5 else "warning" if reached > 0.1 else "muted"), f"{kind} {reached:.0%}"
-
-
-def _by_line(found: Roofline) -> Iterator[Block]:
-    """The time of each source line. An instruction of several lines counts in an entry for all these lines."""
-    times: dict[str, float] = {}
-    for each in found.rows:
-        where = places_text([found.linked.equation(number) for number in each.equations]) or "XLA's own"
-        times[where] = times.get(where, 0.0) + each.seconds
-    ordered = sorted(times.items(), key=lambda pair: -pair[1])
-    if len(ordered) > 1:
-        rows = [line(("place", where), f"  {seconds_text(taken)}") for where, taken in ordered[:8]]
-        if len(ordered) > 8:
-            rows.append(line(("muted", f"{len(ordered) - 8} more, {seconds_text(sum(t for _, t in ordered[8:]))}")))
-        yield Row("by line", tuple(rows))
 
 
 def _machine(limits: Limits) -> str:

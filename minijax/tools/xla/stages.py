@@ -8,14 +8,16 @@ note says what a line without an equation is, or that XLA added the line for an 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 from minijax.core.records import Frozen
 from minijax.tools.documents.words import plural
 from minijax.tools.programs import arguments, hlo
-from minijax.tools.programs.link_views import held_text, mark_text, names_text, short_file
-from minijax.tools.programs.links import ADDED, COPIED, MADE, LinkedPrograms, Numbers, Pane
+from minijax.tools.programs.link_views import held_text, mark_text, names_text, short_file, signed
+from minijax.tools.programs.links import LinkedPrograms, Numbers, Pane
+from minijax.tools.programs.owners import COPIED, MADE
 from minijax.tools.programs.user_lines import Spot, user_lines
 from minijax.tools.xla import machine
 from minijax.tools.xla.dumps import Kernel
@@ -31,13 +33,16 @@ _COMPUTATION = r"(?:ENTRY )?%?([\w.-]+) \(.*\{$"
 # Why a line of a kernel's code has no equation.
 LIBRARY, FRAME = "XLA's own code", "LLVM's own"
 # Notes on lines that XLA added by itself. ``_SHORT``: note -> the short mark of a line with this note.
-_OWN = frozenset((ADDED, MADE, COPIED, LIBRARY))
+_OWN = frozenset((MADE, COPIED, LIBRARY))
 _SHORT = {
     "parameter": "arg",
     "constant": "const",
     "tuple": "tuple",
     "element of a tuple": "part",
     "view": "view",
+    MADE: "XLA ?",
+    COPIED: "XLA",
+    LIBRARY: "XLA",
     FRAME: "LLVM",
 }
 
@@ -46,8 +51,8 @@ class StageLine(Frozen):
     """A line of a stage. ``number`` is its line number; for Python, its line number in the source file.
 
     ``places`` are its source lines, in order, and ``equations`` the numbers of its jaxpr equations. ``note`` says what
-    an instruction without an equation is ('constant', 'copy made by XLA'), or is ``ADDED``: XLA added it for its
-    equations. ``name`` is the instruction's name. ``holds``: whether it is a fusion or a call, with equations inside.
+    an instruction without an equation is ('constant', 'copy made by XLA'), or how its equations are known (``owners``).
+    ``name`` and ``opcode`` are the instruction's.
     """
 
     text: str
@@ -56,11 +61,16 @@ class StageLine(Frozen):
     equations: Numbers = ()
     note: str = ""
     name: str = ""
-    holds: bool = False
+    opcode: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the line is a fusion or a call, with equations inside."""
+        return self.opcode in hlo.HOLDING and bool(self.equations)
 
     @property
     def own(self) -> bool:
-        """Whether XLA added the line, so that nothing in the source asks for it."""
+        """Whether XLA added the line, so that nothing in the source is known to ask for it."""
         return self.note in _OWN
 
 
@@ -160,15 +170,13 @@ class Stages:
         return tuple(i for i, each in enumerate(stage.lines) if not among.isdisjoint(each.places))
 
     def mark(self, each: StageLine) -> str:
-        """The source lines of a line: ``L4``, ``L4, 7–9``, ``model:12`` (lines of the main file have no file name).
+        """The source lines of a line: ``L4``, ``L4, 7–9``, ``model:12`` (lines of the main file have no file name),
+        ``↳L4`` if they are inherited, ``L4?`` if they are guessed.
 
-        ``XLA`` marks a line that XLA added, ``XLA L4`` if XLA added it for line 4. Other lines without a source line
-        have marks such as ``const`` or ``arg``, or ''.
+        ``XLA`` marks a line that XLA added, ``XLA ?`` a line whose source line is unknown. Other lines without a source
+        line have marks such as ``const`` or ``arg``, or ''.
         """
-        places = mark_text(each.places, self.main_file)
-        if each.own:
-            return f"XLA {places}".rstrip()
-        return places or _SHORT.get(each.note, "")
+        return signed(mark_text(each.places, self.main_file), each.note) or _SHORT.get(each.note, "")
 
     def touched(self, stage: Stage) -> tuple[Spot, ...]:
         """The source lines whose instructions the pass of ``stage`` changed; () if the stage is no pass."""
@@ -176,14 +184,12 @@ class Stages:
             return ()
         found = self._touched.get(stage.number)
         if found is None:
-            step = self.descent.passes[stage.number - 1]
-            numbers = {each.number for each in self.descent.equations(step)}
-            if any(step.made[kind] for kind in hlo.HOLDING):
-                # XLA's metadata may lack a fusion's source line: add the source lines of its contents
-                before = {each.name for each in self.all[stage.previous].lines}
-                new = [each for each in stage.lines if each.holds and each.name not in before]
-                numbers.update(number for each in new for number in each.equations)
-            found = self._touched[stage.number] = self.places(numbers)
+            before, after = (
+                Counter((each.opcode, each.equations) for each in one.lines if each.equations)
+                for one in (self.all[stage.previous], stage)
+            )
+            changed = (before - after) + (after - before)
+            found = self._touched[stage.number] = self.places({n for _, numbers in changed for n in numbers})
         return found
 
     @property
@@ -267,9 +273,8 @@ def _program(of: Stages, pane: Pane) -> Lines:
             zip(shown, pane.numbers, pane.links, pane.notes, strict=True)
         ):
             each = known.get(i)
-            name, holds = ("", False) if each is None else (each.name, each.opcode in hlo.HOLDING and bool(numbers))
-            name = names.get(name, name)
-            yield StageLine(text, number, of.places(numbers), numbers, note, name, holds)
+            name, opcode = ("", "") if each is None else (names.get(each.name, each.name), each.opcode)
+            yield StageLine(text, number, of.places(numbers), numbers, note, name, opcode)
 
     return lines
 
@@ -284,7 +289,7 @@ def _called(descent: Descent, pane: Pane) -> tuple[dict[str, str], list[str]]:
 
 
 def _text(of: Stages, text: str) -> Lines:
-    return lambda: _program(of, of.descent.panes(text)[0])()
+    return lambda: _program(of, of.descent.pane(text))()
 
 
 # A kernel's code belongs to an instruction as a whole: nothing shows which lines of the code are for which equation.

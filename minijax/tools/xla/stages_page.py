@@ -16,7 +16,7 @@ from minijax.tools.documents.html import shown
 from minijax.tools.documents.room import MOST_HTML_OF_BLOCK
 from minijax.tools.documents.words import plural
 from minijax.tools.pages.page import MOST_LINES, Texts, element, packed
-from minijax.tools.programs.link_views import short_file
+from minijax.tools.programs.link_views import short_file, signed
 from minijax.tools.programs.links import Equation
 from minijax.tools.xla import views
 from minijax.tools.xla.stages import Stage, StageLine, Stages
@@ -122,8 +122,9 @@ class _Collected:
         note = self.notes.get(each.note)
         if note is None:
             note = self.notes[each.note] = len(self.notes)
-            # add the mark of lines that have this note but no source lines
-            self.note_rows.append([shown(each.note), each.own, self.stages.mark(each.replace(places=()))])
+            # add the mark of lines that have this note but no source lines, and a sign for those that have some
+            mark = self.stages.mark(each.replace(places=()))
+            self.note_rows.append([shown(each.note), each.own, mark, signed("L", each.note).split("L")])
         name = self.texts.string(each.name) if each.name else -1
         text = self.texts.line(self.drawn[_key(stage, each)])
         return text, each.number, link, note, name, int(each.holds)

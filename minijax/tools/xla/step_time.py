@@ -46,6 +46,7 @@ class StepRow(Frozen):
 
     ``seconds`` is the time of the instruction itself, without the instructions inside a loop. ``rounds``: the number of
     iterations of a loop, 0 for other instructions. ``depth``: the number of loops around the instruction.
+    ``how``: how the equations are known (``programs.owners``).
     """
 
     name: str
@@ -54,6 +55,7 @@ class StepRow(Frozen):
     rounds: float = 0
     depth: int = 0
     equations: links.Numbers = ()
+    how: str = ""
 
 
 class StepTime(Frozen):
@@ -94,9 +96,7 @@ def timed_step(lowered: Any, call: Callable[[], Any], about: float) -> StepTime:
     lines = text.split("\n")
     known = hlo.instructions(lines)
     linked = links.link(lowered.jaxpr, lowered.places(), text, most=sys.maxsize)
-    equations = dict(zip(linked.hlo.numbers, linked.hlo.links, strict=True))
-    numbers = {each.name: equations.get(i + 1, ()) for i, each in known.items()}
-    rows = tuple(_rows(found, known, _bodies(lines, known), numbers))
+    rows = tuple(_rows(found, known, _bodies(lines, known), linked))
     return StepTime((found.when.end - found.when.begin) / 1e9, count, tuple(stretches(found, rows)), rows, linked)
 
 
@@ -171,7 +171,7 @@ def _bodies(lines: list[str], known: dict[int, hlo.Instruction]) -> dict[str, st
 
 
 def _rows(
-    call: TracedCall, known: dict[int, hlo.Instruction], bodies: dict[str, str], equations: dict[str, links.Numbers]
+    call: TracedCall, known: dict[int, hlo.Instruction], bodies: dict[str, str], linked: links.LinkedPrograms
 ) -> Iterator[StepRow]:
     """The instructions that ran, in the order in which they began. Instructions inside a loop follow the loop."""
     runs: dict[str, list[InstructionRun]] = {}
@@ -195,7 +195,7 @@ def _rows(
         seconds = sum(each.end - each.begin for each in (without(merged(own), within) if within else own))
         body = bodies.get(name, "")
         rounds = max([len(runs[one]) for one in inside[name] if members.get(one) == body], default=0) / len(own)
-        yield StepRow(name, tuple(own), seconds, rounds, depth[name], equations.get(name, ()))
+        yield StepRow(name, tuple(own), seconds, rounds, depth[name], *linked.owners.get(name, ((), "")))
 
 
 def _extended(loop: list[Interval], within: list[Interval]) -> list[Interval]:

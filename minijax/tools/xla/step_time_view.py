@@ -22,8 +22,11 @@ from minijax.tools.documents.document import (
 )
 from minijax.tools.documents.html import shown, span
 from minijax.tools.documents.words import EIGHTHS, bar, brief_seconds, plural, shortened
-from minijax.tools.programs.link_views import equations_text, places_text
+from minijax.tools.programs.link_views import equations_text, legend, places_text, signed
+from minijax.tools.programs.links import LinkedPrograms
+from minijax.tools.programs.owners import least_certain
 from minijax.tools.programs.user_lines import user_lines
+from minijax.tools.xla.roofline import Measured
 from minijax.tools.xla.step_time import PARTS, StepRow, StepTime, merged
 
 _BAR = 8
@@ -65,62 +68,67 @@ def parts(step: StepTime, more: bool) -> Row:
 # -------------------------------------------------------------------------------------------------------- by line
 
 
-def by_line(step: StepTime, most: int) -> Iterator[Block]:
+def by_line(linked: LinkedPrograms, rows: Sequence[StepRow | Measured], most: int) -> Iterator[Block]:
     """The time of each source line. An instruction of several lines counts in a row for all these lines."""
-    if not step.rows:
+    if not rows:
         said = "XLA's profiler reported no instruction: the call ran none, or the platform does not report them"
         yield text(said, role="muted")
         return
-    groups: dict[str, list[StepRow]] = {}
-    for each in step.rows:
-        groups.setdefault(_where(step, each), []).append(each)
-    times = {where: sum(each.seconds for each in rows) for where, rows in groups.items()}
+    groups: dict[str, list[StepRow | Measured]] = {}
+    for each in rows:
+        groups.setdefault(_where(linked, each, False), []).append(each)
+    times = {where: sum(each.seconds for each in members) for where, members in groups.items()}
     ordered = sorted(groups, key=lambda where: -times[where])
     whole = max(sum(times.values()), 1e-12)
-    rows = [
-        (
-            (_role(step, groups[where]), where),
-            ("time", brief_seconds(times[where])),
-            (_role(step, groups[where]), _share(times[where] / whole)),
-            _what(step, groups[where]),
-        )
-        for where in ordered[:most]
-    ]
-    yield Table(("line", "time", "of compute", ""), tuple(rows))
+    cells = []
+    for where in ordered[:most]:
+        members = groups[where]
+        role, how = _role(linked, members), least_certain([each.how for each in members])
+        share = _share(times[where] / whole)
+        time = brief_seconds(times[where])
+        cells.append(((role, signed(where, how)), ("time", time), (role, share), _what(linked, members)))
+    yield Table(("line", "time", "of compute", ""), tuple(cells))
     if len(ordered) > most:
         rest = brief_seconds(sum(times[where] for where in ordered[most:]))
         yield text(f"… {len(ordered) - most} more, {rest} together: --most {len(ordered)}", role="muted")
+    yield from legend(each.how for each in rows)
+
+
+def together(step: StepTime) -> Iterator[Block]:
+    """A remark, if instructions ran side by side."""
+    whole = sum(each.seconds for each in step.rows)
     if whole > 1.01 * step.of("compute"):
         said = f"{brief_seconds(whole)} together, in {brief_seconds(step.of('compute'))}: some ran side by side"
         yield text(said, role="muted")
 
 
-def _role(step: StepTime, rows: Iterable[StepRow]) -> str:
+def _role(linked: LinkedPrograms, rows: Iterable[StepRow | Measured]) -> str:
     """The role of the instructions' source line, which selects its colour; a plain role unless they have one line."""
-    known = user_lines(step.linked)
+    known = user_lines(linked)
     found = known.places(number for row in rows for number in row.equations)
     return known.role(found[0]) if len(found) == 1 else "label" if found else "muted"
 
 
-def _where(step: StepTime, each: StepRow) -> str:
+def _where(linked: LinkedPrograms, each: StepRow | Measured, sign: bool = True) -> str:
     """The source lines of an instruction; without lines, its equations; without equations, ``_OWN``."""
-    return places_text([step.linked.equation(number) for number in each.equations]) or (
+    where = places_text([linked.equation(number) for number in each.equations]) or (
         equations_text(each.equations) if each.equations else _OWN
     )
+    return signed(where, each.how) if sign and each.equations else where
 
 
-def _what(step: StepTime, rows: Sequence[StepRow]) -> Segment:
+def _what(linked: LinkedPrograms, rows: Sequence[StepRow | Measured]) -> Segment:
     """The text of the instructions' source line; their names if they have no source line, or several."""
-    lines = {(e.file, e.line) for row in rows for e in map(step.linked.equation, row.equations) if e.line}
-    source = _source(step, *lines.pop()) if len(lines) == 1 else ""
+    lines = {(e.file, e.line) for row in rows for e in map(linked.equation, row.equations) if e.line}
+    source = _source(linked, *lines.pop()) if len(lines) == 1 else ""
     if source:
         return "", shortened(source, _WHAT)
     names = ", ".join(dict.fromkeys(each.name for each in rows))
     return "muted", shortened(f"together in {names}" if lines else names, _WHAT)
 
 
-def _source(step: StepTime, file: str, number: int) -> str:
-    for pane in step.linked.python:
+def _source(linked: LinkedPrograms, file: str, number: int) -> str:
+    for pane in linked.python:
         if pane.title == file and (at := pane.index(number)) >= 0:
             return pane.lines[at].strip()
     return ""
@@ -156,6 +164,7 @@ def timeline(step: StepTime, most: int) -> Iterator[Block]:
     left = len(step.rows) - most
     if left > 0:
         yield text(f"… {plural(left, 'more instruction')}: --most {len(step.rows)}", role="muted")
+    yield from legend(each.how for each in step.rows[:most])
 
 
 def _tracks(step: StepTime, most: int) -> Iterator[_Track]:
@@ -178,7 +187,7 @@ def _instruction_tracks(step: StepTime, rows: Iterable[StepRow]) -> Iterator[_Tr
         often = f"{each.rounds:g} rounds" if each.rounds else f"×{len(each.when)}" if len(each.when) > 1 else ""
         seconds = sum(end - begin for begin, end in merged(each.when))
         name = "  " * (each.depth + 1) + each.name
-        yield _Track(name, _role(step, [each]), tuple(each.when), seconds, _where(step, each), often)
+        yield _Track(name, _role(step.linked, [each]), tuple(each.when), seconds, _where(step.linked, each), often)
 
 
 def _label(each: _Track, room: int) -> str:
@@ -187,11 +196,11 @@ def _label(each: _Track, room: int) -> str:
 
 
 def _drawn(step: StepTime, tracks: Sequence[_Track], width: int) -> Iterator[Line]:
-    files = {file for each in tracks for file in re.findall(r"(\S+):\d", each.where)}
+    files = {file for each in tracks for file in re.findall(r"↳?(\S+):\d", each.where)}
     if len(files) == 1:  # all places are in one file: leave out its name
         (file,) = files
         tracks = [
-            each.replace(where="L" + each.where[len(file) + 1 :]) if each.where.startswith(f"{file}:") else each
+            each.replace(where=each.where.replace(f"{file}:", "L")) if f"{file}:" in each.where else each
             for each in tracks
         ]
     most = min(_NAMES, max(width // 3, 10))

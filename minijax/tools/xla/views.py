@@ -27,7 +27,7 @@ from minijax.tools.documents.document import (
 from minijax.tools.documents.theme import line_role
 from minijax.tools.documents.words import brief_seconds, bytes_text, plural, shortened
 from minijax.tools.programs import hlo
-from minijax.tools.programs.link_views import equations_text, held_text, mark_text, short_file
+from minijax.tools.programs.link_views import equations_text, held_text, legend, mark_text, short_file, signed
 from minijax.tools.programs.links import Equation
 from minijax.tools.programs.user_lines import Spot
 from minijax.tools.xla import machine
@@ -172,7 +172,7 @@ def line_mark(stages: Stages, places: Sequence[Spot], held: StageLine | None = N
     """Source lines such as ``L4, 7``, each number in its line's colour.
 
     For a fusion, its equations' names stand before the source lines, in at most ``most`` columns: ``tanh, mul L4``.
-    ``XLA`` stands before the source lines if XLA added the instruction for them, or alone if there are none.
+    The signs of ``link_views.signed`` say how the source lines are known.
     """
     out: list[Segment] = []
     if held is not None and held.holds:
@@ -180,12 +180,11 @@ def line_mark(stages: Stages, places: Sequence[Spot], held: StageLine | None = N
     if held is not None and not held.places or len(places) > _MOST_PLACES:
         said = stages.mark(held or StageLine("", 0, tuple(places)))
         return (*out, ("warning" if held is not None and held.own else "muted", said)) if said else tuple(out)
-    if held is not None and held.own:
-        out.append(("warning", "XLA "))
+    before, after = signed(" ", "" if held is None else held.note).split(" ")
     for i, spot in enumerate(places):
-        if i:
-            out.append(("muted", " "))
-        out.append((line_role(stages.colours[spot]), mark_text((spot,), stages.main_file)))
+        sign = after if i == len(places) - 1 else ""
+        where = (before if not i else " ") + mark_text((spot,), stages.main_file) + sign
+        out.append((line_role(stages.colours[spot]), where))
     return tuple(out)
 
 
@@ -206,6 +205,7 @@ def one_pass(found: Descent, each: Pass, most: int) -> Iterator[Block]:
     yield Columns(titles, lambda width: shown)
     if left > 0:
         yield text(f"… {plural(left, 'more line')}: --most {len(pairs)} shows all", role="muted")
+    yield from legend(each.note for each in (*before.lines, *after.lines) if each.places)
     gone, made = _counted("-", each.gone), _counted("+", each.made)
     words = " ".join((*gone, *made)) or "only names, order, layouts or types of instructions"
     yield Row("changes", (line(words),))

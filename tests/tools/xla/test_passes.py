@@ -152,7 +152,7 @@ def stages_agree(found):
             assert set(each.places) <= existing and (not each.equations or each.places)
             work = i in instructions or stage.kind == "machine" or "stablehlo." in each.text or "  %" in each.text
             assert each.places or not work or found.mark(each), each.text
-            assert each.own == ("XLA" in found.mark(each))
+            assert each.own == found.mark(each).startswith("XLA")
         # choosing a Python line selects the lines of each stage that hold one of its equations
         for spot in found.spots:
             chosen = {n for i in found.belonging(stage, [spot]) for n in stage.lines[i].equations}
@@ -160,7 +160,7 @@ def stages_agree(found):
             assert stage.kind not in ("python", "jaxpr") or stage.kind == "python" or of_spot[spot] <= chosen
     # the text of a pass is compared with the text before the pass
     for each, one in zip([s for s in found.all if s.kind == "pass"], found.descent.passes, strict=True):
-        assert len(found.all[each.previous].lines) == len(found.descent.panes(one.before)[0].lines)
+        assert len(found.all[each.previous].lines) == len(found.descent.pane(one.before).lines)
 
 
 def test_a_line_has_one_colour_in_every_text():
