@@ -87,7 +87,9 @@ def with_devices(recording: Recording) -> Recording:
         return recording
     saved, cursor = SavedDevices(known), Cursor(recording)
     made: dict[object, DevicesRecord | None] = {}
-    with known.chosen({}, {}):
+    before = known.iterations, known.examples
+    known.iterations, known.examples = {}, {}
+    try:
         for position, moment in enumerate(cursor.moments):
             cursor.go(position)
             bind = cursor.state().bind
@@ -100,6 +102,8 @@ def with_devices(recording: Recording) -> Recording:
                     made[key] = None if shown is None else saved.record_of(shown)
             if not saved.note(position, made[key]):
                 break
+    finally:
+        known.iterations, known.examples = before
     return recording.replace(devices=tuple(saved.moments)).holding(recording.kept, cursor.moments)
 
 
