@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +25,8 @@ from minijax.tools.usage import UsageError
 if TYPE_CHECKING:
     from minijax.tools.session.session import Session
 
-# Limits of the runs that are timed after the first one: their total time in seconds, and their number.
+# The runs after the first one are timed for this many seconds.
 _TIMED_SECONDS = 0.05
-_TIMED_RUNS = 50
 # A program whose first run took longer than this, in seconds, is not timed again.
 _LONG_RUN = 1.0
 
@@ -52,7 +50,10 @@ def run_jit(session: Session, args: Arguments) -> Result:
     if value is not NOTHING and _acts(jitted, target):
         blocks.append(Row("note", (line(("muted", "run once only: it has effects")),)))
     elif value is not NOTHING and panels.phase_totals(recorder.recording).get("run", 0.0) < _LONG_RUN:
-        best, runs = _steady(jitted, target)
+        # imported late: the module brings the profiler
+        from minijax.tools.xla.roofline import best_of
+
+        best, runs = best_of(lambda: jitted(*target.args, **target.kwargs), _TIMED_SECONDS)
         blocks.append(
             Row(
                 "again",
@@ -67,18 +68,6 @@ def run_jit(session: Session, args: Arguments) -> Result:
 def _acts(jitted: Any, target: Target) -> bool:
     """Whether the program has side effects, such as printing or callbacks."""
     return any(map(is_effectful, jitted.trace(*target.args, **target.kwargs).jaxpr.eqns))
-
-
-def _steady(jitted: Any, target: Target) -> tuple[float, int]:
-    """The shortest time of several further calls, in seconds, and their number."""
-    best, runs = float("inf"), 0
-    end = time.perf_counter() + _TIMED_SECONDS
-    while runs == 0 or (runs < _TIMED_RUNS and time.perf_counter() < end):
-        began = time.perf_counter()
-        block_until_ready(jitted(*target.args, **target.kwargs))
-        best = min(best, time.perf_counter() - began)
-        runs += 1
-    return best, runs
 
 
 def run_hlo(session: Session, args: Arguments) -> Result:

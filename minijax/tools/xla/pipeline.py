@@ -99,14 +99,6 @@ class Descent(Frozen):
         return f"<{len(self.passes)} passes that changed a program of {len(self.linked.equations)} equations>"
 
     @cached_property
-    def line_of(self) -> dict[str, int]:
-        """name of an instruction of the optimized HLO -> its line."""
-        found: dict[str, int] = {}
-        for i, each in hlo.instructions(self.linked.hlo.lines).items():
-            found.setdefault(each.name, i)
-        return found
-
-    @cached_property
     def called(self) -> dict[str, str]:
         """name of a parameter of the optimized HLO -> the argument's Python name."""
         return arguments.hlo_names(self.after, self.arguments)

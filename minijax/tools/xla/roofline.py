@@ -106,7 +106,7 @@ def measure(lowered: Any, call: Callable[[], Any]) -> Roofline:
     executable = compiled.program.executable
     text = executable.hlo_text()
     block_until_ready(call())
-    seconds, calls = _best(call)
+    seconds, calls = best_of(call)
     traced = 1 if seconds > _LONG else _TRACED_CALLS
     module = hlo.module_name(text)
     looked_on = profiled(module, lambda: [block_until_ready(call()) for _ in range(traced)])
@@ -117,8 +117,9 @@ def measure(lowered: Any, call: Callable[[], Any]) -> Roofline:
     return Roofline(linked, tuple(rows), seconds, calls, traced, limits(), compiled.cost_analysis(), loops)
 
 
-def _best(call: Callable[[], Any]) -> tuple[float, int]:
-    best, calls, end = float("inf"), 0, time.perf_counter() + _SECONDS
+def best_of(call: Callable[[], Any], limit: float = _SECONDS) -> tuple[float, int]:
+    """The shortest time of several calls that take about ``limit`` seconds together, and their number."""
+    best, calls, end = float("inf"), 0, time.perf_counter() + limit
     while not calls or calls < _MOST_CALLS and time.perf_counter() < end:
         began = time.perf_counter()
         block_until_ready(call())

@@ -18,7 +18,7 @@ from minijax.tools.programs import arguments, hlo
 from minijax.tools.programs.link_views import held_text, mark_text, names_text, short_file, signed
 from minijax.tools.programs.links import LinkedPrograms, Numbers, Pane
 from minijax.tools.programs.owners import COPIED, MADE
-from minijax.tools.programs.user_lines import Spot, user_lines
+from minijax.tools.programs.user_lines import Spot, UserLines
 from minijax.tools.xla import machine
 from minijax.tools.xla.dumps import Kernel
 from minijax.tools.xla.pipeline import Descent, Pass
@@ -113,7 +113,7 @@ class Stage:
         return tuple(self._lines())
 
 
-class Stages:
+class Stages(UserLines):
     """All stages of a call.
 
     Attributes:
@@ -123,28 +123,14 @@ class Stages:
     """
 
     def __init__(self, descent: Descent) -> None:
+        super().__init__(descent.linked)
         self.descent = descent
         self.linked: LinkedPrograms = descent.linked
-        self.user_lines = user_lines(descent.linked)
         self.all = tuple(_stages(self))
         self._touched: dict[int, tuple[Spot, ...]] = {}
 
     def __repr__(self) -> str:
         return f"<{len(self.all)} stages: {', '.join(each.title for each in self.all)}>"
-
-    @property
-    def spots(self) -> tuple[Spot, ...]:
-        """The source lines of the equations, file by file, in order."""
-        return self.user_lines.spots
-
-    @property
-    def colours(self) -> dict[Spot, int]:
-        """source line -> its index in ``spots``, which selects the line's colour."""
-        return self.user_lines.colours
-
-    def places(self, numbers: Iterable[int]) -> tuple[Spot, ...]:
-        """The source lines of these equations, in order."""
-        return self.user_lines.places(numbers)
 
     @cached_property
     def computations(self) -> dict[str, range]:
@@ -158,11 +144,6 @@ class Stages:
             elif text.startswith("}"):
                 found.setdefault(name, range(begin, i))
         return found
-
-    @property
-    def of_equation(self) -> dict[int, Spot]:
-        """number of an equation -> its source line, for the equations that have one."""
-        return self.user_lines.of_equation
 
     def belonging(self, stage: Stage, wanted: Iterable[Spot]) -> tuple[int, ...]:
         """The indices of a stage's lines that come from the source lines ``wanted``."""
@@ -191,11 +172,6 @@ class Stages:
             changed = (before - after) + (after - before)
             found = self._touched[stage.number] = self.places({n for _, numbers in changed for n in numbers})
         return found
-
-    @property
-    def main_file(self) -> str:
-        """The file from which most equations come."""
-        return self.user_lines.main_file
 
     def told(self, each: StageLine) -> str:
         """What a line contains, or why it has no source line: ``fusion.3 = tanh, mul of line 4``."""
@@ -329,12 +305,10 @@ def _code_line(of: Stages, text: str, number: int, numbers: Numbers, work: bool)
 
 def _held(of: Stages, function: str, kernel: Kernel) -> Numbers:
     """The equations of the HLO instruction or computation with the function's name, or else with the kernel's name."""
-    pane = of.linked.hlo
     for name in (function, function.removesuffix(_LLVM_KERNEL_END), kernel.name):
-        at = of.descent.line_of.get(name, -1)
-        if at >= 0:
-            return pane.links[at]
-        found = of.computations.get(name, range(0))
-        if found:
-            return tuple(sorted({number for i in found for number in pane.links[i]}))
+        if name and name in of.linked.owners:
+            return of.linked.owners[name][0]
+        if name in of.computations:
+            links = of.linked.hlo.links
+            return tuple(sorted({number for i in of.computations[name] for number in links[i]}))
     return ()

@@ -87,16 +87,14 @@ def _peak(stages: Stages) -> str:
 
 def memory_lines(stages: Stages) -> Iterator[StageLine]:
     """A line for each value in memory, ordered by the start of its lifetime."""
-    plan, pane = stages.descent.memory, stages.linked.hlo
+    plan = stages.descent.memory
     values = [(each, held) for each in plan.allocations for held in each.held if held.begin >= 0]
     values.sort(key=lambda pair: (pair[1].begin, pair[1].end, pair[1].name))
     digits = max((len(str(held.bytes)) for _, held in values), default=0)
     for number, (each, held) in enumerate(values, 1):
-        at = stages.descent.line_of.get(held.name, -1)
-        equations = pane.links[at] if at >= 0 else ()
+        equations, note = stages.linked.owners.get(held.name, ((), ""))
         where = f"#{each.number}+{held.offset}" if held.offset else f"#{each.number}"
         text = f"{views.lane(held, plan)}  {held.bytes:>{digits}} B  {each.kind:<9} {where:<8} {held.name}{held.part}"
-        note = pane.notes[at] if at >= 0 else ""
         yield StageLine(text, number, stages.places(equations), equations, note, held.name)
 
 

@@ -24,7 +24,6 @@ from minijax.tools.documents.document import (
     line,
     text,
 )
-from minijax.tools.documents.theme import line_role
 from minijax.tools.documents.words import brief_seconds, bytes_text, plural, shortened
 from minijax.tools.programs import hlo
 from minijax.tools.programs.link_views import equations_text, held_text, legend, mark_text, short_file, signed
@@ -76,7 +75,7 @@ def _lines_row(of: Stages) -> Row:
     marks = [mark_text((spot,), of.main_file) for spot in of.spots[:_MOST_LINES]]
     columns = max(map(len, marks))
     rows = [
-        line((line_role(of.colours[spot]), f"{mark:<{columns}}"), ("muted", f"  {texts.get(spot, '')}"))
+        line((of.role(spot), f"{mark:<{columns}}"), ("muted", f"  {texts.get(spot, '')}"))
         for spot, mark in zip(of.spots, marks, strict=False)
     ]
     if len(of.spots) > len(rows):
@@ -184,7 +183,7 @@ def line_mark(stages: Stages, places: Sequence[Spot], held: StageLine | None = N
     for i, spot in enumerate(places):
         sign = after if i == len(places) - 1 else ""
         where = (before if not i else " ") + mark_text((spot,), stages.main_file) + sign
-        out.append((line_role(stages.colours[spot]), where))
+        out.append((stages.role(spot), where))
     return tuple(out)
 
 
@@ -314,7 +313,7 @@ def _life(of: Stages, plan: Memory, number: int, held: HeldValue) -> tuple[Segme
     """The row of a value. The cell for its lifetime is still empty."""
     places = of.places(each.number for each in _equations(of.descent, held.name))
     where = of.mark(StageLine("", 0, places))
-    role = line_role(of.colours[places[0]]) if len(places) == 1 else "place"
+    role = of.role(places[0]) if len(places) == 1 else "place"
     return (
         ("muted", f"#{number}+{held.offset}" if held.offset else f"#{number}"),
         ("primitive", shortened(of.descent.shown_name(held.name) + held.part, 28)),
@@ -353,31 +352,23 @@ def kernel(found: Descent, each: Kernel, llvm: bool, most: int) -> Iterator[Bloc
         numbers = tuple(e.number for e in equations)
         said = ("muted", f" · {held_text(equations)} · {equations_text(numbers)}")
         yield Row("for", ((*line_mark(of, of.places(numbers)), said),))
-    rows = each.llvm.strip("\n").split("\n") if llvm else [*_listing(each)]
+    kind = "llvm" if llvm else "machine"
+    code = next(stage for stage in of.all if stage.kind == kind and stage.title == each.name)
+    rows = [one.text for one in code.lines]
     shown = "\n".join(rows[:most])
     yield Code(shown, "llvm" if llvm else "asm")
     if len(rows) > most:
         yield text(f"… {plural(len(rows) - most, 'more line')}: --most {len(rows)} shows all", role="muted")
 
 
-def _listing(each: Kernel) -> Iterator[str]:
-    for one in machine.operations(each.code):
-        if one.symbol:
-            yield f"{one.symbol}:"
-        yield f"  {one.address:5x}  {one.mnemonic:<14}{one.operands}".rstrip()
-
-
 def _fused(found: Descent, name: str) -> list[int]:
     """The indices of an instruction's line and of the lines in the computations that it calls, without parameters."""
     known = hlo.instructions(found.linked.hlo.lines)
-    at = found.line_of.get(name)
-    if at is None:
-        return []
-    called = known[at].called
-    return [at, *(i for i, each in known.items() if each.computation in called and each.opcode != "parameter")]
+    own = [i for i, each in known.items() if each.name == name]
+    called = [one for i in own for one in known[i].called]
+    return [*own, *(i for i, each in known.items() if each.computation in called and each.opcode != "parameter")]
 
 
 def _equations(found: Descent, name: str) -> Sequence[Equation]:
     """The equations of an instruction of the optimized HLO."""
-    at = found.line_of.get(name, -1)
-    return [found.linked.equation(number) for number in found.linked.hlo.links[at]] if at >= 0 else ()
+    return [found.linked.equation(number) for number in found.linked.owners.get(name, ((), ""))[0]]
