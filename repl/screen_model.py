@@ -98,8 +98,11 @@ class Model:
         return {name: action for _, _, bound in rows for name, action in by_key(bound).items()}
 
     def press(self, key: str) -> None:
-        """Do a key's action. While the help is open, keys scroll it, and all others close it."""
+        """Do a key's action. While the help is open, keys scroll it, and all others close it. Esc closes a message."""
+        said = self.message[1]
         self.before_key()
+        if key == "escape" and said and not self.help:
+            return
         if not self.help:
             self.act(key)
         elif key in _LINES or key in _PAGES:

@@ -227,8 +227,15 @@ def _value_text(value: Any) -> str:
     return _NUMPY_INTEGER.sub(r"\1", text) if "np." in text else text
 
 
+# Subjaxprs with more equations than this are printed ahead of the program even if they occur only once.
+_LONG = 10
+
+
 class Printer:
     """Prints one page in style 'jax'. Variables are named at first use, so it prints parts in the order of the page."""
+
+    # jaxprs with more equations than this are printed ahead of the program
+    long: float = _LONG
 
     def __init__(
         self,
@@ -244,7 +251,7 @@ class Printer:
         self.binder = self._typed if print_shapes else self.atom
         self.max_eqns = max_eqns
         # jaxpr -> the name that a ``let`` ahead of the program gives it
-        self.shared = shared_jaxprs(root)
+        self.shared = shared_jaxprs(root, self.long)
         taken = {*self.shared.values(), *(names or {}).values()}
         self._fresh_names = (name for name in _alphabetic_names() if name not in taken)
         self.names: dict[Var, str] = dict.fromkeys(_unread_outputs(root), "_")
@@ -387,12 +394,9 @@ def _unread_outputs(jaxpr: Jaxpr) -> Iterator[Var]:
         read.update(atom for atom in eqn.invars if type(atom) is not Literal)
 
 
-# Subjaxprs with more equations than this are printed ahead of the program even if they occur only once.
-_LONG = 10
-
-
-def shared_jaxprs(root: Jaxpr) -> dict[Jaxpr, str]:
-    """The repeated and the long jaxprs inside ``root``, which are printed ahead of it, with their names."""
+def shared_jaxprs(root: Jaxpr, long: float = _LONG) -> dict[Jaxpr, str]:
+    """The jaxprs inside ``root`` that are printed ahead of it, with their names: repeated ones, and those with more
+    than ``long`` equations."""
     children: dict[Jaxpr, list[Jaxpr]] = {}
     names: dict[Jaxpr, str] = {}
     twice: set[Jaxpr] = set()
@@ -422,7 +426,7 @@ def shared_jaxprs(root: Jaxpr) -> dict[Jaxpr, str]:
     shared: dict[Jaxpr, str] = {}
     counts: dict[str, int] = {}
     for jaxpr in order:
-        if jaxpr not in twice and (jaxpr is root or len(jaxpr.eqns) <= _LONG):
+        if jaxpr not in twice and (jaxpr is root or len(jaxpr.eqns) <= long):
             continue
         name = names.get(jaxpr, "jaxpr")
         count = counts.get(name, 0)

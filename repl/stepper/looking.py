@@ -225,15 +225,12 @@ class Looking:
             self.stepper.say(f"example {min(index, size - 1)} of {size} of {label} · {{ }} for others", "muted")
 
     def _vmap(self) -> tuple[str, int] | None:
-        chosen, self.known.examples = self.known.examples, {}
-        try:
+        with self.known.chosen(self.known.iterations, {}):
             for named in self._near():
                 found = self.known.primal(named.number)
                 if isinstance(found, Worth) and found.axes:
                     last = len(found.axes) - 1
                     return found.axes[last], found.array.aval.shape[last]
-        finally:
-            self.known.examples = chosen
         return None
 
     def ask_expression(self) -> None:

@@ -393,6 +393,10 @@ def test_a_long_message_wraps(step):
     assert "2 a long name" in text(stepper, 60) and stepper.question.fitting(60) == "from"  # type: ignore[union-attr]
 
 
+def test_esc_closes_a_message_before_it_leaves(step):
+    assert pressed(step, "sss", "/nowhere\r", ESCAPE, "s", ESCAPE).cursor.position == 4
+
+
 def test_questions_can_be_cancelled_and_edited(step):
     assert pressed(step, "ss", "/cos", ESCAPE, "s", "q").cursor.position == 3
     assert pressed(step, "ss", "/cos", CTRL_C, "s", "q").cursor.position == 3

@@ -172,3 +172,11 @@ def test_a_live_tracer_is_not_timed(command):
 )
 def test_the_difference_of_two_arrays_is_measured(a, b, expected):
     assert measure.difference(np.array(a), np.array(b)) == expected
+
+
+def test_different_work_has_no_ratio():
+    figures = {"minijax": {"trace": 0.001, "lower": 0.001}, "jax": {"trace": 0.04, "lower": 0.04}}
+    ratios = [
+        "40.0×" in "".join(piece for _, piece in each) for each in measure.bars(figures, measure.PHASES, 80, ("trace",))
+    ]
+    assert ratios == [False, False, False, True]

@@ -101,9 +101,9 @@ def test_equal_steps_are_one_row_that_opens_at_the_cursor():
     cursor.go(starts[2])
     assert rows()[1:3] == [" for _ in range(steps) ×2", f"{MARK}for _ in range(steps) ×4"]
     stepper = Stepper(Step(cursor.recording, starts[2]))
-    stepper.over()
+    stepper.go("over")
     assert getattr(stepper.cursor.moment.node, "primitive", "") == "exp"
-    stepper.back()
+    stepper.go("back")
     assert starts[5] < stepper.cursor.position
 
 
@@ -210,7 +210,7 @@ def test_a_truncated_recording_is_marked_where_it_ends(monkeypatch):
         assert "recording stopped before the end" in plain(stepping.status(cursor))
         cursor.last()
         model = Stepper(Step(each, len(cursor.moments)))
-        model.into()
+        model.go("into")
         views = (
             plain(stepping.status(cursor)),
             plain(stepping.tree_lines(cursor)),

@@ -67,7 +67,8 @@ def run_time(session: Session, args: Arguments) -> Result:
         raise UsageError(f"{watching}. Leave {option} out here: {found.notes[0]}")
     figures = {"minijax": found.seconds}
     notes = found.notes
-    if any(each.kept or each.reason for each in session.watched):
+    unlike = _unlike(session)
+    if unlike:
         notes.append("JAX traces a library's functions once; minijax's times do not include these traces")
     if not args["alone"]:
         try:
@@ -75,7 +76,7 @@ def run_time(session: Session, args: Arguments) -> Result:
         except Exception as error:  # JAX may raise any error for the program
             notes.append(measure.why_not(error))
     step, parts = (None, "") if found.jitted is None else _step(side, found)
-    blocks = [_bars(figures), *(_step_blocks(step, args) if step is not None else ())]
+    blocks = [_bars(figures, unlike), *(_step_blocks(step, args) if step is not None else ())]
     blocks += [Row("note", (line(("muted", note)),)) for note in (*notes, *filter(None, [parts]))]
     named = {
         name if library == "minijax" else f"{library} {name}": seconds
@@ -114,12 +115,17 @@ def _step_blocks(step: StepTime, args: Arguments) -> Iterator[Block]:
         yield from step_time_view.timeline(step, args["most"])
 
 
-def _bars(figures: dict[str, dict[str, float]]) -> Block:
+def _unlike(session: Session) -> tuple[str, ...]:
+    """The phases in which minijax does less than JAX: it takes functions of a library that JAX has traced already."""
+    return ("trace",) if any(each.kept or each.reason for each in session.watched) else ()
+
+
+def _bars(figures: dict[str, dict[str, float]], unlike: tuple[str, ...]) -> Block:
     from minijax.tools.compare import measure
 
     def blocks(width: int) -> tuple[Block, ...]:
         made = (
-            measure.bar_block("once", figures, measure.PHASES, width),
+            measure.bar_block("once", figures, measure.PHASES, width, unlike),
             measure.bar_block("each call", figures, measure.CALLS, width),
         )
         return tuple(block for block in made if block is not None)
@@ -155,11 +161,12 @@ def run_compare(session: Session, args: Arguments) -> Result:
     else:
         blocks.append(Row("jaxpr", (line(("muted", f"none: {measure.first_line(closed)}")),)))
     if not is_jaxpr:
-        blocks += _figures(our_side, their_side, target.abstract, measure.has_effects(closed))
+        once = measure.has_effects(closed)
+        blocks += _figures(our_side, their_side, target.abstract, once, _unlike(session))
     return Result(Document(tuple(blocks)), value)
 
 
-def _figures(our_side: Side, their_side: Side, abstract: bool, once: bool) -> list[Block]:
+def _figures(our_side: Side, their_side: Side, abstract: bool, once: bool, unlike: tuple[str, ...]) -> list[Block]:
     from minijax.tools.compare import measure
 
     ours = measure.measured(our_side, abstract, once)
@@ -169,7 +176,7 @@ def _figures(our_side: Side, their_side: Side, abstract: bool, once: bool) -> li
         theirs = measure.Figures({}, measure.why_not(error))
     notes = dict.fromkeys((*ours.notes, *theirs.notes))
     rows = [Row("note", (line(("muted", note)),)) for note in notes]
-    return [_bars({"minijax": ours.seconds, "jax": theirs.seconds}), *rows]
+    return [_bars({"minijax": ours.seconds, "jax": theirs.seconds}, unlike), *rows]
 
 
 def _jaxprs(closed: ClosedJaxpr, their_text: str) -> list[Block]:

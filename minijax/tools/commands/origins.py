@@ -276,11 +276,8 @@ def _worth_lines(known: Ledger, hit: Hit, wanted: Condition) -> Iterator[Line]:
     from minijax.tools.values.brief import brief
     from minijax.tools.values.moment import Worth
 
-    before = dict(known.iterations)
-    known.iterations.update(hit.iterations)
-    found = known.primal(hit.named.number)
-    known.iterations.clear()
-    known.iterations.update(before)
+    with known.chosen({**known.iterations, **hit.iterations}):
+        found = known.primal(hit.named.number)
     if isinstance(found, Worth):
         yield brief(found.array, _ROOM, len(found.axes))
     if not isinstance(hit.found, (bool, np.bool_)):

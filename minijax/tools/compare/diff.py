@@ -8,6 +8,7 @@ different colours (``passes``).
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -35,7 +36,11 @@ class _Row(Frozen):
 
 
 class _Numbered(Printer):
-    """Adds the equation's number to the end of its first line, so that the equation of a line can be found."""
+    """Adds the equation's number to the end of its first line, so that the equation of a line can be found.
+
+    A transformation makes jaxprs longer. They stay where they are, so that their lines are paired."""
+
+    long = math.inf
 
     def __init__(self, root: Jaxpr, most: int, names: Mapping[Var, str] | None = None) -> None:
         super().__init__(root, max_eqns=most, names=names)

@@ -10,7 +10,7 @@ import contextlib
 import io
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -241,8 +241,11 @@ def _nothing(x: Any) -> Any:
     return x
 
 
-def bars(figures: dict[str, dict[str, float]], names: Sequence[str], width: int) -> Iterator[Line]:
-    """A line with a bar for each figure and library. All bars have one scale."""
+def bars(
+    figures: dict[str, dict[str, float]], names: Sequence[str], width: int, unlike: Collection[str] = ()
+) -> Iterator[Line]:
+    """A line with a bar for each figure and library. All bars have one scale. For the figures ``unlike``, the libraries
+    do different work, so they get no ratio."""
     most = max((seconds[name] for seconds in figures.values() for name in names if name in seconds), default=0.0)
     column = max(map(len, (*PHASES, *CALLS))) + 1
     first = max(map(len, figures)) if len(figures) > 1 else 0
@@ -254,7 +257,7 @@ def bars(figures: dict[str, dict[str, float]], names: Sequence[str], width: int)
             if name not in seconds:
                 continue
             value = seconds[name]
-            ratio = f" {value / reference:.1f}×" if library != "minijax" and reference else ""
+            ratio = f" {value / reference:.1f}×" if library != "minijax" and reference and name not in unlike else ""
             drawn = bar(value / most if most else 0.0, max(room - 8, 4))
             yield (
                 ("label", f"{label:<{column}}"),
@@ -266,9 +269,15 @@ def bars(figures: dict[str, dict[str, float]], names: Sequence[str], width: int)
             label = ""
 
 
-def bar_block(title: str, figures: dict[str, dict[str, float]], names: Sequence[str], width: int) -> Text | None:
+def bar_block(
+    title: str,
+    figures: dict[str, dict[str, float]],
+    names: Sequence[str],
+    width: int,
+    unlike: Collection[str] = (),
+) -> Text | None:
     """The bars of ``names`` under a title; None if none of them was measured."""
-    lines = tuple(bars(figures, names, width))
+    lines = tuple(bars(figures, names, width, unlike))
     explained = "  ×: divided by minijax's" if len(figures) > 1 else ""
     return Text((line(("heading", title), ("muted", explained)), *lines), wrap=False) if lines else None
 

@@ -67,12 +67,8 @@ class Choices:
         if self.known is None:
             yield
             return
-        before = self.known.iterations, self.known.examples
-        self.known.iterations, self.known.examples = {}, {}
-        try:
+        with self.known.chosen({}, {}):
             yield
-        finally:
-            self.known.iterations, self.known.examples = before
 
     def of(self, number: int) -> tuple[int, ...]:
         """The numbers of the choices that a value depends on: vmaps, then loops, in each case the outermost first."""
@@ -131,18 +127,14 @@ class Choices:
     @contextmanager
     def _chosen(self, choices: Sequence[int], state: Sequence[int]) -> Iterator[None]:
         assert self.known is not None
-        before = self.known.iterations, self.known.examples
-        self.known.iterations, self.known.examples = dict(before[0]), dict(before[1])
-        for each, index in zip(choices, state, strict=True):
-            choice = self.listed[each]
-            if choice.is_loop:
-                self.known.iterations[choice.key] = index
-            elif index:
-                self.known.examples[choice.key] = index - 1
-        try:
+        with self.known.chosen(self.known.iterations):
+            for each, index in zip(choices, state, strict=True):
+                choice = self.listed[each]
+                if choice.is_loop:
+                    self.known.iterations[choice.key] = index
+                elif index:
+                    self.known.examples[choice.key] = index - 1
             yield
-        finally:
-            self.known.iterations, self.known.examples = before
 
     def draw(self, wanted: Sequence[Varied]) -> None:
         """Draw the blocks ``wanted`` for all choices but the first, for which they have been drawn.

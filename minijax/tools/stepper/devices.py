@@ -87,9 +87,7 @@ def with_devices(recording: Recording) -> Recording:
         return recording
     saved, cursor = SavedDevices(known), Cursor(recording)
     made: dict[object, DevicesRecord | None] = {}
-    before = known.iterations, known.examples
-    known.iterations, known.examples = {}, {}
-    try:
+    with known.chosen({}, {}):
         for position, moment in enumerate(cursor.moments):
             cursor.go(position)
             bind = cursor.state().bind
@@ -102,8 +100,6 @@ def with_devices(recording: Recording) -> Recording:
                     made[key] = None if shown is None else saved.record_of(shown)
             if not saved.note(position, made[key]):
                 break
-    finally:
-        known.iterations, known.examples = before
     return recording.replace(devices=tuple(saved.moments)).holding(recording.kept, cursor.moments)
 
 

@@ -261,25 +261,20 @@ class ConditionSearch:
 
     def _worth(self, newest: Mapping[str, Named], iterations: Mapping[tuple[int, ...], int]) -> Any:
         """The value of the expression; None if a value in it is unknown."""
-        looked_at = dict(self.known.iterations)
-        self.known.iterations.update(iterations)
         try:
             assert self.question is not None
-            values = {name: array_of(self.known, named) for name, named in newest.items()}
+            with self.known.chosen({**self.known.iterations, **iterations}):
+                values = {name: array_of(self.known, named) for name, named in newest.items()}
             self.values += 1
             return self.question.answer(values)
         except NotKnown as error:
             name, _, reason = str(error).partition(" is not known: ")
             self.unknown.setdefault(name, reason)
-            return None
         except ConditionError:
             raise
         except Exception as error:  # such as mismatched shapes, or text compared with numbers
             self.unknown.setdefault(self.wanted.text, f"{type(error).__name__}: {shortened(str(error), _LONGEST)}")
-            return None
-        finally:
-            self.known.iterations.clear()
-            self.known.iterations.update(looked_at)
+        return None
 
 
 def _alike(a: Any, b: Any) -> bool:

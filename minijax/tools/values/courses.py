@@ -42,10 +42,9 @@ class LoopRun:
     first: int
     n_carry: int
 
-    def __init__(self, steps: Any, eqn: JaxprEqn) -> None:
-        self.steps = steps
+    def __init__(self, frame: Any, eqn: JaxprEqn) -> None:
         self.eqn = eqn
-        self.frame = steps.frame
+        self.frame = frame
         self.courses: dict[str, Course] = {}
         self.frames: dict[Any, Any] = {}
         self._made: tuple[Any, list[str]] | None = None
@@ -126,7 +125,7 @@ class LoopRun:
         """The frame of an iteration. The latest 32 frames are kept."""
         found = self.frames.pop(key, None)
         if found is None:
-            found = self.steps.child(closed.jaxpr, closed.consts, feed, title)
+            found = self.frame.child(closed.jaxpr, closed.consts, feed, title)
         self.frames[key] = found
         while len(self.frames) > 32:
             del self.frames[next(iter(self.frames))]
@@ -136,8 +135,8 @@ class LoopRun:
 class ScanRun(LoopRun):
     """A scan that is replayed. Steps are numbered as they run, iterations by their index in the scanned arrays."""
 
-    def __init__(self, steps: Any, eqn: JaxprEqn) -> None:
-        super().__init__(steps, eqn)
+    def __init__(self, frame: Any, eqn: JaxprEqn) -> None:
+        super().__init__(frame, eqn)
         params = eqn.params
         self.first, self.n_carry, self.reverse = params["num_consts"], params["num_carry"], params["reverse"]
         self.first_x = self.first + self.n_carry
@@ -190,7 +189,7 @@ class ScanRun(LoopRun):
             steps = (at - 1) % step + 1
             at -= steps
             added, carry, piece = operands(self.back(at, steps, carry, ys), self.first, self.n_carry)
-            consts = [self.steps.added(a, b) for a, b in zip(consts, added, strict=True)]
+            consts = [self.frame.added(a, b) for a, b in zip(consts, added, strict=True)]
             xs.append((steps, piece))
         if not self.reverse:
             xs.reverse()
@@ -266,8 +265,8 @@ class ScanRun(LoopRun):
 class WhileRun(LoopRun):
     """A ``while`` that is replayed, with an iteration count for each example that ends separately."""
 
-    def __init__(self, steps: Any, eqn: JaxprEqn) -> None:
-        super().__init__(steps, eqn)
+    def __init__(self, frame: Any, eqn: JaxprEqn) -> None:
+        super().__init__(frame, eqn)
         self.n_cond, self.n_body = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
         self.first, self.n_carry = self.n_cond + self.n_body, len(eqn.outvars)
         # the shape of elements that end separately: () unless vmap batched the loop before it was recorded

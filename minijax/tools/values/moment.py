@@ -178,6 +178,18 @@ class Ledger:
         finally:
             self._glancing = before
 
+    @contextmanager
+    def chosen(
+        self, iterations: Mapping[tuple[int, ...], int | None], examples: Mapping[str, int] | None = None
+    ) -> Iterator[None]:
+        """In the block, these iterations and examples are chosen; None: the same examples as before."""
+        before = self.iterations, self.examples
+        self.iterations, self.examples = dict(iterations), dict(self.examples if examples is None else examples)
+        try:
+            yield
+        finally:
+            self.iterations, self.examples = before
+
     def arrivals(self, number: int, at: float) -> int:
         """How often the value's cotangent changed until event ``at``."""
         fields = self._fields(number)
@@ -447,12 +459,8 @@ class Ledger:
 
     def on_device(self, mesh: tuple[int, ...], device: int | None, number: int, what: str = "primal") -> Found:
         """The 'primal' or 'tangent' on ``device``; None: on all devices, stacked where they differ."""
-        before = self.iterations
-        self.iterations = {**before, mesh: device}
-        try:
+        with self.chosen({**self.iterations, mesh: device}):
             return self._guarded(what, number)
-        finally:
-            self.iterations = before
 
     def equation_of(self, number: int) -> JaxprEqn | None:
         """The equation that computes a variable, in the program that ran."""

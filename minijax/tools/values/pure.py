@@ -74,12 +74,12 @@ class Purifier:
         params, out = (self._inside if inside else self._others)(eqn, reasons)
         return (None if out and all(out) else params), out
 
-    def rule(self, function: Function) -> Function:
+    def rule(self, function: Function) -> KnownRule:
         """``function`` as a rule that is staged on demand, if that runs no user Python or ``rules`` allows it."""
         key = (id(function), "rule")
         if key not in self.made:
             self.made[key] = KnownRule(self, function), function
-        return self.made[key][0]
+        return self.made[key][0]  # type: ignore[no-any-return]
 
     def _inside(self, eqn: JaxprEqn, reasons: Sequence[str]) -> tuple[dict[str, Any], Reasons]:
         name, params = (
