@@ -3,7 +3,7 @@
 All blocks of a page run in order in one temporary folder. The words after a block's kind are options:
 
 - ``minijax``: inputs at the prompt, one session per page. ``panels`` also shows the panels; ``text`` shows the
-  stepper as text; ``screen 80x24 into into`` does the action ``into`` twice and shows the full-screen terminal;
+  stepper as text; ``screen 80x24 s s`` presses the key ``s`` twice and shows the full-screen terminal;
 - ``ipython``: a cell, in one IPython shell per page that has minijax's extension;
 - ``python``: a program; its output is shown. With a file name, the program is also saved under that name;
 - ``sh``: shell commands. Those that install minijax (``install``) are not run; tests compare them with the README.
@@ -150,8 +150,8 @@ class Blocks:
         return shown + (_shown(outcome.summary) if "panels" in words else "")
 
     def _screen(self, step: Step | Browse, words: list[str]) -> str:
-        """The full-screen terminal after the actions in ``words``."""
-        size, *actions = words
+        """The full-screen terminal after the keys in ``words``."""
+        size, *keys = words
         columns, rows = map(int, size.split("x"))
         shown: Stepper | StageBrowser
         compose: Callable[[Any, int, int], list[Line]]
@@ -159,8 +159,8 @@ class Blocks:
             shown, compose = Stepper(step), stepper_screen.compose
         else:
             shown, compose = StageBrowser(step.stages, step.title), browser_screen.compose
-        for action in actions:
-            getattr(shown, action)()
+        for key in keys:
+            shown.press(key)
         lines = tuple(
             tuple((role, piece) for role, piece in each if not role.startswith("@"))
             for each in compose(shown, columns, rows)
