@@ -124,15 +124,7 @@ class Transformed:
         def reverse(*values: Any) -> Any:
             __tracebackhide__ = True
             given = values[: len(args)]
-
-            def of_chosen(*active: Any) -> Any:
-                full = list(given)
-                for i, x in zip(chosen, active, strict=True):
-                    full[i] = x
-                return fun(*full)
-
-            of_chosen.__name__ = getattr(fun, "__name__", name)
-            out, pullback = vjp(of_chosen, *(given[i] for i in chosen))
+            out, pullback = vjp(_of_chosen(fun, given, chosen), *(given[i] for i in chosen))
             if name == "vjp":
                 cotangent = values[-1]
             else:
@@ -158,14 +150,7 @@ class Transformed:
 
         def pushed(*values: Any) -> Any:
             given, tangents = values[: len(args)], values[len(args) :]
-
-            def of_chosen(*active: Any) -> Any:
-                full = list(given)
-                for i, x in zip(chosen, active, strict=True):
-                    full[i] = x
-                return fun(*full)
-
-            return jvp(of_chosen, tuple(given[i] for i in chosen), tangents)
+            return jvp(_of_chosen(fun, given, chosen), tuple(given[i] for i in chosen), tangents)
 
         return pushed, (*args, *(tree_map(_strong, args[i]) for i in chosen))
 
@@ -182,6 +167,17 @@ class Transformed:
 
     def _jit(self, fun: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         return jit(fun), args
+
+
+def _of_chosen(fun: Callable[..., Any], given: tuple[Any, ...], chosen: Sequence[int]) -> Callable[..., Any]:
+    """``fun`` as a function of its arguments ``chosen``; the others are ``given``."""
+
+    def of_chosen(*active: Any) -> Any:
+        new = dict(zip(chosen, active, strict=True))
+        return fun(*(new.get(i, x) for i, x in enumerate(given)))
+
+    of_chosen.__name__ = getattr(fun, "__name__", "f")
+    return of_chosen
 
 
 def _innermost(x: Any) -> Any:

@@ -22,11 +22,14 @@ class UserLines:
     """
 
     def __init__(self, linked: LinkedPrograms) -> None:
-        self.spots = spots(linked)
-        self.colours = {spot: i for i, spot in enumerate(self.spots)}
         found = ((each.number, spot_of(linked, each.number)) for each in linked.equations)
         self.of_equation = {number: spot for number, spot in found if spot is not None}
-        self.main_file = main_file(linked)
+        order = {pane.title: i for i, pane in enumerate(linked.python)}
+        every = {*self.of_equation.values()}
+        self.spots = tuple(sorted(every, key=lambda spot: (order.get(spot[0], len(order)), *spot)))
+        self.colours = {spot: i for i, spot in enumerate(self.spots)}
+        files = [each.file for each in linked.equations if each.line]
+        self.main_file = max(dict.fromkeys(files), key=files.count, default="")
 
     def places(self, numbers: Iterable[int]) -> tuple[Spot, ...]:
         """The source lines of these equations, in order."""
@@ -56,16 +59,3 @@ def spot_of(linked: LinkedPrograms, number: int) -> Spot | None:
         todo += [outer for outer in each.inside if outer not in seen]
         seen.update(each.inside)
     return None
-
-
-def spots(linked: LinkedPrograms) -> tuple[Spot, ...]:
-    """The source lines with equations, file by file, in order."""
-    found = {spot for each in linked.equations if (spot := spot_of(linked, each.number)) is not None}
-    files = {pane.title: i for i, pane in enumerate(linked.python)}
-    return tuple(sorted(found, key=lambda spot: (files.get(spot[0], len(files)), *spot)))
-
-
-def main_file(linked: LinkedPrograms) -> str:
-    """The file with the most equations; '' if none is known."""
-    files = [each.file for each in linked.equations if each.line]
-    return max(dict.fromkeys(files), key=files.count, default="")
