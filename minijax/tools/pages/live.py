@@ -61,10 +61,10 @@ class LivePage:
         self.rename = rename
         self.ended = ended
         self.leaves = [value for _, value in step.given]
-        self.controls = list(_controls(step)) if step.again is not None else []
+        movable = list(_controls(step)) if step.again is not None else []
+        self.controls = movable[:MOST_ARGUMENTS]
         # how many arguments have no sliders only because there are too many arguments
-        movable = sum(_is_movable(value) for value in self.leaves)
-        self.left = max(movable - MOST_ARGUMENTS, 0) if len(self.controls) == MOST_ARGUMENTS else 0
+        self.left = len(movable) - len(self.controls)
         places = (getattr(node, "place", "") for _, node in step.recording.walk())
         # the line that the first call was made from, for later calls, which the notebook makes
         self.place = next((place for place in places if place_parts(place)[2] == "<module>"), "")
@@ -154,27 +154,17 @@ def changed(leaf: Any, index: tuple[int, ...], value: float) -> Any:
 
 def _controls(step: Step) -> Iterator[dict[str, Any]]:
     """For each argument that is a number or a small array, the data of the sliders for its elements."""
-    count = 0
     for leaf, (name, value) in enumerate(step.given):
         elements = _elements(value)
-        if not elements:
-            continue
-        count += 1
-        if count > MOST_ARGUMENTS:
-            return
-        whole = _kind(value) in "iu"
-        own = {"leaf": leaf, "name": shown(name), "shape": list(np.shape(value)), "whole": whole, "values": elements}
-        yield own | _range(elements, whole, _bounds(value))
-
-
-def _is_movable(value: Any) -> bool:
-    """Whether an argument is numeric and has few elements."""
-    return bool(_kind(value)) and 0 < math.prod(np.shape(value)) <= MOST_ELEMENTS
+        if elements:
+            whole = _kind(value) in "iu"
+            own = {"leaf": leaf, "name": shown(name), "shape": list(np.shape(value)), "whole": whole}
+            yield own | {"values": elements} | _range(elements, whole, _bounds(value))
 
 
 def _elements(value: Any) -> list[float]:
     """The elements of an argument for its sliders; [] if it is not numeric, or has too many or too large elements."""
-    if not _is_movable(value):
+    if not _kind(value) or math.prod(np.shape(value)) > MOST_ELEMENTS:
         return []
     try:
         numbers = [float(x) for x in np.asarray(value).reshape(-1)]

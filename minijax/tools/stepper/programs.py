@@ -94,21 +94,14 @@ def linked_pane(programs: LinkedPrograms, index: int, selection: Selection, plac
     blocks: list[Block] = []
     if pane.language == "python":
         blocks.append(text(line(("place", pane.title)), wrap=False))
-    blocks += _runs(pane, linked, current, _beside(programs, pane))
+    blocks += _runs(programs, pane, linked, current)
     if pane.left_out:
         blocks.append(text(f"... {pane.left_out} more lines", role="muted"))
     return document(*blocks)
 
 
-class _Beside(Frozen):
-    """The text before and after each line of a pane: its user line, and the equations in a fusion."""
-
-    labels: tuple[Segment, ...]
-    after: tuple[Line, ...]
-
-
-def _beside(programs: LinkedPrograms, pane: Pane) -> _Beside:
-    """Number the lines of Python; label other lines with their user line. Each label has the colour of that line."""
+def _beside(programs: LinkedPrograms, pane: Pane) -> tuple[tuple[Segment, ...], tuple[Line, ...]]:
+    """The text before and after each line of a pane: its user line (in Python its number), and a fusion's equations."""
     known = user_lines(programs)
     width = len(str(max(pane.numbers, default=0)))
     labels, after = [], []
@@ -123,11 +116,12 @@ def _beside(programs: LinkedPrograms, pane: Pane) -> _Beside:
         labels.append((role, label))
         held = names_text([programs.equation(each) for each in numbers], _HELD) if hlo.holds(text_) else ""
         after.append((("comment", f"  // {held}"),) if held else ())
-    return _Beside(tuple(labels), tuple(after))
+    return tuple(labels), tuple(after)
 
 
-def _runs(pane: Pane, linked: frozenset[int], current: int, known: _Beside) -> Iterator[Block]:
+def _runs(programs: LinkedPrograms, pane: Pane, linked: frozenset[int], current: int) -> Iterator[Block]:
     """The lines with their labels. A mark separates parts of a file that are not adjacent."""
+    labels, after = _beside(programs, pane)
     numbers = pane.numbers if pane.language == "python" else range(1, len(pane.lines) + 1)
     start = 0
     for i in range(1, len(pane.lines) + 1):
@@ -138,8 +132,8 @@ def _runs(pane: Pane, linked: frozenset[int], current: int, known: _Beside) -> I
         shift = numbers[start] - start
         marked = (current + shift,) if start <= current < i else ()
         marks = frozenset(index + shift for index in linked if start <= index < i)
-        labels, after = known.labels[start:i], known.after[start:i]
-        yield Code("\n".join(pane.lines[start:i]), pane.language, numbers[start], marked, marks, labels, after)
+        lines = "\n".join(pane.lines[start:i])
+        yield Code(lines, pane.language, numbers[start], marked, marks, labels[start:i], after[start:i])
         start = i
 
 
