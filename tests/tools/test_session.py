@@ -86,6 +86,7 @@ def test_errors_show_user_frames_and_the_message(session):
         ("%tree inner", "%values outer(2.0) --of inner"),
         ("%nan jnp.sin(inner)", "%values outer(2.0) --of inner"),
         ("%find inner > 1.0", "1.81859"),
+        ("q", "NameError: name 'q' is not defined"),
         ("%values iner", "NameError: name 'iner' is not defined"),
         ("%backward outr", "NameError: name 'outr' is not defined. Did you mean outer?"),
         ("%origin outer(missing)", "NameError: name 'missing' is not defined"),

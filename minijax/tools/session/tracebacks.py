@@ -194,7 +194,7 @@ def _near(error: BaseException) -> str:
     names = [*last.tb_frame.f_locals, *last.tb_frame.f_globals, *vars(builtins)]
     # in a short name, one wrong letter makes a large difference
     size = len(error.name)
-    near = did_you_mean(error.name, [each for each in names if len(each) == size > 2], alike=1 - 1.01 / size)
+    near = did_you_mean(error.name, [each for each in names if len(each) == size > 2], alike=max(1 - 1.01 / size, 0.0))
     return (near or did_you_mean(error.name, names, alike=_ALIKE)).replace(" Did", ". Did", 1)
 
 
