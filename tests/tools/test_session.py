@@ -39,7 +39,7 @@ def test_names_hold_earlier_values_and_inputs(session):
     assert session.run_line("_").value == "10"
     for line in ("def f(x): return x * _", "jnp.arange(2.0)"):
         session.run_line(line)
-    assert shown(session.run_line("%log f(2.0)")) == "mul(2.0, [0.0, 1.0]) = [0.0, 2.0]"  # ``_`` names no value
+    assert shown(session.run_line("%log f(2.0)")) == "1  mul(2.0, [0.0, 1.0]) = [0.0, 2.0]"  # ``_`` names no value
     session.run_line("long = '" + "word " * 50 + "'")
     assert plain(session.run_line("%history 1").shown, 40) == "  10  long = '" + "word " * 50 + "'"
 
