@@ -10,12 +10,12 @@ CHUNKS = FOLDER / "minijax-test-recording.rec"
 GOOD = (
     (f"%export {PAGE} --force", ("wrote ", str(PAGE), " kB")),
     (f"%export {DATA} --session --force", ("wrote ", str(DATA))),
-    ("%log grad(f)(3.0)", ("\n  sin(x) = 0.14112\n",)),
+    ("%log grad(f)(3.0)", ("  sin(x) = 0.14112\n",)),
     (f"%export '{RECORDING_PAGE}' --recording --force", ("wrote the recording of grad(f)(3.0) to",)),
     (f"%export {RECORDING} --recording --force", ("wrote the recording",)),
     (f"%export {CHUNKS} --force", ("wrote the recording of grad(f)(3.0) to",)),
-    (f"%step --file {CHUNKS} --text", ("\n  sin(x) = 0.14112\n",)),
-    (f"%step --file {RECORDING} --text", ("\n  sin(x) = 0.14112\n",)),
+    (f"%step --file {CHUNKS} --text", ("  sin(x) = 0.14112\n",)),
+    (f"%step --file {RECORDING} --text", ("  sin(x) = 0.14112\n",)),
 )
 
 BAD = (
