@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 
-from tests.claims.audit import claims_of
-from tests.claims.checks import CHECKS, Claim
+from tests.claims import faults
+from tests.claims.audit import CHECKS, claims_of
+from tests.claims.checks import Claim
 from tests.claims.programs import program
 
 # At most this share of claims may be 'unknown'.
@@ -47,7 +48,10 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many processes")
     parser.add_argument("--command", action="append", choices=sorted(CHECKS), help="only this command; repeatable")
     parser.add_argument("--show", action="store_true", help="print each program and each claim")
+    parser.add_argument("--faults", action="store_true", help="put small faults into minijax: each must be noticed")
     options = parser.parse_args()
+    if options.faults:
+        return faults.report()
     commands = options.command or list(CHECKS)
     claims: list[Claim] = []
     unchecked: Counter[str] = Counter()

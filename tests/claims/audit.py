@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from tests.claims.checks import CHECKS, Asked, Claim
+from tests.claims.checks import CHECKS as FIRST
+from tests.claims.checks import Asked, Claim
+from tests.claims.more_checks import MORE
 from tests.claims.programs import program
+
+CHECKS = FIRST | MORE
 
 
 def claims_of(seed: int, commands: Iterable[str] = tuple(CHECKS)) -> tuple[list[Claim], Counter[str]]:

@@ -13,7 +13,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -391,8 +391,11 @@ class Run:
     result: Any
     log: Log
     gradient: Any = None
-    error: str = ""
-    functions: set[str] = field(default_factory=set)
+
+    @property
+    def gradients_first(self) -> Any:
+        """The gradient by the first argument."""
+        return self.gradient[0]
 
 
 NAMESPACE: dict[str, Any] = {
@@ -431,9 +434,9 @@ class Reference:
             result = f(*args, **kwargs)
             if kind != "grad":
                 return Run(result, plain)
-            return self._backward(result)
+            return self._backward()
 
-    def _backward(self, result: Any) -> Run:
+    def _backward(self) -> Run:
         counted = Log(self.nodes)
         f, args, kwargs = self._bound(counted)
         jax.vjp(lambda a: f(*a, **kwargs), args)
@@ -445,7 +448,7 @@ class Reference:
             log.taps = taps
             return f(*args, **kwargs)
 
-        _, pull = jax.vjp(tapped, args, zeros)
+        result, pull = jax.vjp(tapped, args, zeros)
         made = len(log.values)
         log.untapped = 1
         gradients, taps = pull(jnp.ones_like(result))

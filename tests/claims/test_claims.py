@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.claims import faults
 from tests.claims.audit import claims_of
 
 
@@ -9,6 +10,17 @@ from tests.claims.audit import claims_of
 def test_no_verdict_about_nans_is_false(seed):
     claims, _ = claims_of(seed, ["nan"])
     assert claims and [claim for claim in claims if claim.true] == []
+
+
+@pytest.mark.parametrize("command", ["grad", "jaxpr", "keys"])
+def test_no_claim_of_these_commands_is_false(command):
+    claims, _ = claims_of(3, [command])
+    assert claims and [claim for claim in claims if claim.true] == []
+
+
+@pytest.mark.parametrize("fault", [fault for fault in faults.FAULTS if fault.command == "nan"][:1])
+def test_a_fault_is_noticed(fault):
+    assert faults.noticed(fault)
 
 
 def test_values_names_and_derivatives_are_those_of_jax():
