@@ -7,6 +7,7 @@ strings nothing is an option, so ``f(x --y)`` is Python.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,9 +19,10 @@ from minijax.tools.usage import UsageError
 class Param(Frozen):
     """One parameter of a command.
 
-    ``kind`` is 'text' (everything except options: an expression, words), 'program' (a file and its arguments; options
-    after the file belong to the program), 'flag' (an option without a value), 'int', 'ints' (``0`` or ``0,1``),
-    'expression' (a Python value; the command evaluates it) or 'word' (quoted if it contains spaces).
+    ``kind`` is 'text' (everything except options: an expression), 'words' (the same, as words in lower case, at most
+    ``most``), 'program' (a file and its arguments; options after the file belong to the program), 'flag' (an option
+    without a value), 'int', 'ints' (``0`` or ``0,1``), 'expression' (a Python value; the command evaluates it) or
+    'word' (quoted if it contains spaces). ``choices`` are the accepted words; they complete the word that is typed.
     """
 
     name: str
@@ -29,11 +31,12 @@ class Param(Frozen):
     default: Any = None
     choices: tuple[str, ...] = ()
     required: bool = False
+    most: int = 100
 
     @property
     def is_text(self) -> bool:
         """Whether the parameter is written without an option name."""
-        return self.kind in ("text", "program")
+        return self.kind in ("text", "words", "program")
 
     @property
     def option(self) -> str:
@@ -68,7 +71,7 @@ def parse(name: str, params: tuple[Param, ...], line: str, cell: str | None = No
     Raises:
       UsageError: an unknown option, a missing or invalid value, or a missing required text.
     """
-    args = Arguments({param.name: param.default for param in params})
+    args = Arguments({param.name: False if param.kind == "flag" else param.default for param in params})
     args.cell = cell
     options = {param.option: param for param in params if not param.is_text}
     text_params = [param for param in params if param.is_text]
@@ -85,7 +88,8 @@ def parse(name: str, params: tuple[Param, ...], line: str, cell: str | None = No
         if rest:
             text = f"{text} {rest}".strip()
     if text_params:
-        args[text_params[0].name] = text
+        param = text_params[0]
+        args[param.name] = _words(name, param, text) if param.kind == "words" else text
         if not text and text_params[0].required and cell is None:
             raise UsageError(
                 f"%{name} needs {text_params[0].name.upper()}: {text_params[0].help}\n{usage(name, params)}"
@@ -94,6 +98,16 @@ def parse(name: str, params: tuple[Param, ...], line: str, cell: str | None = No
         advice = f"%{name} runs no program. Run the line by itself, and then %{name}."
         raise UsageError(f"%{name} does not understand {text!r}. {advice}\n{usage(name, params)}")
     return args
+
+
+def _words(name: str, param: Param, text: str) -> list[str]:
+    """The words of a text, all of which are among the choices."""
+    words = text.lower().replace(",", " ").split()
+    for word in words if len(words) <= param.most else [text]:
+        if word not in param.choices:
+            hint = did_you_mean(word, param.choices)
+            raise UsageError(f"%{name} {param.name.upper()} is one of {', '.join(param.choices)}, not {word!r}.{hint}")
+    return words
 
 
 def _program(line: str) -> tuple[str, str]:
@@ -147,31 +161,32 @@ def _word(name: str, param: Param, value: str) -> tuple[str, str]:
 _WANTED = {"int": "an integer", "ints": "an integer, or several with commas between"}
 
 
+# Tokens outside strings and comments: options, brackets, commas. A quote or ``#`` that begins a string or a comment
+# without an end is a token too.
+_TOKEN = re.compile(
+    r"""#[^\n]*\n|('{3}|"{3}|'(?!'')|"(?!""))(?:\\.|(?!\1).)*\1|['"\#]|(?<!\S)--[A-Za-z][\w-]*=?|[()\[\]{},]""", re.S
+)
+OPENING, CLOSING = "([{", ")]}"
+
+
+def tokens(text: str) -> Iterator[tuple[int, str, int]]:
+    """The tokens of Python code or of a command: (index, token, how many brackets are open after it)."""
+    depth = 0
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if match[1] or token[-1] == "\n":  # a string or a comment
+            continue
+        depth += (token in OPENING) - (token in CLOSING)
+        yield match.start(), token, depth
+        if token in "'\"#":
+            return
+
+
 def _split(line: str) -> Iterator[tuple[str, str]]:
     """``('', text)``, then ``(option, text after it)`` for each option outside brackets and strings."""
-    option, start, depth, i = "", 0, 0, 0
-    while i < len(line):
-        c = line[i]
-        if c in "\"'":
-            quote = c * 3 if line.startswith(c * 3, i) else c
-            i += len(quote)
-            while i < len(line) and not line.startswith(quote, i):
-                i += 2 if line[i] == "\\" else 1
-            i += len(quote)
-            continue
-        if c in "([{":
-            depth += 1
-        elif c in ")]}":
-            depth -= 1
-        elif depth <= 0 and line.startswith("--", i) and (i == 0 or line[i - 1].isspace()):
-            end = i + 2
-            while end < len(line) and (line[end].isalnum() or line[end] in "-_"):
-                end += 1
-            if end > i + 2 and line[i + 2].isalpha():
-                yield option, line[start:i]
-                option = "--" + line[i + 2 : end].replace("_", "-")
-                start = end + 1 if end < len(line) and line[end] == "=" else end
-                i = start
-                continue
-        i += 1
+    option, start = "", 0
+    for i, token, depth in tokens(line):
+        if token.startswith("--") and depth <= 0:
+            yield option, line[start:i]
+            option, start = token.rstrip("=").replace("_", "-"), i + len(token)
     yield option, line[start:]

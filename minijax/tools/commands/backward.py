@@ -75,7 +75,6 @@ def _target(session: Session, expression: str) -> Target:
 
 
 # --- what checkpoint saves
-# ---------------------------------------------------------------------------------------------------
 
 
 def _checkpoint_blocks(target: Target, recording: Recording) -> Iterator[Block]:
@@ -143,7 +142,7 @@ COMMANDS = (
             Param("cotangent", "expression", "the cotangent of the value, ones if not given"),
             Param("iteration", "ints", "the loop iteration to show, from 0; 2,0 for a loop inside a loop"),
             Param("most", "int", "how many steps of a pass to list at most", default=60),
-            Param("names", "flag", "show your program's variable names where there are any", default=False),
+            Param("names", "flag", "show your program's variable names where there are any"),
         ),
         "The backward pass of a call's function, from the result back to the arguments.\n\n"
         "Each step is an equation of the linear program, below the source line that it belongs to. It shows the "

@@ -11,13 +11,13 @@ import types
 from typing import Any
 
 from minijax.core.records import NamedTuple
+from minijax.tools.commands.arguments import CLOSING, OPENING, tokens
 from minijax.tools.session.static import UNKNOWN, static_value
 
 _BEFORE_CALL = re.compile(r"([^\W\d]\w*(?:\.\w+)*)\s*$")
 _KEYWORD = re.compile(r"\s*([^\W\d]\w*)\s*=(?!=)")
 _IN_KEY = re.compile(r"""([^\W\d][\w.]*)((?:\[(?:'[^']*'|"[^"]*"|\d+)\])*)\[(['"])([^'"\]]*)$""")
 _SUBSCRIPT = re.compile(r"""\[(?:'([^']*)'|"([^"]*)"|(\d+))\]""")
-_OPENING, _CLOSING = "([{", ")]}"
 # Types whose ``repr`` runs no user code.
 _PLAIN = (int, float, bool, str, complex, type(None))
 
@@ -53,28 +53,13 @@ def open_call(before: str) -> OpenCall | None:
 def _open(before: str) -> tuple[list[int], int | None]:
     """The positions of the open brackets in ``before``; the position of its unfinished string or comment, or None."""
     stack: list[int] = []
-    i = 0
-    while i < len(before):
-        c = before[i]
-        if c in "'\"":
-            quote = c * 3 if before.startswith(c * 3, i) else c
-            end = i + len(quote)
-            while end < len(before) and not before.startswith(quote, end):
-                end += 2 if before[end] == "\\" else 1
-            if end >= len(before):
-                return stack, i
-            i = end + len(quote)
-            continue
-        if c == "#":
-            end = before.find("\n", i)
-            if end < 0:
-                return stack, i
-            i = end
-        elif c in _OPENING:
+    for i, token, _ in tokens(before):
+        if token in "'\"#":
+            return stack, i
+        if token in OPENING:
             stack.append(i)
-        elif c in _CLOSING and stack:
+        elif token in CLOSING and stack:
             stack.pop()
-        i += 1
     return stack, None
 
 
@@ -91,21 +76,9 @@ def open_string(before: str) -> str | None:
 
 
 def _arguments(inside: str) -> list[str]:
-    """The arguments in an unfinished argument list, split at commas."""
-    parts, depth, quote, start = [], 0, "", 0
-    for i, c in enumerate(inside):
-        if quote:
-            quote = "" if c == quote and inside[i - 1] != "\\" else quote
-        elif c in "'\"":
-            quote = c
-        elif c in _OPENING:
-            depth += 1
-        elif c in _CLOSING:
-            depth -= 1
-        elif c == "," and depth == 0:
-            parts.append(inside[start:i])
-            start = i + 1
-    return [*parts, inside[start:]]
+    """The arguments in an argument list, which may be unfinished."""
+    commas = [i for i, token, depth in tokens(inside) if token == "," and not depth]
+    return [inside[i + 1 : j] for i, j in zip((-1, *commas), (*commas, len(inside)), strict=True)]
 
 
 def parameters(value: Any) -> list[inspect.Parameter]:
@@ -142,24 +115,25 @@ def _package(kind: type) -> str:
     return module.partition(".")[0] if type(module) is str else ""
 
 
+class _Hidden:
+    def __repr__(self) -> str:
+        return "..."
+
+
 def signature_parts(call: OpenCall, found: list[inspect.Parameter]) -> list[tuple[str, bool]]:
     """``(part, whether it is the parameter at the cursor)`` for each of ``f(``, ``x``, ``, ``, ``axis=None``, ``)``."""
-    current = _current(call, found)
-    parts: list[tuple[str, bool]] = [(f"{call.function.rpartition('.')[2]}(", False)]
-    kinds = inspect.Parameter
-    starred = slashed = False
-    for i, each in enumerate(found):
-        if i:
-            parts.append((", ", False))
-        if each.kind is kinds.KEYWORD_ONLY and not starred and not any(p.kind is kinds.VAR_POSITIONAL for p in found):
-            parts.append(("*, ", False))
-            starred = True
-        parts.append((_parameter(each), i == current))
-        after = found[i + 1].kind if i + 1 < len(found) else None
-        if each.kind is kinds.POSITIONAL_ONLY and after is not kinds.POSITIONAL_ONLY and not slashed:
-            parts.append((", /", False))
-            slashed = True
-    return [*parts, (")", False)]
+    at = _current(call, found)
+    current = found[at].name if at >= 0 else ""
+    shown = [each.replace(annotation=each.empty, default=_shown_default(each.default)) for each in found]
+    parts = [(f"{call.function.rpartition('.')[2]}(", False)]
+    for each in _arguments(str(inspect.Signature(shown))[1:-1]):
+        text = each.strip()
+        parts += [(text, text.lstrip("*").partition("=")[0] == current), (", ", False)]
+    return [*parts[:-1], (")", False)]
+
+
+def _shown_default(default: Any) -> Any:
+    return default if default is inspect.Parameter.empty or type(default) in _PLAIN else _Hidden()
 
 
 def fitting(parts: list[tuple[str, bool]], columns: int) -> list[tuple[str, bool]]:
@@ -181,14 +155,6 @@ def fitting(parts: list[tuple[str, bool]], columns: int) -> list[tuple[str, bool
 
 def _width(*parts: list[tuple[str, bool]]) -> int:
     return sum(len(piece) for each in parts for piece, _ in each)
-
-
-def _parameter(each: inspect.Parameter) -> str:
-    kind = each.kind
-    star = "*" if kind is inspect.Parameter.VAR_POSITIONAL else "**" if kind is inspect.Parameter.VAR_KEYWORD else ""
-    if each.default is inspect.Parameter.empty:
-        return star + each.name
-    return f"{each.name}={each.default!r}" if type(each.default) in _PLAIN else f"{each.name}=..."
 
 
 def _current(call: OpenCall, found: list[inspect.Parameter]) -> int:

@@ -71,7 +71,8 @@ def command_completions(session: Session, before: str) -> list[Completion]:
     if previous in FILES or name in FILES:
         return _starting(word, file_words(word), "file")
     before_word = [each for each in words[:-1] if each and not each.startswith("--")]
-    known = [*WORDS[name](before_word)] if name in WORDS else []
+    chosen = [each for param in command.params if param.kind == "words" for each in param.choices]
+    known = [*WORDS[name](before_word)] if name in WORDS else [each for each in chosen if each not in before_word]
     if known or name in WORDS and name != "push":
         return _starting(word, known, "value")
     return _starting(word, spec_words(word), "type") or python_completions(session, before)

@@ -10,7 +10,6 @@ from minijax.extend.rules import known_primitives
 from minijax.tools.commands.table import COMMANDS
 from minijax.tools.gallery import PAGES
 from minijax.tools.live.kinds import KINDS
-from minijax.tools.recording.panels import PANELS
 from minijax.tools.session.settings import CHOICES
 from minijax.tools.session.specs import DTYPES
 
@@ -27,10 +26,6 @@ def config_words(before: list[str]) -> Iterable[str]:
     if before[0] in CHOICES:
         return (*CHOICES[before[0]], *(("on", "off") if before[0] in ("panels", "full") else ()))
     return ("on", "off") if isinstance(config.values.get(before[0]), bool) else ()
-
-
-def panel_words(before: list[str]) -> Iterable[str]:
-    return (*(name for name in PANELS if name not in before), *(() if before else ("on", "off")))
 
 
 def primitive_words(before: list[str]) -> Iterable[str]:
@@ -60,7 +55,6 @@ WORDS: dict[str, Callable[[list[str]], Iterable[str]]] = {
     "gallery": lambda before: () if before else tuple(PAGES),
     "help": lambda before: () if before else tuple(COMMANDS),
     "config": config_words,
-    "panels": panel_words,
     "push": lambda before: () if before else KINDS,
     "rules": primitive_words,
     "tour": tour_words,

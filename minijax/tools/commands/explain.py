@@ -14,13 +14,7 @@ from minijax.tools.commands.arguments import Arguments, Param
 from minijax.tools.commands.command import Command
 from minijax.tools.documents.document import Block, Document, Line, Row, Section, document, line, text
 from minijax.tools.documents.words import shortened
-from minijax.tools.explain.caches import (
-    answer_document,
-    explain_cache_miss,
-    kept_document,
-    miss_sections,
-    why_document,
-)
+from minijax.tools.explain.caches import answer_document, explain_cache_miss, kept_document, miss_sections, why_document
 from minijax.tools.recording.recorder import Recorder
 from minijax.tools.recording.records import CacheRecord
 from minijax.tools.session import jax_misses, real_jax, specs, targets
@@ -238,12 +232,7 @@ def _leak_rows(leak: Leak) -> Iterator[Block]:
         yield Row("advice", (line("Return the value from the function instead of storing it."),))
     elif leak.host:
         yield Row(
-            "held by",
-            (
-                line(
-                    ("muted", f"only the prompt: {', '.join(leak.host)}. The tracer is freed with it."),
-                ),
-            ),
+            "held by", (line(("muted", f"only the prompt: {', '.join(leak.host)}. The tracer is freed with it.")),)
         )
     else:
         yield Row("held by", (line(("muted", "nothing that has a name: a cache, a thread or a running generator")),))

@@ -103,9 +103,9 @@ COMMANDS: tuple[Command, ...] = (
                 "a file whose name ends in .html (a page), .json (data) or .rec (a recording)",
                 required=True,
             ),
-            Param("session", "flag", "export the inputs of this session and their outputs (the default)", False),
-            Param("recording", "flag", "export only the last full recording, made by %step or %log", default=False),
-            Param("force", "flag", "overwrite an existing file", default=False),
+            Param("session", "flag", "export the inputs of this session and their outputs (the default)"),
+            Param("recording", "flag", "export only the last full recording, made by %step or %log"),
+            Param("force", "flag", "overwrite an existing file"),
         ),
         "Write the session, or the last full recording, as one HTML page or as JSON.\n\n"
         "The page has every input with its output and panels, and a stepper for every full recording. It needs no "

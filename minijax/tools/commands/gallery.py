@@ -45,9 +45,9 @@ COMMANDS = (
         "gallery",
         (
             Param("page", "text", "a page such as mlp; without a page, all pages are listed"),
-            Param("text", "flag", "list the steps as an indented log instead of opening the stepper", default=False),
+            Param("text", "flag", "list the steps as an indented log instead of opening the stepper"),
             MOST,
-            Param("program", "flag", "show the program of the page instead of its steps", default=False),
+            Param("program", "flag", "show the program of the page instead of its steps"),
         ),
         "Step through a training step of a whole program, which was recorded before: nothing is run.\n"
         "There are networks, filters, samplers, equations and graphs, each on a page of Python as one writes it for "

@@ -69,7 +69,6 @@ class Tour:
         self.first = True
 
     # --- moving
-    # -----------------------------------------------------------------------------------------------------
 
     def go(self, part: int, stop: int = 0) -> Result:
         """Show a stop. Unless the previous stop has just run, first run its part's earlier stops without output."""
@@ -122,7 +121,6 @@ class Tour:
         return Result(document(text(f"The tour has ended.{restored} %help lists the commands.", role="muted")))
 
     # --- names
-    # ------------------------------------------------------------------------------------------------------
 
     def _borrow(self, part: int, stop: int) -> list[str]:
         """Save the user's names that this stop is the first to use. Returns the names that had a value."""
@@ -139,7 +137,6 @@ class Tour:
         return self.lent.give_back(given)
 
     # --- showing
-    # ----------------------------------------------------------------------------------------------------
 
     def _heading(self, number: int) -> Iterator[Block]:
         part = self.parts[number]

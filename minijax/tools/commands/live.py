@@ -171,8 +171,8 @@ COMMANDS = (
         "pop",
         (
             Param("expr", "text", "the value to return, by default the one last assigned or shown"),
-            Param("all", "flag", "close every level, without a value", default=False),
-            Param("drop", "flag", "close the innermost level without a value", default=False),
+            Param("all", "flag", "close every level, without a value"),
+            Param("drop", "flag", "close the innermost level without a value"),
         ),
         "Close the innermost transformation, and return the value of EXPR outside it.\n\n"
         "This is the result of the transformation for a function of the pushed names that runs your lines and returns "
@@ -193,7 +193,7 @@ COMMANDS = (
     ),
     Command(
         "tracers",
-        (Param("all", "flag", "also show tracers that none of your variables holds", default=False),),
+        (Param("all", "flag", "also show tracers that none of your variables holds"),),
         "The live tracers of the pushed levels, unwrapped level by level; without levels, those of the last line.",
         "%tracers",
         run_tracers,

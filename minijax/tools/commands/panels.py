@@ -27,10 +27,7 @@ def run_panels(session: Session, args: Arguments) -> Result:
     if args["all"]:
         shown = panels.summary(last_recording(session), everything=True, style=session.settings.style)
         return Result(shown or document(text("the last line traced nothing", role="muted")))
-    words = args["names"].replace(",", " ").split()
-    unknown = [word for word in words if word not in (*panels.PANELS, "on", "off")]
-    if unknown:
-        raise UsageError(f"%panels knows {', '.join(panels.PANELS)}, on and off, not {unknown[0]!r}")
+    words = args["names"]
     if words:
         if "on" in words:
             session.settings.panels = panels.PANELS
@@ -47,12 +44,8 @@ COMMANDS = (
     Command(
         "panels",
         (
-            Param(
-                "names",
-                "text",
-                "the panels to show after each line: on, off, or some of " + ", ".join(panels.PANELS),
-            ),
-            Param("all", "flag", "show everything recorded of the last line, uncut", default=False),
+            Param("names", "words", "the panels to show after each line", choices=(*panels.PANELS, "on", "off")),
+            Param("all", "flag", "show everything recorded of the last line, uncut"),
         ),
         "Choose what is shown after each line, or show everything about the last line.",
         "%panels stack jaxpr\n%panels --all",

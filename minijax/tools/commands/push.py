@@ -27,7 +27,7 @@ from minijax.tools.live.kinds import (
 )
 from minijax.tools.live.level import GONE, Level
 from minijax.tools.live.views import program_blocks, tracer_text, variable_names
-from minijax.tools.session.targets import holds_itself, input_value, inputs
+from minijax.tools.session.targets import input_value, inputs, leaves_of
 from minijax.tools.usage import UsageError
 
 if TYPE_CHECKING:
@@ -60,8 +60,10 @@ def level(session: Session, kind: str, text: str, axis: str, name: str | None) -
 
 def _as_input(kind: str, name: str, value: Any) -> Any:
     """Convert a value to an input of a level. A list of numbers becomes an array; other values are trees of arrays."""
-    if holds_itself(value):
-        raise UsageError(f"%push {kind}: {name} contains itself, so it is not a tree of arrays")
+    if leaves_of(value) is None:
+        raise UsageError(
+            f"%push {kind}: {name} is no tree of arrays: it contains itself, or dictionary keys without an order"
+        )
     if type(value) is list and all(isinstance(x, (bool, int, float, complex)) for x in tree_leaves(value)):
         value = array(value)
     leaves = tree_leaves(value)

@@ -45,9 +45,9 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "rules",
         (
-            Param("primitives", "text", "names of primitives, such as sin", default=""),
-            Param("missing", "flag", "list missing rules, with the reasons", default=False),
-            Param("full", "flag", "show the whole source of long rules", default=False),
+            Param("primitives", "text", "names of primitives, such as sin"),
+            Param("missing", "flag", "list missing rules, with the reasons"),
+            Param("full", "flag", "show the whole source of long rules"),
         ),
         "The rules of primitives: the matrix of primitives and interpreters, or one primitive's rules with source.\n\n"
         "Without a name, the matrix has all primitives, including yours. With one name, each rule is shown with its "

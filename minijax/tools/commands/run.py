@@ -97,7 +97,7 @@ COMMANDS = (
         "run",
         (
             Param("file", "program", "a Python file, and its arguments for sys.argv", required=True),
-            Param("as_jax", "flag", "import jax means minijax, in the file and in what it imports", default=False),
+            Param("as_jax", "flag", "import jax means minijax, in the file and in what it imports"),
         ),
         "Run a Python file as a program and keep its names. With -i, the program can use the session's names.\n"
         "With --as-jax, a program written for JAX runs on minijax, and so do packages that it imports and that use "

@@ -253,7 +253,7 @@ def commands(table: Callable[[], Mapping[str, Command]]) -> tuple[Command, ...]:
             "doc",
             (
                 Param("name", "text", "a name, such as grad or jnp.sin", required=True),
-                Param("source", "flag", "show the source too", default=False),
+                Param("source", "flag", "show the source too"),
             ),
             "What something is: signature, origin, docstring. At the prompt f? is short for it, f?? shows the source.",
             "%doc grad",

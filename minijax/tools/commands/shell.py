@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 # Maximum number of captured output lines shown.
 _MOST_LINES = 2000
 _RUNS = 7
-# Minimum duration of a %timeit run, in seconds.
-_SECONDS = 0.2
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _VALUES = r"(?<!\$)\{(?P<expression>[^{}]+)\}|\$(?P<name>[A-Za-z_]\w*)"
 # ``names = !ls``, and ``!!ls`` without a name
@@ -39,7 +37,6 @@ _ASSIGNED = r"(?:([A-Za-z_]\w*)\s*=|())\s*!\s*"
 _INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
 
 # --- %sh
-# --------------------------------------------------------------------------------------------------------
 
 
 def run_sh(session: Session, args: Arguments) -> Result:
@@ -118,7 +115,6 @@ def _ended(session: Session, status: int, shown: Document) -> Result:
 
 
 # --- %timeit
-# ----------------------------------------------------------------------------------------------------
 
 
 def run_timeit(session: Session, args: Arguments) -> Result:
@@ -133,9 +129,7 @@ def run_timeit(session: Session, args: Arguments) -> Result:
     except SyntaxError as error:
         raise UsageError(f"%timeit needs a statement, not {statement!r}: {error.msg}") from None
     if often is None:
-        often = 1
-        while timer.timeit(often) < _SECONDS:
-            often *= 10
+        often, _ = timer.autorange()
     times = [seconds / often for seconds in timer.repeat(runs, often)]
     mean, spread = statistics.fmean(times), statistics.pstdev(times)
     result = line(
@@ -171,7 +165,6 @@ def _span(seconds: float) -> str:
 
 
 # --- %edit
-# ------------------------------------------------------------------------------------------------------
 
 
 def run_edit(session: Session, args: Arguments) -> Result:
@@ -231,7 +224,6 @@ def _edited(before: str, editor: list[str]) -> str:
 
 
 # --- %cd
-# --------------------------------------------------------------------------------------------------------
 
 
 def run_cd(session: Session, args: Arguments) -> Result:

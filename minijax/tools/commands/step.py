@@ -29,7 +29,7 @@ MOST = Param("most", "int", "how many records to list at most", default=200)
 
 # The hint after a shortened line of a log.
 _WHOLE = "--verbose lists each"
-VERBOSE = Param("verbose", "flag", "show places, parameters and rules too", default=False)
+VERBOSE = Param("verbose", "flag", "show places, parameters and rules too")
 
 
 def run_log(session: Session, args: Arguments) -> Result:
@@ -172,13 +172,7 @@ def without_arrays(command: str, expression: str) -> UsageError:
     )
 
 
-def _opened(
-    args: Arguments,
-    step: Step,
-    value: Any,
-    error: BaseException | None = None,
-    ended: bool = False,
-) -> Result:
+def _opened(args: Arguments, step: Step, value: Any, error: BaseException | None = None, ended: bool = False) -> Result:
     """Open the stepper on ``step`` at the moment that the arguments choose, or show the log.
 
     ``error`` is shown too. ``ended``: the recording ended in an error that was shown before.
@@ -257,12 +251,12 @@ COMMANDS = (
                 "a call such as grad(f)(3.0); by default the line that failed last, which is run again, or the "
                 "last full recording",
             ),
-            Param("text", "flag", "list the steps as an indented log instead of opening the stepper", default=False),
+            Param("text", "flag", "list the steps as an indented log instead of opening the stepper"),
             MOST,
             VERBOSE,
             Param("into", "word", "begin where this function is first traced or called"),
             Param("at", "word", "begin at the first operation of this line: LINE or FILE:LINE"),
-            Param("retrace", "flag", "trace again, ignoring the caches of traces", default=False),
+            Param("retrace", "flag", "trace again, ignoring the caches of traces"),
             Param("file", "word", "step through a recording that was saved to this file"),
         ),
         "Record one run of a call, and step through what the engine did: into, over, out and back.\n"
@@ -279,7 +273,7 @@ COMMANDS = (
             Param("expr", "text", "a call such as grad(f)(3.0)", required=True),
             MOST,
             VERBOSE,
-            Param("retrace", "flag", "trace again, ignoring the caches of traces", default=False),
+            Param("retrace", "flag", "trace again, ignoring the caches of traces"),
         ),
         "Run a call and show everything the engine did, as an indented log.",
         "%log grad(f)(3.0)",

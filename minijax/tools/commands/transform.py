@@ -94,7 +94,6 @@ def given(session: Session, command: str, text: str, count: int) -> tuple[Any, .
 
 
 # --- %jaxpr
-# -----------------------------------------------------------------------------------------------------
 
 
 def run_jaxpr(session: Session, args: Arguments) -> Result:
@@ -127,7 +126,6 @@ def _shown_jaxpr(session: Session, args: Arguments, closed: ClosedJaxpr, recorde
 
 
 # --- %grad
-# ------------------------------------------------------------------------------------------------------
 
 
 def _differentiable(x: Any) -> bool:
@@ -307,7 +305,6 @@ def _finite_difference_line(target: Target, argnums: tuple[int, ...]) -> Line:
 
 
 # --- %jvp %vjp %vmap %linearize
-# ---------------------------------------------------------------------------------
 
 
 def _target(session: Session, command: str, args: Arguments) -> Target:
@@ -395,14 +392,7 @@ def _leaf_tangent(option: str, what: str, x: Any, tangent: Any) -> Any:
 
 def positional(target: Target) -> Any:
     """The target as a function of its positional arguments."""
-    if not target.kwargs:
-        return target.fun
-
-    @functools.wraps(target.fun)
-    def positional(*xs: Any) -> Any:
-        return target.fun(*xs, **target.kwargs)
-
-    return positional
+    return targets.with_fixed(target, (), target.kwargs).fun if target.kwargs else target.fun
 
 
 def _linear_rows(session: Session, closed: ClosedJaxpr) -> list[Block]:
@@ -498,9 +488,9 @@ COMMANDS = (
             EXPR,
             STATIC,
             Param("style", "word", "how to print it", choices=("jax", "tutorial")),
-            Param("source", "flag", "say after each equation which line it comes from", default=False),
-            Param("names", "flag", "call variables as your program does, where it has names for them", default=False),
-            Param("scopes", "flag", "say after each equation which named scopes it is in", default=False),
+            Param("source", "flag", "say after each equation which line it comes from"),
+            Param("names", "flag", "call variables as your program does, where it has names for them"),
+            Param("scopes", "flag", "say after each equation which named scopes it is in"),
             Param("most", "int", "how many equations to print at most"),
         ),
         "The jaxpr of a call, or of a cell as a function of named inputs.\n\n"
@@ -517,7 +507,7 @@ COMMANDS = (
         (
             EXPR,
             Param("argnums", "ints", "the arguments to differentiate by, counted from 0"),
-            Param("check", "flag", "compare with finite differences", default=False),
+            Param("check", "flag", "compare with finite differences"),
         ),
         "Value and gradient of a call's function at its arguments.\n\n"
         "By default a call is differentiated by its first argument of float type, any other expression by "

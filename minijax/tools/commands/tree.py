@@ -121,8 +121,8 @@ COMMANDS = (
             Param("expr", "text", "a value, such as params or _", required=True),
             Param("leaf", "expression", "show the value at this path in full: ['l1']['w']"),
             Param("depth", "int", "how many levels to open"),
-            Param("most", "int", "how many lines to show at most", default=None),
-            Param("exact", "flag", "look at every element of large arrays too", default=False),
+            Param("most", "int", "how many lines to show at most"),
+            Param("exact", "flag", "look at every element of large arrays too"),
         ),
         "A nested container of arrays as a tree of keys: type, norm and range of each leaf.\n"
         "Large branches are folded, and say how much is in them. Elements that are not finite are counted. Very large "

@@ -75,20 +75,14 @@ def _judge_training(result: tuple[Any, Any], w: Any) -> None:
         wanted[0],
         [
             (_trained(w, EPOCHS - 1)[0], f"An epoch is missing: there are {EPOCHS}."),
-            (
-                w * (1 - 0.2) ** EPOCHS,
-                "The rate does not get smaller any more: it should be 0.1 / (epoch + 1).",
-            ),
+            (w * (1 - 0.2) ** EPOCHS, "The rate does not get smaller any more: it should be 0.1 / (epoch + 1)."),
         ],
     )
     expect(
         "total",
         np.asarray(result[1]),
         wanted[1],
-        [
-            (np.asarray(0.0), "total is never added to."),
-            (wanted[1] + 1, "total begins at 0."),
-        ],
+        [(np.asarray(0.0), "total is never added to."), (wanted[1] + 1, "total begins at 0.")],
     )
 
 
@@ -169,9 +163,7 @@ def _judge_loss(loss: Any, ws: Any, x: Any) -> None:
         "grad(loss)",
         grad(loss)(ws, x),
         grad(deep)(ws, x),
-        [
-            (np.zeros_like(ws), "The gradient is zero: stopping it saves memory, but the result is wrong."),
-        ],
+        [(np.zeros_like(ws), "The gradient is zero: stopping it saves memory, but the result is wrong.")],
         tolerance=1e-4,
     )
 

@@ -63,7 +63,6 @@ class ExerciseCourse:
         self.first = True
 
     # --- opening and leaving
-    # -----------------------------------------------------------------------------------------
 
     def overview(self) -> Document:
         """All exercises, each with a mark."""
@@ -151,7 +150,6 @@ class ExerciseCourse:
         return self.open
 
     # --- working on an exercise
-    # ----------------------------------------------------------------------------------------------
 
     def check(self) -> Result:
         """Check the answer in the namespace, and say that it is right or what is wrong with it."""
@@ -245,7 +243,6 @@ class ExerciseCourse:
         return Result(Document(tuple(blocks)))
 
     # --- showing
-    # ------------------------------------------------------------------------------------------------------
 
     def _task(self, number: int) -> Iterator[Block]:
         exercise = self.exercises[number]

@@ -24,9 +24,7 @@ def _check_norm(answer: Answer) -> Passed:
             f"norm({v})",
             norm(jnp.array(v, jnp.float32)),
             np.float32(due),
-            [
-                (due * due, "That is the square of the norm."),
-            ],
+            [(due * due, "That is the square of the norm.")],
             lambda: "norm itself must stay as it was: a number added below the root changes it for small v.",
             1e-7,
         )
@@ -36,9 +34,7 @@ def _check_norm(answer: Answer) -> Passed:
         "grad(norm)([3.0, 4.0])",
         at,
         [0.6, 0.8],
-        [
-            ([0.0, 0.0], "The gradient is zero everywhere now; away from 0 it is v / norm(v)."),
-        ],
+        [([0.0, 0.0], "The gradient is zero everywhere now; away from 0 it is v / norm(v).")],
     )
     found = grad(norm)(zero)
     if np.isnan(found).any():

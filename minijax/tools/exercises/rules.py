@@ -118,14 +118,8 @@ _JVP_MISTAKES: tuple[Mistake, ...] = (
         _SIN + X * _COS,
         "Those are the derivatives, without the tangents. Multiply each derivative by the tangent of its operand.",
     ),
-    (
-        DX * _SIN + X * _COS,
-        "The part of dx is right; the other is the derivative by y, without dy. Multiply it by dy.",
-    ),
-    (
-        _SIN + X * _COS * DY,
-        "The part of dy is right; the other is the derivative by x, without dx. Multiply it by dx.",
-    ),
+    (DX * _SIN + X * _COS, "The part of dx is right; the other is the derivative by y, without dy. Multiply it by dy."),
+    (_SIN + X * _COS * DY, "The part of dy is right; the other is the derivative by x, without dx. Multiply it by dx."),
     (DX * _SIN - X * _COS * DY, "One sign is wrong: the derivative of sin is cos, not -cos."),
     (
         DX * _COS * DY,
@@ -209,10 +203,7 @@ def _transpose_mistakes(ct: np.ndarray, later: np.ndarray, earlier: np.ndarray) 
     """Known mistakes. ``later`` and ``earlier`` are what x[1:] and x[:-1] contribute to the cotangent of x."""
     return (
         (ct, "That is the cotangent of the result, f32[3]. x has one element more. Which parts of ct does x[i] get?"),
-        (
-            earlier - later,
-            "The signs are exchanged: x[1:] goes into the result with a plus, x[:-1] with a minus.",
-        ),
+        (earlier - later, "The signs are exchanged: x[1:] goes into the result with a plus, x[:-1] with a minus."),
         (later, "That is the part of x[1:]. x[:-1] went into the result too, with a minus."),
         (-earlier, "That is the part of x[:-1]. x[1:] went into the result too, with a plus."),
         (earlier, "That is the part of x[:-1], but it went into the result with a minus; and x[1:] is missing."),

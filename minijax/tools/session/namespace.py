@@ -5,7 +5,6 @@ Source of ``FUNCTIONS``: https://docs.jax.dev/en/latest/autodidax.html
 
 from __future__ import annotations
 
-import ast
 import builtins
 import re
 from types import ModuleType
@@ -17,6 +16,7 @@ from minijax import lax
 from minijax import numpy as jnp
 from minijax.core.borrowing import names_of
 from minijax.core.lazy import HigherModule
+from minijax.tools.session.lent import names_in
 
 _public = HigherModule("public_names")
 _WORD = re.compile(r"[^\W\d]\w*")
@@ -116,9 +116,7 @@ def names_read(code: str, namespace: dict[str, Any]) -> dict[str, Any]:
 def _read_and_assigned(code: str) -> tuple[set[str], set[str]]:
     """The names that ``code`` reads and those that it assigns. In a command, all words but attributes count as read."""
     try:
-        nodes = [*ast.walk(ast.parse(code))]
+        own, read = names_in(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set(_BARE.findall(code)), set()
-    names = [node for node in nodes if isinstance(node, ast.Name)]
-    read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
-    return read, {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    return {*read}, {*own}

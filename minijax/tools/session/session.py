@@ -219,7 +219,6 @@ class Session:
         self._flags = 0
 
     # --- the pushed levels
-    # --------------------------------------------------------------------------------------
 
     @property
     def levels(self) -> tuple[Level, ...]:
@@ -273,7 +272,6 @@ class Session:
             self.namespace[name] = self.given[name] = value
 
     # --- names and expressions
-    # -----------------------------------------------------------------------------------
 
     def has(self, name: str) -> bool:
         """Whether a variable of this name exists."""
@@ -338,7 +336,6 @@ class Session:
         return filename
 
     # --- running
-    # -------------------------------------------------------------------------------------------------
 
     def run_line(self, code: str) -> Outcome:
         """Run one input: Python, a command line (``%name ...``) or a cell (``%%name ...`` and its body).
@@ -406,19 +403,21 @@ class Session:
         self.namespace.setdefault("Out", self.outputs)
         recorder = Recorder("summary", code)
         try:
-            if source.is_command(code):
-                return self._finish(number, self.run_command_line(code, number))
-            value = self._python(code, number, recorder)
-            assigned, grown = self.note(code, value)
-            shown = assigned if value is NOTHING else self.value_document(value)
-            done = self._finish(number, Result(shown, value, recorder.recording))
-            return done if not grown else Outcome(number, value, shown, None, grown + done.summary, done.recording)
+            return self._finish(number, *self._result(code, number, recorder))
         except SystemExit:
             self.restore()
             raise
         except BaseException as error:
             self.restore()
             return self._failed(number, error, recorder)
+
+    def _result(self, code: str, number: int, recorder: Recorder, filename: str = "") -> tuple[Result, Document]:
+        """Run an input. Returns its result, and the programs of pushed levels that it added equations to."""
+        if source.is_command(code):
+            return self.run_command_line(code, number), Document()
+        value = self._python(code, number, recorder, filename)
+        assigned, grown = self.note(code, value)
+        return Result(assigned if value is NOTHING else self.value_document(value), value, recorder.recording), grown
 
     def _python(self, code: str, number: int, recorder: AbstractContextManager[Any], filename: str = "") -> Any:
         self.import_names(code)
@@ -520,15 +519,13 @@ class Session:
         recorder = Recorder("summary", code)
         command = source.is_command(code)
         try:
-            if command:
-                result = self.run_command_line(code, number)
-                shown = self._with_error(result)
-                return Outcome(number, result.value, shown, result.error, Document(), result.recording, True)
-            value = self._python(code, number, recorder, filename)
-            assigned, grown = self.note(code, value)
-            shown = assigned if value is NOTHING else self.value_document(value)
-            self.remember(recorder.recording)
-            return Outcome(number, value, shown, None, grown + self.panels(recorder.recording), recorder.recording)
+            result, summary = self._result(code, number, recorder, filename)
+            if not command:
+                self.remember(recorder.recording)
+                summary += self.panels(recorder.recording)
+            return Outcome(
+                number, result.value, self._with_error(result), result.error, summary, result.recording, command
+            )
         except SystemExit:
             self.restore()
             raise
@@ -536,17 +533,16 @@ class Session:
             self.restore()
             return Outcome(number, NOTHING, self.error_document(error), error, Document(), recorder.recording, command)
 
-    def _finish(self, number: int, result: Result) -> Outcome:
+    def _finish(self, number: int, result: Result, summary: Document) -> Outcome:
         value = result.value
         if value is not NOTHING:
             names = self.namespace
             names["___"], names["__"] = names.get("__", ""), names.get("_", "")
             names["_"] = self.outputs[number] = value
         command = source.is_command(self.inputs[number])
-        summary = Document()
         if result.recording is not None and not command:
             self.remember(result.recording)
-            summary = self.panels(result.recording)
+            summary += self.panels(result.recording)
         shown = self._with_error(result)
         more = result.step, result.debug, result.data, result.next_input
         return Outcome(number, value, shown, result.error, summary, result.recording, command, *more)
@@ -577,7 +573,6 @@ class Session:
             del self.recordings[: _forgotten(self.recordings)]
 
     # --- showing
-    # -------------------------------------------------------------------------------------------------
 
     def panels(self, recording: Recording) -> Document:
         """The panels of a line, with the user's settings."""

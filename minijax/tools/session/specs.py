@@ -11,23 +11,7 @@ from minijax.core import dtypes, keys
 from minijax.core.shape_structs import ShapeDtypeStruct
 from minijax.tools.usage import UsageError
 
-DTYPES = (
-    "f16",
-    "bf16",
-    "f32",
-    "f64",
-    "i8",
-    "i16",
-    "i32",
-    "i64",
-    "u8",
-    "u16",
-    "u32",
-    "u64",
-    "c64",
-    "c128",
-    "bool",
-)
+DTYPES = ("f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "c64", "c128", "bool")
 # Names for the random key types: Python reads key<fry>[3] as a comparison.
 KEYS = {f"key_{impl.tag}_": impl.dtype.name for impl in tuple(keys.PRNGImpl.known.values())}
 _SPEC = rf"\s*({'|'.join((*DTYPES, *KEYS.values()))})\[([\d\s,]*)\]\s*"

@@ -57,8 +57,7 @@ def static_value(value: Any, name: str) -> Any:
         return instance_dict(value).get(name, UNKNOWN)
     is_class = _is_a(value, type)
     found: Any = next(
-        (d[name] for base in _bases(value if is_class else type(value)) if name in (d := _class_dict(base))),
-        UNKNOWN,
+        (d[name] for base in _bases(value if is_class else type(value)) if name in (d := _class_dict(base))), UNKNOWN
     )
     kind = type(found)
     if not is_class:

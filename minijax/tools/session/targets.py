@@ -102,41 +102,10 @@ def is_value(x: Any) -> bool:
 def leaves_of(x: Any) -> list[Any] | None:
     """The leaves of a tree, or None if ``x`` is not a tree: a container that contains itself, or a dictionary whose
     keys cannot be sorted (such as ``__warningregistry__``, which Python adds to a namespace after a warning)."""
-    if holds_itself(x):
-        return None
     try:
         return tree_leaves(x)
-    except Exception:  # comparing keys and flattening objects runs user code
+    except Exception:  # RecursionError, or an error of user code that compares keys or flattens objects
         return None
-
-
-def holds_itself(x: Any) -> bool:
-    """Whether a container contains itself, as ``Out`` does after it was shown. Such a container is not a tree."""
-    around: set[int] = set()
-    walked: set[int] = set()
-    # a stack of the objects to visit; an ``_End`` marks where the items of a container end
-    todo: list[Any] = [x]
-    while todo:
-        each = todo.pop()
-        if type(each) is _End:
-            around.discard(each.of)
-            walked.add(each.of)
-        elif type(each) in (list, tuple, dict) and id(each) not in walked:
-            if id(each) in around:
-                return True
-            around.add(id(each))
-            todo.append(_End(id(each)))
-            todo += each.values() if type(each) is dict else each
-    return False
-
-
-class _End:
-    """Marks the end of the items of the container with the id ``of``."""
-
-    __slots__ = ("of",)
-
-    def __init__(self, of: int) -> None:
-        self.of = of
 
 
 def from_expression(session: Session, command: str, text: str, everything: bool = False) -> Target:

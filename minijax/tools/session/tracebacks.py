@@ -25,6 +25,8 @@ _LONGEST = 40
 # An existing name that is at least this similar to an unknown name is suggested (1: equal).
 _ALIKE = 0.75
 _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+_CAUSED = "The above exception was the direct cause of this one:"
+_HANDLING = "While handling it, another exception occurred:"
 # The file that runs the inputs of a session.
 _SESSION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "session.py")
 _TOOLS = os.path.dirname(os.path.dirname(_SESSION)) + os.sep
@@ -120,27 +122,15 @@ def error_document(error: BaseException, all_frames: bool = False) -> Document:
     operands.annotate(error, None, state.stack)
     hide = not all_frames and config.read("traceback_filtering") != "off"
     lines: list[Line] = []
-    linked: list[tuple[BaseException, str]] = []
-    seen: set[int] = set()
-    current: BaseException | None = error
-    link = ""
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        linked.append((current, link))
-        if current.__cause__ is not None:
-            current, link = current.__cause__, "The above exception was the direct cause of this one:"
-        elif (
-            current.__context__ is not None
-            and not current.__suppress_context__
-            and not (hide and is_internal(current.__context__))
-        ):
-            current, link = current.__context__, "While handling it, another exception occurred:"
-        else:
-            current = None
-    for each, link in reversed(linked):
+    linked: list[BaseException] = []
+    for each in chain(error):
+        if linked and hide and linked[-1].__cause__ is not each and is_internal(each):
+            break
+        linked.append(each)
+    for each in reversed(linked):
+        if lines:
+            lines += [(), (("muted", _HANDLING if each.__cause__ is None else _CAUSED),), ()]
         lines += _one(each, hide)
-        if link:
-            lines += [(), (("muted", link),), ()]
     return document(Text(tuple(lines), wrap=False, soft=True))
 
 
