@@ -31,32 +31,30 @@ from minijax.tools.commands import (
 from minijax.tools.commands.command import Command
 from minijax.tools.usage import UsageError
 
-COMMANDS: dict[str, Command] = {
-    command.name: command
-    for command in (
-        *transform.COMMANDS,
-        *backward.COMMANDS,
-        *compile.COMMANDS,
-        *passes.COMMANDS,
-        *programs.COMMANDS,
-        *rules.COMMANDS,
-        *compare.COMMANDS,
-        *step.COMMANDS,
-        *debug.COMMANDS,
-        *tree.COMMANDS,
-        *values.COMMANDS,
-        *explain.COMMANDS,
-        *origins.COMMANDS,
-        *live.COMMANDS,
-        *panels.COMMANDS,
-        *export.COMMANDS,
-        *gallery.COMMANDS,
-        *tour.COMMANDS,
-        *run.COMMANDS,
-        *shell.COMMANDS,
-        *session.commands(lambda: COMMANDS),
-    )
-}
+_MODULES = (
+    transform,
+    backward,
+    compile,
+    passes,
+    programs,
+    rules,
+    compare,
+    step,
+    debug,
+    tree,
+    values,
+    explain,
+    origins,
+    live,
+    panels,
+    export,
+    gallery,
+    tour,
+    run,
+    shell,
+)
+COMMANDS: dict[str, Command] = {command.name: command for module in _MODULES for command in module.COMMANDS}
+COMMANDS |= {command.name: command for command in session.commands(lambda: COMMANDS)}
 
 
 def look_up(name: str, cell: bool = False) -> Command:

@@ -127,7 +127,7 @@ def _document(known: Ledger, rows: TableRows, of: str | None, most: int) -> Docu
     from minijax.tools.values import table
 
     if not rows.shown:
-        return document(Text((table.NO_VALUES,)))
+        return document(text("no value of the call has a name", role="muted"))
 
     def lines(width: int) -> tuple[Block, ...]:
         # on a narrow page a row breaks before its cotangent, so that the cotangent stays visible

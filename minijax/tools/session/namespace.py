@@ -23,60 +23,20 @@ _WORD = re.compile(r"[^\W\d]\w*")
 _BARE = re.compile(r"(?<![\w.])[^\W\d]\w*")
 
 # A prompt defines these names of ``minijax``, except names that this version lacks (a test lists them).
-NAMES = (
-    "jit",
-    "grad",
-    "value_and_grad",
-    "jvp",
-    "vjp",
-    "linearize",
-    "linear_transpose",
-    "vmap",
-    "pmap",
-    "jacfwd",
-    "jacrev",
-    "hessian",
-    "make_jaxpr",
-    "eval_shape",
-    "checkpoint",
-    "custom_jvp",
-    "custom_vjp",
-    "closure_convert",
-    "pure_callback",
-    "debug",
-    "named_scope",
-    "devices",
-    "block_until_ready",
-    "device_put",
-    "device_get",
-    "stop_gradient",
-    "random",
-    "nn",
-    "tree_util",
-    "enable_x64",
-    "Array",
-    "ShapeDtypeStruct",
+NAMES = tuple(
+    (
+        "jit grad value_and_grad jvp vjp linearize linear_transpose vmap pmap jacfwd jacrev hessian make_jaxpr "
+        "eval_shape checkpoint custom_jvp custom_vjp closure_convert pure_callback debug named_scope devices "
+        "block_until_ready device_put device_get stop_gradient random nn tree_util enable_x64 Array ShapeDtypeStruct"
+    ).split()
 )
 
 # name at the prompt -> name in ``minijax.numpy``: these functions take Python scalars and mixed types
-FUNCTIONS = {
-    "sin": "sin",
-    "cos": "cos",
-    "tan": "tan",
-    "exp": "exp",
-    "log": "log",
-    "sinh": "sinh",
-    "cosh": "cosh",
-    "tanh": "tanh",
-    "sqrt": "sqrt",
+FUNCTIONS = {name: name for name in "sin cos tan exp log sinh cosh tanh sqrt add greater less transpose".split()} | {
     "neg": "negative",
-    "add": "add",
     "mul": "multiply",
-    "greater": "greater",
-    "less": "less",
     "reduce_sum": "sum",
     "reduce_max": "max",
-    "transpose": "transpose",
 }
 
 

@@ -181,11 +181,11 @@ def _near(error: BaseException) -> str:
     if type(error) is not NameError or not error.name or error.__traceback__ is None:
         return ""
     *_, last = _each(error.__traceback__)
-    names = [*last.tb_frame.f_locals, *last.tb_frame.f_globals, *vars(builtins)]
-    # in a short name, one wrong letter makes a large difference
-    size = len(error.name)
-    near = did_you_mean(error.name, [each for each in names if len(each) == size > 2], alike=max(1 - 1.01 / size, 0.0))
-    return (near or did_you_mean(error.name, names, alike=_ALIKE)).replace(" Did", ". Did", 1)
+    names = [*last.tb_frame.f_locals, *last.tb_frame.f_globals]
+    # one wrong letter makes a large difference in a name of three letters
+    alike = [each for each in names if len(each) == len(error.name) == 3]
+    near = did_you_mean(error.name, alike, alike=0.66)
+    return (near or did_you_mean(error.name, [*names, *vars(builtins)], alike=_ALIKE)).replace(" Did", ". Did", 1)
 
 
 def _message(error: BaseException, hide: bool) -> Iterator[Line]:
