@@ -128,7 +128,7 @@ def signature_parts(call: OpenCall, found: list[inspect.Parameter]) -> list[tupl
     parts = [(f"{call.function.rpartition('.')[2]}(", False)]
     for each in _arguments(str(inspect.Signature(shown))[1:-1]):
         text = each.strip()
-        parts += [(text, text.lstrip("*").partition("=")[0] == current), (", ", False)]
+        parts += [(text, text.lstrip("*").partition("=")[0] == current != ""), (", ", False)]
     return [*parts[:-1], (")", False)]
 
 
