@@ -64,17 +64,10 @@ class Outcome(Frozen):
 
     Attributes:
       number: the input's number.
-      value: the value of the last expression; ``NOTHING`` if there is none or it is None.
-      shown: the value, or the answer of a command, as a document.
-      error: the exception that ended the input, or None; ``shown`` describes it.
+      value, error, recording, step, debug, data, next_input: as in ``Result``.
+      shown: the value, or the answer of a command, as a document; and the error.
       summary: the panels; empty if nothing was traced.
-      recording: the recording of the engine's work.
       command: whether the input was a command; then ``shown`` is its answer, not a value.
-      step: the recording or the stages that a full-screen front end opens instead of showing ``shown``.
-      debug: the frames to debug; an interactive front end opens a debugger there instead of showing ``shown``.
-      data: a command's answer as JSON data.
-      next_input: the next input for the user to edit; a front end with a prompt puts it there instead of showing
-        ``shown``.
     """
 
     number: int

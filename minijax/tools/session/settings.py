@@ -70,17 +70,9 @@ TABLE: dict[str, Choice] = {
 class Settings:
     """The settings of one session; ``TABLE`` explains them.
 
-    Attributes:
-      panels: the panels shown after a line; () shows none.
-      full: the panels shown in full length.
-      style: jaxprs as JAX prints them ('jax'), or in the tutorial's plainer style ('tutorial').
-      trees: whether large containers of arrays are shown as trees of keys.
-      frames: the frames of a traceback: the user's ('user'), or all ('all').
-      theme, color, keys, history, warm: settings of the terminal program.
-      panel_keys: panel -> the key that toggles it, in front ends with keys; not a setting.
-      file: the path of the settings file, in front ends with one; not a setting.
-      columns: the width of the page for values, or 0 if unknown; not a setting.
-      without: the names of settings that have no effect in this front end; not a setting.
+    Attributes that are no settings: ``panel_keys`` has the key that toggles a panel, ``file`` is the path of the
+    settings file, ``columns`` is the width of the page for values (0 if unknown), and ``without`` names the settings
+    that have no effect in this front end.
     """
 
     panels: tuple[str, ...]
