@@ -259,10 +259,14 @@ def _leaves(
     """
     count = 0
     todo = [(value, name, 0)]
+    reached = set()
     for _ in itertools.count() if most is None else range(most):
         if not todo:
             return
         container, path, depth = todo.pop()
+        if id(container) in reached:  # objects that refer to each other would be searched by each of their paths
+            continue
+        reached.add(id(container))
         found = _items(container)
         if found is None or not found[0] or not new(container, path, found[0]):
             continue
