@@ -152,3 +152,27 @@ def test_the_values_pane_grows_with_the_run_and_ends_like_the_command(name):
     table = plain(document(Text(tuple(table_lines(known, rows, 120)), wrap=False)), 120).splitlines()
     pane = plain(values_pane(cursor, 120), 120).splitlines()
     assert [line[2:] for line in table] == [line[2:] for line in pane] and len(pane) > 3
+
+
+def test_a_branch_not_taken_lacks_no_tangents_where_nothing_is_differentiated():
+    m = minijax
+
+    def gate(xs):
+        def up(c):
+            return c + 1.0
+
+        def halved(c):
+            down = c * 0.5
+            return down
+
+        return m.lax.scan(lambda c, x: (m.lax.cond(x > 0, halved, up, c), c), 0.0, xs)
+
+    recorder = Recorder("full", "gate")
+    with recorder:
+        gate(m.numpy.array([-1.0, 1.0]))
+    known = ledger(recorder.recording)
+    rows = rows_of(known, named_values(known), recorder.recording.events, -1).shown
+    assert [str(row.known["primal"]) for row in rows if row.named.name == "down"] == [
+        "not known: this branch was not taken"
+    ]
+    assert all(row.known["tangent"] is None and row.known["cotangent"] is None for row in rows)
