@@ -45,39 +45,27 @@ MOST_ELEMENTS = 30
 
 # A cotangent: the index of its variable, the number of its value (or 0), and its text (only without a number).
 _Noted = tuple[int, int, str]
-_WIDTH = 3
 
 
 class _Steps(Lazy):
     """The equations that were transposed.
 
-    A step is stored as the event before it, the event after it, the index of the equation, two counts (of the
-    cotangents that its rule received and returned), these cotangents, and the sums of the operands.
+    A step is stored as the event before it, the event after it, the index of the equation, the cotangents that its rule
+    received and returned, and the sums of the operands.
     """
 
-    def __init__(self, steps: Sequence[Any], lives: LifeTable) -> None:
-        self.begins = []
-        place = 0
-        while place < len(steps):
-            self.begins.append(place)
-            place += 5 + _WIDTH * (steps[place + 3] + 2 * steps[place + 4])
-        super().__init__(len(self.begins))
+    def __init__(self, steps: Sequence[tuple[Any, ...]], lives: LifeTable) -> None:
+        super().__init__(len(steps))
         self.steps = steps
         self.lives = lives
 
     def make(self, index: int) -> TransposedRecord:
-        begin = self.begins[index]
-        begun, at, equation, given, found = self.steps[begin : begin + 5]
-        places = [begin + 5]
-        for count in (given, found, found):
-            places.append(places[-1] + _WIDTH * count)
-        cotangents = [_records(self.steps[a:b], self.lives) for a, b in zip(places, places[1:], strict=False)]
-        return TransposedRecord(begun, at, equation, *cotangents)
+        begun, at, equation, *cotangents = self.steps[index]
+        return TransposedRecord(begun, at, equation, *[_records(each, self.lives) for each in cotangents])
 
 
-def _records(noted: Sequence[Any], lives: LifeTable) -> tuple[CotangentRecord, ...]:
-    cotangents = [noted[i : i + _WIDTH] for i in range(0, len(noted), _WIDTH)]
-    return tuple([CotangentRecord(index, number, text or lives.text(number)) for index, number, text in cotangents])
+def _records(noted: Sequence[_Noted], lives: LifeTable) -> tuple[CotangentRecord, ...]:
+    return tuple([CotangentRecord(index, number, text or lives.text(number)) for index, number, text in noted])
 
 
 class _OpenTransposition:
@@ -91,10 +79,10 @@ class _OpenTransposition:
         # variable -> its index; first result of an equation -> the index of the equation
         self.index: dict[Any, int] = {}
         self.equations: dict[Any, int] = {}
-        # the fields of the ``BackwardRecord`` without the steps; cotangents are flat sequences of ``_Noted``
+        # the fields of the ``BackwardRecord`` without the steps
         self.noted: Any = ()
-        # the fields of each step, one after the other (``_Steps``)
-        self.steps: list[Any] = []
+        # the fields of each step (``_Steps``)
+        self.steps: list[tuple[Any, ...]] = []
         # the equation whose rule is running
         self.pending: tuple[Any, ...] | None = None
         self.ended = -1
@@ -146,8 +134,8 @@ class Transpositions:
             tuple(numbers),
             tuple([place for place, _ in spots]),
             tuple([expression for _, expression in spots]),
-            [part for v, ct in zip(outs, cts, strict=True) for part in self._cotangent(new, v, ct)],
-            [part for v, ct in sums for part in self._cotangent(new, v, ct)],
+            [self._cotangent(new, v, ct) for v, ct in zip(outs, cts, strict=True)],
+            [self._cotangent(new, v, ct) for v, ct in sums],
         )
         self.all.append(new)
         self.open.append(new)
@@ -170,25 +158,20 @@ class Transpositions:
         if now is None or number is None:
             return
         cts = ct if eqn.primitive.multiple_results else (ct,)
-        given: list[Any] = []
-        for v, each in zip(eqn.outvars, cts, strict=True):
-            given += self._cotangent(now, v, each)
-        now.pending = at, number, len(cts), given
+        given = tuple([self._cotangent(now, v, each) for v, each in zip(eqn.outvars, cts, strict=True)])
+        now.pending = at, number, given
 
     def after(self, at: int, eqn: JaxprEqn, found: Sequence[tuple[Any, Any, Any]]) -> None:
         """The rule has returned. ``found``: for each operand (its variable, its cotangent, the sum so far)."""
         now = self.open[-1] if self.open else None
         if now is None or now.pending is None:
             return
-        begun, number, count, given = now.pending
+        begun, number, given = now.pending
         now.pending = None
-        parts: list[Any] = []
-        sums: list[Any] = []
-        for v, new, _ in found:
-            parts += self._cotangent(now, v, new)
-        for i, (v, new, total) in enumerate(found):
-            sums += parts[_WIDTH * i : _WIDTH * (i + 1)] if total is new else self._cotangent(now, v, total)
-        now.steps += (begun, at, number, count, len(found), *given, *parts, *sums)
+        parts = tuple([self._cotangent(now, v, new) for v, new, _ in found])
+        both = zip(parts, found, strict=True)
+        sums = tuple([part if total is new else self._cotangent(now, v, total) for part, (v, new, total) in both])
+        now.steps.append((begun, at, number, given, parts, sums))
 
     def end(self, at: int) -> None:
         """The innermost backward pass has ended."""
@@ -201,8 +184,8 @@ class Transpositions:
     def _end(self, ended: _OpenTransposition, at: int) -> None:
         ended.ended = at
         if ended.pending is not None:  # its rule raised
-            begun, number, count, given = ended.pending
-            ended.steps += (begun, -1, number, count, 0, *given)
+            begun, number, given = ended.pending
+            ended.steps.append((begun, -1, number, given, (), ()))
 
     def records(self, at: int, lives: LifeTable) -> tuple[BackwardRecord, ...]:
         """The records of all backward passes, with the names from ``lives``. Passes that are still running end now."""

@@ -7,7 +7,6 @@ stages everything. A stepper shows the text of ``forced_by`` next to the rule.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any
 
 from minijax import errors
@@ -53,15 +52,9 @@ def lower_levels(trace: Trace, args: Sequence[Any]) -> tuple[str, ...]:
     return tuple([repr(lower[level]) for level in sorted(lower, reverse=True)])
 
 
-def names_in(frame: FrameType | None) -> dict[int, str]:
-    """id of a value -> the first variable of ``frame`` that contains it."""
-    if frame is None:
-        return {}
-    # only the newest variables, because a notebook's namespace begins with imports
-    found = list(frame.f_locals.items())[-_MOST_NAMES:]
-    return {id(value): name for name, value in reversed(found)}
-
-
 def _named(x: Any) -> str:
-    """The variable of the user's innermost frame that holds ``x``; '' if none does."""
-    return names_in(errors.user_frame()).get(id(x), "")
+    """The first variable of the user's innermost frame that holds ``x``; '' if none does."""
+    frame = errors.user_frame()
+    # only the newest variables, because a notebook's namespace begins with imports
+    newest = [] if frame is None else list(frame.f_locals.items())[-_MOST_NAMES:]
+    return next((name for name, value in newest if value is x), "")

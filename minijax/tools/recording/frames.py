@@ -19,7 +19,6 @@ from minijax import errors
 from minijax.core.array import Array
 from minijax.core.trace import Tracer
 from minijax.tools.documents.words import short_path, shortened
-from minijax.tools.recording.forcing import names_in
 
 # At most this many variables of a frame are read; in a module (a prompt has hundreds of variables) the newest ones.
 MOST_NAMES = 100
@@ -59,15 +58,12 @@ class Frames:
         self.last_stood = -1
         # searched containers, as numbers, which do not keep the containers alive
         self.containers: set[tuple[int, str, int]] = set()
-        # id of a value -> the variable of the innermost frame that holds it; None until it is read
-        self.named: dict[int, str] | None = None
 
     def look(self, see: See, frame: FrameType | None = None) -> None:
         """Call ``see`` with the values and names of variables: first in frames that have ended, then in frames that
         have run on. Callers come before the functions they call, so a value gets the caller's name and not that of a
         parameter. ``frame`` is the innermost frame, if it is known.
         """
-        self.named = None
         if frame is not None and self.known and self.known[-1] is frame and not frame.f_code.co_flags & _RESUMED:
             # the frames around this one wait for it, so their variables cannot have changed
             self.stood[-1] = self.last_stood = frame.f_lasti
@@ -96,19 +92,12 @@ class Frames:
             if i >= common - 1 or stood[i] != stands[i] or resumed[i]:
                 self._variables(each, self.ranks[i], see)
 
-    def called(self, x: Any) -> str:
-        """The variable of the innermost frame that holds ``x``, as of the last reading; '' if none does."""
-        if self.named is None:
-            self.named = names_in(self.known[-1] if self.known else None)
-        return self.named.get(id(x), "")
-
     def finish(self, see: See) -> None:
         """Read all frames that are still followed, and release them."""
         for each, rank in reversed([*zip(self.known, self.ranks, strict=True)]):
             self._variables(each, rank, see)
         self.known = []
         self.last = None
-        self.named = None
         self.containers.clear()
 
     def _variables(self, frame: FrameType, rank: int, see: See) -> None:

@@ -40,23 +40,22 @@ MOST_LINKED = 20
 _LONGEST_ERROR = 200
 _EVALUATION = "evaluation: no argument is traced"
 _NONE: tuple[Any, ...] = ()
+_UNNAMED = 0, "", 0
 
 
 class _Begun(NamedTuple):
     """A bind or scope that is open."""
 
-    # the index in ``notes`` where its first note begins
+    # the index of its first note
     first: int
     # the primitive, or the scope's level
     kind: Any
     place: str
     # whether a bind is open here, so that the next operation belongs to its rule
     within: bool
-    # the index in ``notes`` where its first note ends
-    after: int
 
 
-_OUTSIDE = _Begun(-1, None, "", False, -1)
+_OUTSIDE = _Begun(-1, None, "", False)
 _new_tuple = tuple.__new__
 
 
@@ -154,10 +153,10 @@ class Full(Summary):
         stack = tuple([scope.label for scope in self.scopes])
         self.note_own(perf_counter())
         place = self.sources.place()
-        opened = _Begun(len(self.notes), main.level, place, bool(self.open and self.open[-1].within), -1)
+        opened = _Begun(len(self.notes), main.level, place, bool(self.open and self.open[-1].within))
         self.handled[opened.first] = id(sys.exc_info()[1])
         subject = preview.subject_text(main.subject)
-        self.notes.extend((SCOPE, self.events, self.scopes[-1].label, main.level, subject, stack, place))
+        self.notes.append((SCOPE, self.events, self.scopes[-1].label, main.level, subject, stack, place))
         self.open.append(opened)
 
     def main_pop(self, main: Any) -> None:
@@ -190,7 +189,7 @@ class Full(Summary):
             return
         self.events += 1
         self.passing = 0
-        _, _, birth_place, within, _ = self.open[-1] if self.open else _OUTSIDE
+        _, _, birth_place, within = self.open[-1] if self.open else _OUTSIDE
         frames, frame = self.frames, None
         if not self.stopped:
             # read variables before this event begins: values held only by frames that have ended die at the last event
@@ -230,7 +229,8 @@ class Full(Summary):
                     below = True
                 else:
                     if not own:
-                        forcer, forced, lower = len(operands), frames.called(x), _NONE
+                        forcer, lower = len(operands), _NONE
+                        forced = self.lives.names.get(life.number, _UNNAMED)[1]
                         kind = "tracer" if trace is trace.main.trace else "tangent"
                     own |= 1 << len(operands)
             operands.append(life.number)
@@ -251,28 +251,13 @@ class Full(Summary):
             else:
                 shown_params = plain
         self.take_room(100 + 10 * len(operands))
+        cut, name = len(args) - len(shown), primitive.name
+        why = forcer, forced, kind, lower
         notes = self.notes
-        first = len(notes)
-        notes += (
-            BIND,
-            self.events,
-            primitive.name,
-            label,
-            level,
-            own,
-            shown_params,
-            forcer,
-            forced,
-            kind,
-            lower,
-            len(args) - len(shown),
-            expression,
-            place,
-            cached,
-            len(operands),
-            *operands,
+        self.open.append(_new_tuple(_Begun, (len(notes), primitive, place, True)))
+        notes.append(
+            (BIND, self.events, name, label, level, own, shown_params, why, cut, expression, place, cached, *operands)
         )
-        self.open.append(_new_tuple(_Begun, (first, primitive, place, True, len(notes))))
         if within:  # phases seldom begin inside a rule, so time is only added up
             self.own_since += perf_counter() - began
         else:
@@ -331,11 +316,11 @@ class Full(Summary):
             return
         said = self.sources.rule(rule)
         notes = self.notes
-        _, kind, _, _, after = self.open[-1] if self.open else _OUTSIDE
-        if kind is primitive and after == len(notes) and table != "transpose":
-            notes += (OWN_RULE, self.events, table, primitive.name, said, "")
+        first, kind, _, _ = self.open[-1] if self.open else _OUTSIDE
+        if kind is primitive and first + 1 == len(notes) and table != "transpose":
+            notes.append((OWN_RULE, self.events, table, primitive.name, said, ""))
         else:
-            notes += (RULE, self.events, table, primitive.name, said, self.sources.place())
+            notes.append((RULE, self.events, table, primitive.name, said, self.sources.place()))
         self.own_since += perf_counter() - began
 
     def bind_exit(self, primitive: Any, trace: Any, out: Any) -> None:
@@ -356,11 +341,11 @@ class Full(Summary):
             if life is None and not primitive.multiple_results:
                 life = self.lives.begin(out, self.scopes, o.place)
             if life is None:
-                self.notes.extend(self.closed_bind(o, "", out if primitive.multiple_results else (out,)))
+                self.notes.append(self.closed_bind(o, "", out if primitive.multiple_results else (out,)))
             else:  # ``closed_bind``, written out for operations with one result
                 if life.bad is None:
                     life.bad = preview.nonfinite(out)
-                self.notes += (LEFT, o.first, self.events, 1, life.bad, "", 1, life.number)
+                self.notes.append((LEFT, o.first, self.events, 1, life.bad, "", life.number))
             # only here the record ends: an interrupt before this line leaves it open with its contents
             del opened[-1]
             if self.found:
@@ -395,11 +380,11 @@ class Full(Summary):
         """End the innermost open record."""
         o = self.open[-1]
         if type(o.kind) is int:
-            note: Note = (LEFT, o.first, self.events, 0, False, "", 0)
+            note: Note = (LEFT, o.first, self.events, 0, False, "")
         else:
             note = self.closed_bind(o, error, values)
         # only here the record ends: an interrupt before this line leaves it open with its contents
-        self.notes.extend(note)
+        self.notes.append(note)
         del self.open[-1]
         if self.found:
             self.found.pop(o.first, None)
@@ -423,7 +408,7 @@ class Full(Summary):
             bad = bad or life.bad
         if shown is not values:
             bad = bad or any(map(preview.nonfinite, values[MOST_OPERANDS:]))
-        return (LEFT, o.first, self.events, len(values), bad, error, len(results), *results)
+        return (LEFT, o.first, self.events, len(values), bad, error, *results)
 
     # --- programs
     # ------------------------------------------------------------------------------------------------
@@ -451,9 +436,8 @@ class Full(Summary):
             self.last_source = eqn.source
             self.last_place = self.sources.place_of(eqn.source)
         place = self.last_place or self.sources.place()
-        notes = self.notes
-        notes += (EQUATION, self.events, scope.label, scope.at, eqn.primitive.name, shown_params, place)
-        notes += (len(operands), len(results), *operands, *results)
+        used, where = len(operands), (self.events, scope.label, scope.at)
+        self.notes.append((EQUATION, *where, eqn.primitive.name, shown_params, place, used, *operands, *results))
         self.own_since += perf_counter() - began
 
     # --- linear programs run backwards

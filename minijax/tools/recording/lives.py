@@ -45,10 +45,9 @@ _shapes: dict[type, int] = {}
 
 # A row: event, interpreter, its scope, type, physical type, what the row describes, whether it is a tangent, the values
 # inside (0 for none, a number or text for one, a tuple for several), the tracer's variable or batch axis or the array's
-# value, and the user's line. All rows are in one list, one after the other.
+# value, and the user's line.
 Row = tuple[Any, ...]
 _AT, _LEVEL, _SCOPE, _TYPE, _PHYSICAL, _SHAPE, _TANGENT, _INSIDE, _WORTH, _PLACE = range(10)
-_WIDTH = 10
 
 
 def _shape_of(kind: type) -> int:
@@ -115,7 +114,7 @@ class Lives:
     def __init__(self) -> None:
         self.known = Followed()
         self.gone = self.known.gone
-        self.rows: list[Any] = []
+        self.rows: list[Row] = []
         self.count = 0
         # number -> the variables that held it
         self.names: dict[int, Names] = {}
@@ -306,7 +305,7 @@ class Lives:
         return tuple(inside), bad
 
     def _begin(self, x: Any, row: Row, shape: int, physical: str, bad: bool | None) -> Life:
-        self.rows += row
+        self.rows.append(row)
         life = Life(x, self.gone)
         life.key = key = id(x)
         life.number = self.count = self.count + 1
@@ -332,8 +331,8 @@ class Lives:
 class LifeTable(Lazy):
     """The lives of a recording, in order of birth. A record is made when it is read."""
 
-    def __init__(self, rows: list[Any], names: dict[int, Names], deaths: Any, again: dict[int, int]) -> None:
-        super().__init__(len(rows) // _WIDTH)
+    def __init__(self, rows: list[Row], names: dict[int, Names], deaths: Any, again: dict[int, int]) -> None:
+        super().__init__(len(rows))
         self.again = again
         self.rows = rows
         # interned texts of tracers as operands: there are few different ones
@@ -341,12 +340,8 @@ class LifeTable(Lazy):
         self.names = names
         self.deaths = deaths
 
-    def row(self, index: int) -> Row:
-        """The row of a value."""
-        return tuple(self.rows[index * _WIDTH : (index + 1) * _WIDTH])
-
     def make(self, index: int) -> LifeRecord:
-        row = self.row(index)
+        row = self.rows[index]
         level, kind, physical, inside = row[_LEVEL], row[_TYPE], row[_PHYSICAL], _several(row[_INSIDE])
         holds = tuple([each if type(each) is int else 0 for each in inside])
         tracer = TracerRecord(
@@ -366,7 +361,7 @@ class LifeTable(Lazy):
 
     def text(self, number: int) -> str:
         """The text of a value as an operand."""
-        row = self.row(number - 1)
+        row = self.rows[number - 1]
         if row[_SHAPE] == ARRAY:  # the text that the value's record has
             text: str = self.tracer(number).fields[0][1]
             return text
@@ -375,7 +370,7 @@ class LifeTable(Lazy):
 
     def type(self, number: int) -> str:
         """The type of a value."""
-        kind: str = self.rows[(number - 1) * _WIDTH + _TYPE]
+        kind: str = self.rows[number - 1][_TYPE]
         return kind
 
     def tracer(self, number: int) -> TracerRecord:
@@ -405,11 +400,8 @@ class LifeTable(Lazy):
     def columns(self) -> tuple[Any, Any, Any]:
         """The scope, birth and death of each life, without making records."""
         names, rows = self.names, self.rows
-        scopes = [
-            scope if number in names or ":" in level else HIDDEN
-            for number, (scope, level) in enumerate(zip(rows[_SCOPE::_WIDTH], rows[_LEVEL::_WIDTH], strict=True), 1)
-        ]
-        births = rows[_AT::_WIDTH]
+        scopes = [row[_SCOPE] if i in names or ":" in row[_LEVEL] else HIDDEN for i, row in enumerate(rows, 1)]
+        births = [row[_AT] for row in rows]
         return np.array(scopes, np.int64), np.array(births, np.int64), np.array(self.deaths, np.int64)
 
 

@@ -1,13 +1,14 @@
 """The raw notes of a full recorder, and the records that are built from them on demand.
 
-Notes are integers and strings in one flat list. Notes take a tenth of the time and less than half of the memory of
-records. Many of their parts are shared, and the garbage collector does not track notes. A bind or scope has one note
-for its beginning and one for its end; this encodes the nesting.
+A note is a tuple of integers and strings. Notes take a tenth of the time and less than half of the memory of records.
+Many of their parts are shared, and the garbage collector does not track notes. A bind or scope has one note for its
+beginning and one for its end; this encodes the nesting.
 """
 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from minijax.tools.recording.timeline import (
     NONFINITE,
     RAISED,
     RULE,
-    SCOPE,
     Children,
     Timeline,
     event_sign,
@@ -35,16 +35,14 @@ from minijax.tools.recording.timeline import (
 # moment. The note of any other event is its record. After the type, a note has:
 #   BIND: event, primitive, interpreter, its level, a bit mask of the operands that are its tracers, parameters; the
 #     reason for this interpreter: an operand's index, its name (or the whole reason), its kind, the lower levels (None
-#     with a whole reason); number of omitted operands, expression, line, cached function, number of operands; operands
+#     with a whole reason); number of omitted operands, expression, line, cached function; then the operands
 #   SCOPE: event, interpreter, its level, subject, stack, line
-#   LEFT: index of the note of its beginning, event, number of results, not finite, error, number of results that
-#     follow; these results
+#   LEFT: index of the note of its beginning, event, number of results, not finite, error; then the first results
 #   RULE and OWN_RULE: event, table, primitive, (name, file, line of its source), line
-#   EQUATION: event, interpreter, its scope, primitive, parameters, line, number of operands, twice the number of
-#     results; operands, then results, each with its type
+#   EQUATION: event, interpreter, its scope, primitive, parameters, line, number of operands; then
+#     the operands, and the results and their types in turn
 # An operand or result is its number, or (text, type) if it has none: see ``preview.worth_and_type``.
 OWN_RULE = 64
-_LENGTHS = {BIND: 16, SCOPE: 7, LEFT: 7, RULE: 6, OWN_RULE: 6, EQUATION: 9}
 MOST_EQUATION = 1000
 
 Note = tuple[Any, ...]
@@ -83,43 +81,36 @@ class Notes:
         def leave(end: int) -> int:
             """End the innermost open bind or scope, which has no LEFT note because an interrupt came first."""
             nodes.late[open_numbers.pop()] = end
-            signs.append(LEFT + RAISED if self.notes[open_notes[-1]] == BIND else LEFT)
+            signs.append(LEFT + RAISED if self.notes[open_notes[-1]][0] == BIND else LEFT)
             return open_notes.pop()
 
-        notes, place, size = self.notes, 0, len(self.notes)
-        while place < size:
-            sign = notes[place]
-            if type(sign) is not int:
-                signs.append(event_sign(sign))
-                begin(sign.at, place)
-                place += 1
+        for here, note in enumerate(self.notes):
+            if type(note) is not tuple:
+                signs.append(event_sign(note))
+                begin(note.at, here)
                 continue
-            here, place = place, place + _LENGTHS[sign]
+            sign = note[0]
             if sign == OWN_RULE:
                 rules[open_numbers[-1]] = here
                 continue
             if sign == LEFT:
-                place += notes[here + 6]
-                first = notes[here + 1]
+                _, first, at, _, nonfinite, error, *_ = note
                 if first not in open_notes[-1:]:
                     if first not in open_notes:
                         continue
                     while open_notes[-1] != first:
-                        leave(notes[here + 2])
+                        leave(at)
                 open_notes.pop()
                 ends[open_numbers.pop()] = here
-                signs.append(LEFT + (RAISED if notes[here + 5] else 0) + (NONFINITE if notes[here + 4] else 0))
+                signs.append(LEFT + (RAISED if error else 0) + (NONFINITE if nonfinite else 0))
                 continue
             if sign == EQUATION:
-                scopes.append(notes[here + 3])
-                place += notes[here + 7] + notes[here + 8]
+                scopes.append(note[3])
             elif sign != RULE:
                 open_notes.append(here)
                 open_numbers.append(len(begins))
-                if sign == BIND:
-                    place += notes[here + 15]
             signs.append(sign)
-            begin(notes[here + 1], here)
+            begin(note[1], here)
         while open_notes:
             leave(self.end - 1)
         nodes.all_read()
@@ -169,37 +160,32 @@ class _Nodes(Lazy):
         self._made = [None] * len(self.begins)
 
     def make(self, index: int) -> Node:
-        begin = self.begins[index]
-        sign = self.notes[begin]
-        if type(sign) is not int:
-            return sign  # type: ignore[no-any-return]
-        if sign == BIND:
-            return self._bind(index, begin)
-        if sign == RULE:
-            return self._rule(begin)
-        if sign == EQUATION:
-            return self._equation(begin)
-        _, at, level, depth, subject, stack, place = self._note(begin)
+        note = self.notes[self.begins[index]]
+        if type(note) is not tuple:
+            return note  # type: ignore[no-any-return]
+        if note[0] == BIND:
+            return self._bind(index, note)
+        if note[0] == RULE:
+            return self._rule(note)
+        if note[0] == EQUATION:
+            return self._equation(note)
+        _, at, level, depth, subject, stack, place = note
         return ScopeRecord(at, self._left(index)[2], level, depth, subject, stack, self._children(index), place)
 
-    def _note(self, begin: int) -> list[Any]:
-        """The fixed part of a note."""
-        return self.notes[begin : begin + _LENGTHS[self.notes[begin]]]
-
-    def _left(self, index: int) -> list[Any]:
+    def _left(self, index: int) -> Note:
         if index in self.late:
-            return [LEFT, 0, self.late[index], 0, False, "never ended", 0]
-        return self._note(self.ends[index])
+            return LEFT, 0, self.late[index], 0, False, "never ended"
+        return self.notes[self.ends[index]]  # type: ignore[no-any-return]
 
     def _children(self, index: int) -> Any:
         place = self.timeline.start(index)
         return Children(self.timeline, place) if self.timeline.other(place) > place + 1 else ()
 
-    def _bind(self, index: int, begin: int) -> BindRecord:
-        _, at, primitive, level, depth, own, params, *why, cut, expression, place, cached, n_in = self._note(begin)
-        _, _, end, count, nonfinite, error, n_out = self._left(index)
-        operands, args, in_types = self._values(begin + _LENGTHS[BIND], n_in)
-        results, outs, types = self._values(self.ends[index] + _LENGTHS[LEFT], n_out)
+    def _bind(self, index: int, note: Note) -> BindRecord:
+        _, at, primitive, level, depth, own, params, why, cut, expression, place, cached, *used = note
+        _, _, end, count, nonfinite, error, *made = self._left(index)
+        operands, args, in_types = self._values(used)
+        results, outs, types = self._values(made)
         forcer, forced, kind, lower = why
         if cut:
             args.append(f"... {cut} more")
@@ -214,7 +200,7 @@ class _Nodes(Lazy):
             tuple([self.lives.tracer(number) for i, number in enumerate(operands) if own >> i & 1]),
             params,
             preview.listed(outs, count) if outs else "",
-            None if rule < 0 else self._rule(rule),
+            None if rule < 0 else self._rule(self.notes[rule]),
             place,
             error,
             self._children(index),
@@ -236,10 +222,10 @@ class _Nodes(Lazy):
             found = self.reasons[why] = reason(*why)
         return found
 
-    def _values(self, begin: int, count: int) -> tuple[tuple[int, ...], list[str], tuple[str, ...]]:
+    def _values(self, noted: Sequence[Any]) -> tuple[tuple[int, ...], list[str], tuple[str, ...]]:
         """Numbers, texts and types of operands or results."""
         numbers, texts, types = [], [], []
-        for each in self.notes[begin : begin + count]:
+        for each in noted:
             if type(each) is int:
                 numbers.append(each)
                 texts.append(self.lives.text(each))
@@ -252,14 +238,13 @@ class _Nodes(Lazy):
         kinds = tuple(types)
         return tuple(numbers), texts, self.kinds.setdefault(kinds, kinds)
 
-    def _rule(self, begin: int) -> RuleRecord:
-        _, at, table, primitive, (name, file, line), place = self._note(begin)
+    def _rule(self, note: Note) -> RuleRecord:
+        _, at, table, primitive, (name, file, line), place = note
         return RuleRecord(at, table, primitive, name, file, line, place)
 
-    def _equation(self, begin: int) -> EquationRecord:
-        _, at, level, scope, primitive, params, place, n_in, n_out = self._note(begin)
-        after = begin + _LENGTHS[EQUATION]
-        operands, results = self.notes[after : after + n_in], self.notes[after + n_in : after + n_in + n_out]
+    def _equation(self, note: Note) -> EquationRecord:
+        _, at, level, scope, primitive, params, place, count, *names = note
+        operands, results = names[:count], names[count:]
         shown = " ".join([f"{name}={text}" for name, text in params])
         bound = " ".join([f"{name}:{kind}" for name, kind in zip(results[::2], results[1::2], strict=True)])
         text = f"{bound} = {primitive}{f'[{shown}]' if shown else ''} {' '.join(operands)}"

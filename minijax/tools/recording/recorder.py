@@ -8,6 +8,7 @@ them, 'full' keeps the elements of arrays and the staged programs, up to a limit
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 import time
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from minijax.core import observe
+from minijax.core.collector import RARELY
 from minijax.tools.recording.records import Recording
 from minijax.tools.recording.summary import Summary
 
@@ -42,6 +44,9 @@ class Recorder:
     def __enter__(self) -> Recorder:
         if self._retracing is not None:
             self._retracing.__enter__()
+        self._thresholds = new, _, all_ = gc.get_threshold()
+        if self.level == "full":
+            gc.set_threshold(new, RARELY, all_)  # a recording makes many objects that stay alive
         self._observer = self._new_observer()
         self._began = time.perf_counter()
         observe.subscribe(self._observer)
@@ -76,6 +81,8 @@ class Recorder:
         # an observer that raised was removed with a warning, so it saw only the beginning
         removed = all(each is not observer for each, _ in observe.observers)
         observe.unsubscribe(observer)
+        if self.level == "full" and gc.get_threshold()[1] == RARELY:
+            gc.set_threshold(*self._thresholds)
         if self._retracing is not None:
             self._retracing.__exit__()
         rest = observer.finish(error)
