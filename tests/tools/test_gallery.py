@@ -8,7 +8,6 @@ from minijax.repl import batch
 from minijax.tools import gallery
 from minijax.tools.commands.step import start
 from minijax.tools.documents.document import plain
-from minijax.tools.recording import storage
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.records import place_parts
 
@@ -34,18 +33,3 @@ def test_a_page_is_stepped_through():
     outcome = batch.new_session({}).run_line("%gallery kalman")
     assert outcome.step is not None and outcome.step.recording.source == "tests/programs/kalman.py"
     assert "one step of the training of tests/programs/kalman.py" in plain(outcome.shown, 100)
-
-
-def test_compressed_files_are_read_back(tmp_path):
-    recording = gallery.recording("mlp")
-    storage.save(recording, tmp_path / "a.json.xz")
-    assert storage.to_json(storage.load(tmp_path / "a.json.xz")) == storage.to_json(recording)
-    data = (tmp_path / "a.json.xz").read_bytes()
-    for wrong, expected in (
-        (data[:-9], "cut off"),
-        (data[:300] + b"?" + data[301:], "damaged"),
-        (b"\xfd7zXZ\x00", "cut off"),
-    ):
-        (tmp_path / "b").write_bytes(wrong)
-        with pytest.raises(ValueError, match=expected):
-            storage.load(tmp_path / "b")

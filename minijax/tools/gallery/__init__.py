@@ -33,7 +33,7 @@ PAGES = {
 
 def path(page: str) -> Path:
     """The recording file of ``page``, one of ``PAGES``."""
-    return Path(__file__).with_name(f"{page}.json.xz")
+    return Path(__file__).with_name(f"{page}.rec")
 
 
 def recording(page: str) -> Recording:

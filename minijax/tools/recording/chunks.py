@@ -65,7 +65,7 @@ MOST_BYTES = 1_000_000_000
 # No file has more moments than this: a recorder stops at a million events.
 MOST_MOMENTS = 20_000_000
 # Limits on the JSON of one part, because its Python objects take many times its size: MOST_JSON bytes, plus
-# MOST_JSON_TO_PACKED for each packed byte. A recording of equal steps has 35 bytes of JSON per packed byte (.xz: 41).
+# MOST_JSON_TO_PACKED for each packed byte. A recording of equal steps has 35 bytes of JSON per packed byte.
 MOST_JSON = 16_000_000
 MOST_JSON_TO_PACKED = 100
 # Longer lists of records, and all lists of the recording itself, are loaded item by item.

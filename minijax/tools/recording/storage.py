@@ -1,7 +1,7 @@
 """Recordings as files. A recording from a file looks the same on any machine, without the recorded program.
 
 There are two formats. ``chunks`` suits any length: only the parts that are viewed are loaded. A name that ends in
-.json selects versioned JSON, for other programs; it is loaded as a whole. .json.xz is the same, compressed:
+.json selects versioned JSON, for other programs; it is loaded as a whole:
 
     {"format": "minijax-recording", "version": 1,
      "fields": {"BindRecord": ["at", "end", ...], ...},
@@ -31,47 +31,22 @@ from minijax.tools.recording.storage_types import Reader, Writer, brief
 
 FORMAT = "minijax-recording"
 VERSION = 1
-# The first bytes of a compressed file.
-_XZ = b"\xfd7zXZ\x00"
 
 
 def save(recording: Recording, path: str | os.PathLike[str]) -> None:
     """Write ``recording`` to a file and replace an existing one. OSError if the file cannot be written.
 
     The file is either written completely or left unchanged; only its owner can read a new file. The format is chunks,
-    unless the name ends in .json or .xz.
+    unless the name ends in .json.
     """
     files.write(path, as_bytes(recording, os.fspath(path)), force=True)
 
 
 def as_bytes(recording: Recording, name: str) -> bytes:
     """The content of a file called ``name``."""
-    if not name.lower().endswith((".json", ".xz")):
+    if not name.lower().endswith(".json"):
         return chunks.written(recording)
-    text = json.dumps(to_json(recording), separators=(",", ":"))
-    return _compressed(text) if name.lower().endswith(".xz") else text.encode("ascii")
-
-
-def _compressed(text: str) -> bytes:
-    import lzma  # rarely needed, and missing in some Pythons
-
-    return lzma.compress(text.encode("ascii"))
-
-
-def _uncompressed(data: bytes) -> bytes:
-    """Decompress. ValueError if the data is incomplete or unpacks to too much."""
-    import lzma
-
-    most = chunks.most_json(len(data))
-    decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ)
-    try:
-        found = decompressor.decompress(data, most + 1)
-    except lzma.LZMAError as error:
-        raise ValueError(f"it is damaged: {error}") from None
-    if not decompressor.eof:
-        more = f"its {len(data):,} bytes unpack to more than the {most:,} that a recording of that size can have"
-        raise ValueError(more if len(found) > most else "it was cut off")
-    return found
+    return json.dumps(to_json(recording), separators=(",", ":")).encode("ascii")
 
 
 def load(path: str | os.PathLike[str]) -> Recording:
@@ -85,7 +60,7 @@ def load(path: str | os.PathLike[str]) -> Recording:
             raise ValueError(f"it has more than the {chunks.MOST_BYTES:,} bytes that a recording can have")
         if data.startswith(chunks.MAGIC):
             return chunks.read(data)
-        return from_json(json.loads(_uncompressed(data) if data.startswith(_XZ) else data))
+        return from_json(json.loads(data))
     except RecursionError:
         reason = "it is nested deeper than any recording"
     except ValueError as error:
