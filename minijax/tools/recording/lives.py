@@ -35,6 +35,8 @@ from minijax.tools.recording.values import Values
 
 # Maximum number of arrays whose variables are remembered before an operation uses the arrays.
 MOST_NAMED = 20_000
+# Added to the rank of a path into a container that holds the result of an operation.
+OF_PATH = 1 << 30
 # Maximum number of variables that are kept for one value.
 MOST_ALIASES = 12
 
@@ -201,6 +203,11 @@ class Lives:
             life = self.begin(x, scopes, place)
             if life is None:
                 return
+        elif life is not None and rank < OF_PATH and not name.isidentifier():
+            # the name of an argument may be its path; a result that is put into a container keeps its variable's name
+            names = self.names.get(life.number)
+            if names is None or names[0] >= OF_PATH or names[1].isidentifier():
+                rank += OF_PATH
         if life is not None:
             self.names[life.number] = with_name(self.names.get(life.number, ()), name, rank, self.known.now)
         else:
