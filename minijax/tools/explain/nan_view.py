@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from minijax.tools.documents.document import Block, Document, Line, Row, Section, line
 from minijax.tools.documents.words import plural, shortened
-from minijax.tools.explain.nan import Found, Operand, Search
+from minijax.tools.explain.nan import Cause, Found, Operand, Search
 from minijax.tools.explain.walk import MOST_EQUATIONS, place_text
 from minijax.tools.recording import preview
 
@@ -41,7 +41,7 @@ INF_BY_INF = (
     "before an exp."
 )
 BACKWARD = (
-    "The value is finite, but its derivative is not: guard the argument before the operation, not the result "
+    "Where only the derivative is not finite, guard the argument before the operation, not the result "
     "(jnp.where differentiates both branches)."
 )
 
@@ -89,17 +89,23 @@ def _other_causes(search: Search, shown: Found | None) -> Iterator[Block]:
     reached = any(each.found is search.nan for each in search.causes)
     if search.bad_result and search.nan is not None and not reached and not search.unknown:
         yield Row("masked", (line(*_made_at(search.nan), " made a NaN that did not reach the result"),))
-    said = dict.fromkeys(_made_at(each.found) for each in search.causes if each.found is not None)
-    if shown is not None:
-        said.pop(_made_at(shown), None)
+    groups = dict.fromkeys(_cause_line(each) for each in search.causes if each.found is not shown)
     lines = []
-    for name in said:
-        of = [n for causes, n in search.reaching if any(each.found and _made_at(each.found) == name for each in causes)]
-        lines.append(line(*name, ("muted", f"  {plural(sum(of), 'element')} of the result")))
+    for name in groups:
+        counts = [count for causes, count in search.reaching if name in map(_cause_line, causes)]
+        if name and (shown is None or name[:3] != _made_at(shown)):
+            lines.append(line(*name, ("muted", f"  {plural(sum(counts), 'element')} of the result")))
     if len(lines) > _MOST_CAUSES:
         lines[_MOST_CAUSES:] = [line(("muted", f"and {plural(len(lines) - _MOST_CAUSES, 'more operation')}"))]
     if lines:
-        yield Row("also by", tuple(lines))
+        also = any(each.found is shown for each in search.causes)
+        yield Row("also by" if also else "by", tuple(lines))
+
+
+def _cause_line(cause: Cause) -> Line:
+    if cause.found is None:
+        return ()
+    return line(*_made_at(cause.found), ", which reads a NaN that the program writes" if cause.read else "")
 
 
 def _made_at(found: Found) -> Line:
@@ -112,7 +118,8 @@ def _result_lines(search: Search) -> Iterator[Line]:
     if search.bad_result is None:
         yield line(f"unknown: {search.stopped}")
     elif search.bad_result:
-        count = f": NaN in {search.nans:,} of {search.size:,} elements" if search.nans and search.size > 1 else ""
+        count = f": NaN in {search.nans:,} of {search.size:,} elements" if search.size > 1 else ""
+        count = count if search.nans else ": it has infinities and no NaN"
         yield line(("error", "not finite"), count if found else f": {OUTSIDE}")
         for each in search.causes:
             if each.name:
