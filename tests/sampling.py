@@ -18,6 +18,7 @@ RATES: dict[str, int] = {
     "api": 4,
     "backend": 3,
     "browser": 2,
+    "claims/test_nans.py": 10,
     "core": 3,
     "ecosystem": 3,
     "ecosystem/test_commands.py": 8,
