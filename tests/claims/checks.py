@@ -138,6 +138,11 @@ def check_rows(asked: Asked, run: Run, text: str) -> None:
             loops = [s for s in equal if s.loops and s.loops[-1][1] == row.iteration[0]]
             asked.claim("iteration", printed, "" if loops else f"not in iteration {row.iteration[0]}")
             equal = loops or equal
+        if not any(s.value.text for s in equal):
+            asked.unchecked["order of arguments"] += (
+                1  # an argument stands where it is first read, perhaps by another name
+            )
+            continue
         later = sorted((m, s.value.number) for s in equal for m in (s.value.moment, s.moment) if m > at)
         if not later:
             asked.claim("order", printed, "it was computed before the row above")

@@ -37,10 +37,10 @@ _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERA
 MOST_COMPARED = 64
 
 # Called with a value, its name, and the rank of the name. A call that began earlier gives lower ranks, so a function's
-# result is named after the caller's variable. In a call, a variable comes before the path into a tuple. Last come the
-# paths into ``args`` and ``kwargs`` of any function.
+# result is named after the caller's variable. In a call, module variables come first, then the function's variables, then
+# the paths into tuples. Last come the paths into ``args`` and ``kwargs`` of any function.
 See = Callable[[Any, str, int], None]
-_OF_TUPLE, _OF_FRAME, OF_REST = 1, 2, 1 << 40
+_OF_TUPLE, _OF_FUNCTION, _OF_FRAME, _OF_FRAMES, OF_REST = 1, 2, 4, 1 << 30, 1 << 40
 
 
 class Frames:
@@ -51,8 +51,8 @@ class Frames:
         self.known: list[FrameType] = []
         self.stood: list[int] = []
         self.ranks: list[int] = []
-        # how many frames have been seen
-        self.count = 0
+        # the functions of all frames that have been seen
+        self.functions: list[str] = []
         # the innermost of these frames, and its instruction
         self.last: FrameType | None = None
         self.last_stood = -1
@@ -78,8 +78,9 @@ class Frames:
             common += 1
         ended, stood = [*zip(self.known, self.ranks, strict=True)][common:], self.stood[:common]
         self.known, self.stood = chain, stands
-        self.ranks[common:] = [(self.count + i) * _OF_FRAME for i in range(len(chain) - common)]
-        self.count += len(chain) - common
+        count = len(self.functions)
+        self.ranks[common:] = [(count + i) * _OF_FRAME for i in range(len(chain) - common)]
+        self.functions += [each.f_code.co_qualname for each in chain[common:]]
         self.last, self.last_stood = (chain[-1], stands[-1]) if chain else (None, -1)
         for each, rank in reversed(ended):
             self._variables(each, rank, see)
@@ -100,12 +101,18 @@ class Frames:
         self.last = None
         self.containers.clear()
 
+    def function(self, rank: int) -> str:
+        """The function of a variable with this rank: ``<module>`` for a module's variable."""
+        path = self.functions[rank % _OF_FRAMES // _OF_FRAME] if rank & _OF_FUNCTION else ""
+        return next((part for part in reversed(path.split(".")) if part not in _NO_FUNCTION), "<module>")
+
     def _variables(self, frame: FrameType, rank: int, see: See) -> None:
         variables = frame.f_locals
         if variables is frame.f_globals:
             named = list(variables.items())[-MOST_NAMES:]
         else:
             named = list(variables.items())[:MOST_NAMES]
+            rank += _OF_FUNCTION
         # The order is that of the function's assignments: after ``w = params["w"]`` the value is called params["w"],
         # and after ``p = {"w": w}`` it is called w. Tuples come last: after ``x, t = dual``, dual[0] is called x.
         tuples = []
@@ -196,6 +203,8 @@ _CONTAINERS = {dict, list, tuple}
 _OPAQUE = (type, ModuleType, type(len), type(_CONTAINERS.add), type(lambda: None))
 # Types that are common in modules and hold no arrays.
 _NEVER = frozenset((type(None), type, type(len), type(lambda: None), str, bytes, bool, int, float, complex))
+# Parts of a code's name that are no function: a comprehension belongs to the function around it.
+_NO_FUNCTION = ("", "<locals>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 # Packages whose objects and modules hold nothing of the user.
 _ENGINES = frozenset(("builtins", "minijax", "jax", "numpy"))
 

@@ -559,7 +559,7 @@ class Full(Summary):
         if error is not None:
             self.note_error(CALL, error, self.sources.place_of_error(error))
         self.frames.finish(self.name_variable)
-        lives = self.lives.table()
+        lives = self.lives.table(self.frames.function)
         backward = self.transpositions.records(self.events, lives)
         notes = Notes(self.notes, lives, self.events + 1)
         tree: Any = NotedTree(notes)

@@ -14,7 +14,7 @@ import itertools
 import operator
 import weakref
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -323,8 +323,8 @@ class Lives:
         self.known[key] = life
         return life
 
-    def table(self) -> LifeTable:
-        """All lives. Nothing is followed after this."""
+    def table(self, function: Callable[[int], str]) -> LifeTable:
+        """All lives. Nothing is followed after this. ``function`` gives the function of a variable by its rank."""
         deaths = array("q", self.known.deaths)
         self.known.clear()
         self.named.clear()
@@ -332,14 +332,22 @@ class Lives:
         staged = self.staged() if self.ran else {}
         again = {number: staged[variable] for number, variable in self.ran.items() if variable in staged}
         self._staged, self.ran = {}, {}
-        return LifeTable(self.rows, self.names, deaths, again)
+        return LifeTable(self.rows, self.names, deaths, again, function)
 
 
 class LifeTable(Lazy):
     """The lives of a recording, in order of birth. A record is made when it is read."""
 
-    def __init__(self, rows: list[Row], names: dict[int, Names], deaths: Any, again: dict[int, int]) -> None:
+    def __init__(
+        self,
+        rows: list[Row],
+        names: dict[int, Names],
+        deaths: Any,
+        again: dict[int, int],
+        function: Callable[[int], str],
+    ) -> None:
         super().__init__(len(rows))
+        self.function = function
         self.again = again
         self.rows = rows
         # interned texts of tracers as operands: there are few different ones
@@ -364,7 +372,10 @@ class LifeTable(Lazy):
         held: tuple[tuple[str, int], ...] = ()
         if len(names) > 3 or names[2] > row[_AT]:
             held = tuple(sorted(zip(names[1::3], names[2::3], strict=True), key=operator.itemgetter(1)))
-        return LifeRecord(tracer, row[_SCOPE], row[_AT], self.deaths[index], names[1], row[_PLACE], again, held)
+        function = self.function(names[0]) if names[1] else ""
+        return LifeRecord(
+            tracer, row[_SCOPE], row[_AT], self.deaths[index], names[1], row[_PLACE], again, held, function
+        )
 
     def text(self, number: int) -> str:
         """The text of a value as an operand."""

@@ -41,7 +41,8 @@ class LifeRecord(Frozen):
     ``scope`` is the ``at`` of the interpreter's ``ScopeRecord`` (``-level`` if it was on the stack before the recording
     began). ``name`` is the variable of the user that held it, with the path to it (``params['w']``): of several, that
     of the outermost function. ``held`` has all of them, each with the event by which it held the value, if there are
-    several or if this was after ``born``. ``place`` is the line that made the value. If the engine runs a staged
+    several or if this was after ``born``. ``function`` is the function of the variable ``name``: ``<module>`` for a
+    module's variable. ``place`` is the line that made the value. If the engine runs a staged
     program again, ``again`` is the number of the tracer that was this variable during staging.
     """
 
@@ -53,6 +54,7 @@ class LifeRecord(Frozen):
     place: str = ""
     again: int = 0
     held: tuple[tuple[str, int], ...] = ()
+    function: str = ""
 
     @property
     def stores(self) -> tuple[tuple[str, int], ...]:

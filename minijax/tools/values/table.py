@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -119,30 +118,22 @@ def _named(known: Ledger, some: Sequence[LifeRecord]) -> Iterator[Named]:
         own = [node for node in moments.begun(life.scope) if node.at == life.scope] if life.scope > 0 else []
         around = [*moments.begun(life.born), *own]
         scopes = [node for node in around if isinstance(node, ScopeRecord) and (node.end >= life.born or node in own)]
+        function = life.function
+        if function and not any(_subject(each) == function for each in scopes[-1:]):
+            # a transformation that has ended when a caller's variable gets the value is no place of this variable
+            since = next((at for each, at in life.stores if each == life.name), life.born)
+            scopes = [node for node in scopes if node.end >= since or node in own]
+        elif not function and any(isinstance(node, BindRecord) and number in node.results for node in around):
+            function = place_parts(life.place)[2].rpartition(".")[2]
         scope = scopes[-1] if scopes else None
-        made = any(isinstance(node, BindRecord) and number in node.results for node in around)
-        function = _function(life.place, scope) if made and _assigned_there(known, life) else ""
+        if function in (_subject(scope), "<module>"):
+            function = ""
         yield Named(number, name, bool(life.name), life, scope, function)
 
 
-def _assigned_there(known: Ledger, life: LifeRecord) -> bool:
-    """Whether the line that created a value contains its name. If not, a caller gave it this name."""
-    word = re.match(r"\w+", life.name)
-    if word is None:
-        return True
-    lines: dict[str, str | None] = known.__dict__.setdefault("_lines_of_places", {})
-    if life.place not in lines:
-        file, number, _ = place_parts(life.place)
-        lines[life.place] = known.recording.source_line(file, number)
-    text = lines[life.place]
-    return text is None or re.search(rf"\b{word[0]}\b", text) is not None
-
-
-def _function(place: str, scope: ScopeRecord | None) -> str:
-    """The user's function at ``place``; '' if it is the function of ``scope``."""
-    function = place_parts(place)[2].rpartition(".")[2]
-    subject = "<module>" if scope is None else scope.subject.partition(" at ")[0]
-    return "" if function in (subject, "<module>") or not function.isidentifier() else function
+def _subject(scope: ScopeRecord | None) -> str:
+    """The function of a scope: ``<module>`` outside of all transformations."""
+    return "<module>" if scope is None else scope.subject.partition(" at ")[0]
 
 
 def _most_lives(known: Ledger) -> int:
