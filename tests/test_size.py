@@ -7,12 +7,13 @@ from tests.size import Size, groups, size_of_file
 # Maximum lines and tokens. ``python -m tests.size`` prints the sizes. After deleting code, lower the bounds.
 BOUNDS = {
     "minijax without tools": Size(60_000, 424_000),
-    "tools, repl, ipython_ext": Size(47_050, 351_400),
-    "tests": Size(51_550, 436_000),
+    "tools, repl, ipython_ext": Size(44_850, 345_300),
+    "tests": Size(54_100, 458_300),
     "docs": Size(900, 5_600),
 }
-# The maximum number of tokens per line, so that nobody saves lines by making them denser.
-DENSITY = {"minijax without tools": 7.2, "tools, repl, ipython_ext": 7.6, "tests": 8.75, "docs": 6.4}
+# The maximum number of tokens per line, so that nobody saves lines by making them denser. The microscope's rose from
+# 7.5 when the texts of tour and exercises moved into Markdown files.
+DENSITY = {"minijax without tools": 7.2, "tools, repl, ipython_ext": 7.75, "tests": 8.75, "docs": 6.4}
 
 
 def test_sizes_stay_within_their_bounds():

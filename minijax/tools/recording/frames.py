@@ -37,8 +37,8 @@ _RESUMED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERA
 MOST_COMPARED = 64
 
 # Called with a value, its name, and the rank of the name. A call that began earlier gives lower ranks, so a function's
-# result is named after the caller's variable. In a call, module variables come first, then the function's variables, then
-# the paths into tuples. Last come the paths into ``args`` and ``kwargs`` of any function.
+# result is named after the caller's variable. In a call, module variables come first, then the function's variables,
+# then the paths into tuples. Last come the paths into ``args`` and ``kwargs`` of any function.
 See = Callable[[Any, str, int], None]
 _OF_TUPLE, _OF_FUNCTION, _OF_FRAME, _OF_FRAMES, OF_REST = 1, 2, 4, 1 << 30, 1 << 40
 

@@ -105,7 +105,8 @@ def stored_values(known: Ledger) -> Sequence[Named]:
 
 def _named(known: Ledger, some: Sequence[LifeRecord]) -> Iterator[Named]:
     """The values in ``some`` that have a name."""
-    lives = sorted(some, key=lambda life: (life.born, life.tracer.id))
+    # of values that one event made, those inside of transformations come before the variable that got the result
+    lives = sorted(some, key=lambda life: (life.born, _since(life), life.tracer.id))
     moments = timeline(known.recording)
     # values inside a named tracer: an argument would otherwise be listed twice, as itself and as the tracer
     held = {(number, life.born) for life in lives if life.name for number in life.tracer.holds}
@@ -121,14 +122,18 @@ def _named(known: Ledger, some: Sequence[LifeRecord]) -> Iterator[Named]:
         function = life.function
         if function and not any(_subject(each) == function for each in scopes[-1:]):
             # a transformation that has ended when a caller's variable gets the value is no place of this variable
-            since = next((at for each, at in life.stores if each == life.name), life.born)
-            scopes = [node for node in scopes if node.end >= since or node in own]
+            scopes = [node for node in scopes if node.end >= _since(life) or node in own]
         elif not function and any(isinstance(node, BindRecord) and number in node.results for node in around):
             function = place_parts(life.place)[2].rpartition(".")[2]
         scope = scopes[-1] if scopes else None
         if function in (_subject(scope), "<module>"):
             function = ""
         yield Named(number, name, bool(life.name), life, scope, function)
+
+
+def _since(life: LifeRecord) -> int:
+    """The event by which the variable with the shown name held the value."""
+    return next((at for each, at in life.stores if each == life.name), life.born)
 
 
 def _subject(scope: ScopeRecord | None) -> str:
