@@ -119,10 +119,7 @@ ALSO: dict[str, tuple[str, ...]] = {
 LEFT_OUT = ("minijax/example_libraries", "minijax/scipy", "minijax/tools/gallery", "minijax/version.py")
 
 # (file, old, new) of survivors that no test can notice -> the reason
-_NO_DEATH_AT_0 = "events count from 1, so no tracer's life ends at event 0"
 REASONS: dict[tuple[str, str, str], str] = {
-    ("minijax/tools/recording/cursor.py", "died >= 0", "died > 0"): _NO_DEATH_AT_0,
-    ("minijax/tools/recording/cursor.py", "died < 0", "died <= 0"): _NO_DEATH_AT_0,
     (
         "minijax/ops/elementwise.py",
         "y > dtypes.iinfo(x.dtype).max",
