@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from minijax.core.avals import AnyArray
 from minijax.core.trace import Tracer
+from minijax.errors import is_user_file
 from minijax.tools.session.static import instance_dict
 
 # Maximum number of objects saved before a command.
@@ -23,14 +25,16 @@ def saved(roots: Iterable[Any]) -> list[_Saved]:
     """The contents of the containers, instances and functions that ``roots`` lead to, each as a dict."""
     found: list[_Saved] = []
     seen: dict[int, Any] = {}
-    todo = [*roots]
+    todo = deque(roots)  # near objects come first, in case the limit is reached
     while todo and len(seen) < MOST_OBJECTS:
-        each = todo.pop()
+        each = todo.popleft()
         if id(each) in seen or isinstance(each, (AnyArray, np.ndarray, str, bytes, int, float, type, ModuleType)):
             continue
         seen[id(each)] = each
         inner: list[Any] = []
         if isinstance(each, FunctionType):
+            if not is_user_file(each.__code__.co_filename):
+                continue
             space = each.__globals__
             found.append((space, {name: space.get(name, found) for name in _names(each.__code__)}))
             inner = [value for value in found[-1][1].values() if value is not found]
