@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 def _target(session: Session, command: str, args: Arguments) -> Target:
-    __tracebackhide__ = True
     target = targets.traceable(command, targets.from_expression(session, command, args["expr"], True), args["static"])
     for x in tree_leaves((target.args, target.kwargs)):
         if isinstance(x, Tracer):
@@ -44,7 +43,6 @@ def _target(session: Session, command: str, args: Arguments) -> Target:
 
 def _staged(target: Target) -> ClosedJaxpr | Exception:
     """The program's jaxpr, or the error if it cannot be staged. Such a program may still run."""
-    __tracebackhide__ = True
     try:
         return targets.stage(target)
     except Exception as error:  # the program may raise any error
@@ -54,7 +52,6 @@ def _staged(target: Target) -> ClosedJaxpr | Exception:
 
 
 def run_time(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     from minijax.tools.compare import measure
 
     target = _target(session, "time", args)
@@ -134,7 +131,6 @@ def _bars(figures: dict[str, dict[str, float]], unlike: tuple[str, ...]) -> Bloc
 
 
 def run_compare(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     from minijax.tools.compare import measure
 
     target = _target(session, "compare", args)

@@ -32,7 +32,6 @@ _LONG_RUN = 1.0
 
 
 def run_jit(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     target = targets.typed(session, "jit", args["expr"], args.cell)
     jitted = targets.jitted(target)
     recorder = Recorder("summary", args["expr"])
@@ -71,7 +70,6 @@ def _acts(jitted: Any, target: Target) -> bool:
 
 
 def run_hlo(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     if args["line"] is not None and args["eqn"] is not None:
         raise UsageError("%hlo takes --line or --eqn, not both")
     other = next((name for name in ("links", "line", "eqn", "metadata") if args[name] not in (None, False)), "")

@@ -43,7 +43,6 @@ _ROOM = 60
 
 
 def run_origin(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     from minijax.tools.explain.origin import origin_document
 
     found = origin_of(session, "origin", args["expr"], args["of"])
@@ -75,7 +74,6 @@ class AskedOrigin(Frozen):
 
 def origin_of(session: Session, command: str, expression: str, of: str | None) -> AskedOrigin:
     """Run and record an expression, and find the origin of its result, or of the variable named ``of``."""
-    __tracebackhide__ = True
     from minijax.tools.explain.origin import OriginLane
     from minijax.tools.values.origins import Origins
 
@@ -105,7 +103,6 @@ def origin_of(session: Session, command: str, expression: str, of: str | None) -
 
 def _with_arrays(session: Session, command: str, expression: str) -> targets.Target:
     """The function and arguments of an expression, with Python floats and NumPy arrays converted to arrays."""
-    __tracebackhide__ = True
     from minijax.tools.explain.walk import in_order_of
 
     target = targets.from_expression(session, command, expression).concrete(command)
@@ -164,7 +161,6 @@ def cached_hint(recording: Recording) -> str:
 
 
 def run_find(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     from minijax.tools.values import conditions
 
     wanted, expression = _asked(args["condition"])
@@ -198,7 +194,6 @@ def _first(search: ConditionSearch, error: BaseException | None) -> tuple[Hit | 
     """The first value that satisfies the condition, or None. Then an exception: ``error``, which ended the call, or the
     interrupt that ended the search.
     """
-    __tracebackhide__ = True
     from minijax.tools.values.conditions import ConditionError
 
     try:
@@ -219,7 +214,6 @@ def ledger_of(recording: Recording) -> Ledger:
 
 def _asked(text: str) -> tuple[Condition, str]:
     """Parse ``CONDITION in EXPRESSION``: return the condition, and the expression or ''."""
-    __tracebackhide__ = True
     from minijax.tools.values.conditions import ConditionError, condition
 
     first: ConditionError | None = None
@@ -234,7 +228,6 @@ def _asked(text: str) -> tuple[Condition, str]:
 
 def _known_names(known: Ledger, wanted: Sequence[str], expression: str) -> None:
     """Raise UsageError if the condition names a variable that does not exist."""
-    __tracebackhide__ = True
     from minijax.tools.values.table import stored_values
 
     names = list(dict.fromkeys(named.name for named in stored_values(known)))

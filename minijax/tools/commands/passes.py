@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def run_passes(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     from minijax.tools.xla import pipeline, stages, views
 
     asked = [name for name in ("pass", "memory", "kernel", "open") if args[name]]
@@ -68,14 +67,12 @@ def _page(found: Descent, expression: str) -> Callable[[Highlighter | None], str
 
 def _lowered(target: Target) -> tuple[Any, Any]:
     """The jitted function of a target, and its lowered program at the target's arguments."""
-    __tracebackhide__ = True
     jitted = targets.jitted(target)
     return jitted, jitted.lower(*target.args, **target.kwargs)
 
 
 def _pass(found: Descent, asked: str) -> Pass:
     """The pass with the number ``asked``, or the first pass with that name."""
-    __tracebackhide__ = True
     for each in found.passes:
         if asked in (str(each.number), each.name):
             return each
@@ -89,7 +86,6 @@ def _pass(found: Descent, asked: str) -> Pass:
 
 
 def run_roofline(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     from minijax.tools.xla import roofline, roofline_view
 
     target = targets.typed(session, "roofline", args["expr"], args.cell).concrete("roofline")

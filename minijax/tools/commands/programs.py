@@ -35,7 +35,6 @@ T = TypeVar("T")
 
 
 def run_diff(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     from minijax.tools.compare import diff, passes
 
     if (args["by"] is None) == (args["with"] is None):
@@ -74,7 +73,6 @@ def run_diff(session: Session, args: Arguments) -> Result:
 
 def _lowered_both(session: Session, args: Arguments) -> Result:
     """Compare the programs of two calls, before or after XLA's optimizations."""
-    __tracebackhide__ = True
     from minijax.tools.compare import diff
     from minijax.tools.programs import arguments, hlo
 
@@ -101,7 +99,6 @@ def _lowered_both(session: Session, args: Arguments) -> Result:
 
 def _named(args: Arguments, stage: Callable[[], T]) -> tuple[T, dict[Var, str]]:
     """The result of ``stage`` and, with --names, the user's names of the staged variables."""
-    __tracebackhide__ = True
     if not args["names"]:
         return stage(), {}
     from minijax.tools.recording.variables import recorded_names
@@ -120,7 +117,6 @@ def _within(closed: ClosedJaxpr, known: dict[Var, str]) -> dict[Var, str]:
 
 def _both_ways(session: Session, args: Arguments) -> Result:
     """Compare the two ways to a gradient: linearize, and the tutorial's two interpreters (jvp and partial_eval)."""
-    __tracebackhide__ = True
     from minijax.tools.compare import passes, ways
 
     by = [] if args["by"] is None else _transformations(args["by"], passes.TRANSFORMATIONS)
@@ -134,7 +130,6 @@ def _both_ways(session: Session, args: Arguments) -> Result:
 
 
 def _transformations(text: str, known: tuple[str, ...]) -> list[str]:
-    __tracebackhide__ = True
     names = [piece.strip() for piece in text.split(",")]
     for name in names:
         if name not in known:
@@ -172,7 +167,6 @@ def _legend(found: Passes, printed: Printed) -> list[Block]:
 
 
 def run_graph(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     from minijax.tools.compare import graph, graph_svg, graph_text
 
     if args["of"] is not None:
@@ -196,7 +190,6 @@ def run_graph(session: Session, args: Arguments) -> Result:
 
 def _slice(session: Session, args: Arguments) -> tuple[Graph, Any]:
     """The graph of the operations that led to a variable in a run of the expression, and the expression's value."""
-    __tracebackhide__ = True
     from minijax.tools.explain import origin
 
     if args["static"] is not None:
@@ -209,7 +202,6 @@ def _slice(session: Session, args: Arguments) -> tuple[Graph, Any]:
 
 def _write(path: str, text: str, force: bool) -> int:
     """Write a picture to the file ``path``. Returns the size of the file in bytes."""
-    __tracebackhide__ = True
     if not path.endswith(".svg"):
         raise UsageError(f"%graph --file writes SVG: give it a name that ends in .svg, not {path!r}")
     try:

@@ -28,7 +28,6 @@ _GRID_ROWS = 12
 
 
 def run_values(session: Session, args: Arguments) -> Result:
-    __tracebackhide__ = True
     # imported late: only this command runs recorded programs again
     from minijax.tools.values import table
     from minijax.tools.values.moment import ledger
@@ -81,7 +80,6 @@ def choose_iterations(command: str, known: Ledger, chosen: Sequence[int], number
     """Choose iterations of loops for display. With several numbers, the first is for the outermost loop; a single
     number is for the innermost. ``chosen`` are the numbers of the values inside these loops.
     """
-    __tracebackhide__ = True
     if not numbers:
         return
     most = -1

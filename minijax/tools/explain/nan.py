@@ -52,7 +52,7 @@ _OF_MATRICES = {
     *("cholesky", "lu", "qr", "geqrf", "householder_product", "eigh", "eig", "svd", "schur", "hessenberg"),
     *("tridiagonal", "triangular_solve", "custom_linear_solve", "tridiagonal_solve"),
 }
-# Causes of one equation that are told apart; causes in one operation that are told apart.
+# Maximum numbers of causes that are listed one by one: for one equation, and for one operation.
 _MOST_CAUSES, _MOST_TOGETHER = 50, 16
 # After the first NaN, this share of the equations is followed one by one.
 _FOLLOWED = 4

@@ -53,7 +53,7 @@ def lower_levels(trace: Trace, args: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _named(x: Any) -> str:
-    """The first variable of the user's innermost frame that holds ``x``; '' if none does."""
+    """The first variable in the user's innermost frame with the value ``x``; '' if there is no such variable."""
     frame = errors.user_frame()
     # only the newest variables, because a notebook's namespace begins with imports
     newest = [] if frame is None else list(frame.f_locals.items())[-_MOST_NAMES:]

@@ -188,6 +188,8 @@ class Frames:
 
 def _rest(code: CodeType) -> tuple[str, ...]:
     """The names of the parameters ``*args`` and ``**kwargs`` of a function."""
+    if not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        return ()
     first = code.co_argcount + code.co_kwonlyargcount
     count = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
     return code.co_varnames[first : first + count]

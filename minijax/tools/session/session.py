@@ -499,7 +499,7 @@ class Session:
             self.recorded_error = error
 
     def _settle(self) -> None:
-        """A watched program runs on copies of the user's objects. Make its changes in the originals too."""
+        """Copy what a watched program changed into the user's objects. The program ran on copies of them."""
         for program in self.watched:
             program.settle()
 

@@ -14,7 +14,7 @@ class Feed:
     Attributes:
       kinds: the kinds of values that were given: 'primal', and perhaps 'tangent' and 'cotangent'.
       missing: kind -> the reason why these values are unknown inside.
-      now: kind -> the values that the outer frame has at hand, because it evaluates the call right now.
+      now: kind -> the values that the outer frame knows already, because it is evaluating the call.
     """
 
     def __init__(

@@ -120,8 +120,8 @@ def _named(known: Ledger, some: Sequence[LifeRecord]) -> Iterator[Named]:
         around = [*moments.begun(life.born), *own]
         scopes = [node for node in around if isinstance(node, ScopeRecord) and (node.end >= life.born or node in own)]
         function = life.function
-        if function and not any(_subject(each) == function for each in scopes[-1:]):
-            # a transformation that has ended when a caller's variable gets the value is no place of this variable
+        if function and (not scopes or _subject(scopes[-1]) != function):
+            # a caller's variable gets the value after some transformations have ended: it belongs to none of these
             scopes = [node for node in scopes if node.end >= _since(life) or node in own]
         elif not function and any(isinstance(node, BindRecord) and number in node.results for node in around):
             function = place_parts(life.place)[2].rpartition(".")[2]
