@@ -10,6 +10,7 @@ from minijax import custom_vjp, grad, jit, value_and_grad
 from minijax.tools.commands import find
 from minijax.tools.documents.document import plain
 from minijax.tools.documents.words import short_path
+from minijax.tools.recording import frames
 from minijax.tools.recording.cursor import Cursor
 from minijax.tools.recording.log import log_document
 from minijax.tools.recording.recorder import record
@@ -261,3 +262,19 @@ def test_a_short_path_and_the_whole_path_name_the_same_value():
     for name in ("Dense_0.kernel", "params['params']['Dense_0']['kernel']"):
         assert "found" in plain(session.run_line(f"%find ({name}).max() > 0.5 in loss(params, x)").shown)
     assert "Dense_0.kernel" in plain(session.run_line("%origin loss(params, x)").shown)
+
+
+def test_a_container_without_arrays_is_searched_once(monkeypatch):
+    searched = []
+    leaves = frames._leaves
+    monkeypatch.setattr(
+        frames, "_leaves", lambda value, *rest: searched.append(value is settings) or leaves(value, *rest)
+    )
+    settings = {"optimizer": {"steps": [1, 2]}}
+
+    def inner(options, x):
+        same = options
+        return jnp.sin(x) * len(same)
+
+    record(lambda x: inner(settings, x) + inner(settings, x), X)
+    assert searched.count(True) == 1

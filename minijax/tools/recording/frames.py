@@ -58,6 +58,8 @@ class Frames:
         self.last_stood = -1
         # searched containers, as numbers, which do not keep the containers alive
         self.containers: set[tuple[int, str, int]] = set()
+        # id of a container in which no array was found -> its state then
+        self.empty: dict[int, int] = {}
 
     def look(self, see: See, frame: FrameType | None = None) -> None:
         """Call ``see`` with the values and names of variables: first in frames that have ended, then in frames that
@@ -166,24 +168,39 @@ class Frames:
             self._container(value, name, see, rank, MOST_OF_GLOBAL)
 
     def _container(self, value: Any, name: str, see: See, rank: int, most: int | None = None) -> None:
+        if id(value) in self.empty and self.empty[id(value)] == _state(value):
+            return
+        searched, found = len(self.containers), False
         for leaf, path in _leaves(value, name, self._new, most):
+            found = True
             short = short_path(path)
             see(leaf, short, rank)
             if short != path:  # users may ask for either
                 see(leaf, path, rank + 2 * OF_REST)
+        if not found and len(self.containers) != searched:
+            self.empty[id(value)] = _state(value)
 
     def _new(self, value: Any, path: str, items: Mapping[Any, Any]) -> bool:
         """Whether the container ``value`` has not been searched yet by this ``path``, or its ``items`` have changed."""
-        if len(items) <= MOST_COMPARED:
-            key = (id(value), path, hash(tuple(map(id, items.values()))))
-        else:
-            key = (id(value), path, hash((len(items), id(next(iter(items.values()), None)))))
+        key = (id(value), path, _state_of(items))
         if key in self.containers:
             return False
         if len(self.containers) > 10_000:
             self.containers.clear()
         self.containers.add(key)
         return True
+
+
+def _state(value: Any) -> int:
+    """A number that changes when the items of a container change."""
+    found = _items(value)
+    return 0 if found is None else _state_of(found[0])
+
+
+def _state_of(items: Mapping[Any, Any]) -> int:
+    if len(items) <= MOST_COMPARED:
+        return hash(tuple(map(id, items.values())))
+    return hash((len(items), id(next(iter(items.values()), None))))
 
 
 def _rest(code: CodeType) -> tuple[str, ...]:
