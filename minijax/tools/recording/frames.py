@@ -28,6 +28,9 @@ MOST_FRAMES = 64
 MOST_LEAVES = 1000
 MOST_DEPTH = 6
 _LONGEST_KEY = 40
+# A container is searched by at most this many paths, each for the names in it. So many containers are remembered.
+MOST_PATHS = 4
+MOST_CONTAINERS = 50_000
 # From one module variable at most this many containers are searched; its dotted name has at most this many modules.
 MOST_OF_GLOBAL = 1000
 MOST_MODULES = 3
@@ -56,8 +59,9 @@ class Frames:
         # the innermost of these frames, and its instruction
         self.last: FrameType | None = None
         self.last_stood = -1
-        # searched containers, as numbers, which do not keep the containers alive
-        self.containers: set[tuple[int, str, int]] = set()
+        # (id of a searched container, its state) -> the paths by which it was searched; ``searches``: how many searches
+        self.containers: dict[tuple[int, int], list[str]] = {}
+        self.searches = 0
         # id of a container in which no array was found -> its state then
         self.empty: dict[int, int] = {}
 
@@ -170,24 +174,25 @@ class Frames:
     def _container(self, value: Any, name: str, see: See, rank: int, most: int | None = None) -> None:
         if id(value) in self.empty and self.empty[id(value)] == _state(value):
             return
-        searched, found = len(self.containers), False
+        searches, found = self.searches, False
         for leaf, path in _leaves(value, name, self._new, most):
             found = True
             short = short_path(path)
             see(leaf, short, rank)
             if short != path:  # users may ask for either
                 see(leaf, path, rank + 2 * OF_REST)
-        if not found and len(self.containers) != searched:
+        if not found and self.searches > searches:
             self.empty[id(value)] = _state(value)
 
     def _new(self, value: Any, path: str, items: Mapping[Any, Any]) -> bool:
-        """Whether the container ``value`` has not been searched yet by this ``path``, or its ``items`` have changed."""
-        key = (id(value), path, _state_of(items))
-        if key in self.containers:
-            return False
-        if len(self.containers) > 10_000:
+        """Whether to search the container ``value`` by this ``path``: the path is new, or ``items`` have changed."""
+        if len(self.containers) > MOST_CONTAINERS:
             self.containers.clear()
-        self.containers.add(key)
+        paths = self.containers.setdefault((id(value), _state_of(items)), [])
+        if path in paths or len(paths) >= MOST_PATHS:
+            return False
+        paths.append(path)
+        self.searches += 1
         return True
 
 
